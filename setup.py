@@ -68,8 +68,6 @@ setup(
             "*.toml",
             "*.md",
             "*.html",
-            "*.css",
-            "*.js",
             "*.txt",
             "py.typed",
         ],

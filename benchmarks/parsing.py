@@ -1,6 +1,6 @@
 """Parsing the sentences of a treebank: our parsers against the libraries' own, same weights.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.parsing [FOLDER] [--alternations 5]
+    python -m benchmarks.parsing [FOLDER] [--alternations 5]
 
 The folder holds ``dev.conllu`` and ``dev.ptb`` of the same sentences. Each alternation parses everything
 once with a fresh parser of ours (no word type cached) and once with the library's untouched ``predict``
@@ -65,11 +65,11 @@ def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
         tree.chomsky_normal_form(factor="left", horzMarkov=0)
 
 
-def measure(folder: Path, dep_model: str, const_model: str, rounds: int) -> dict[str, float]:
+def measure(folder: Path, rounds: int) -> dict[str, float]:
     """All figures."""
     from tests.oracles.benepar import stock_parse, to_benepar  # benepar warns when it is imported
 
-    arcs, spans = load_parser("dep", dep_model), load_parser("const", const_model)
+    arcs, spans = load_parser("dep", "builtin"), load_parser("const", "builtin")
     assert isinstance(arcs, BiaffineParser) and isinstance(spans, SpanParser), "the BiLSTMs' weights only"
     gold, trees = read_dependencies([folder / "dev.conllu"]), read_treebank([folder / "dev.ptb"])
     sentences = [list(tree.words) for tree in trees]
@@ -99,20 +99,14 @@ def measure(folder: Path, dep_model: str, const_model: str, rounds: int) -> dict
     found |= {name: score_constituency(spans, trees)[name] for name in ("f1", "tags")}
 
     count = len(sentences)
-    found |= race(
-        "dep", lambda: fresh["dep"]().parse(sentences), lambda: stock_predict(supar, sentences), rounds, count
-    )
-    found |= race(
-        "const",
-        lambda: fresh["const"]().parse(sentences),
-        lambda: stock_parse(benepar, sentences, subbatch_max_tokens=limit),
-        rounds,
-        count,
-    )
+    by_supar = lambda: stock_predict(supar, sentences)  # noqa: E731
+    by_benepar = lambda: stock_parse(benepar, sentences, subbatch_max_tokens=limit)  # noqa: E731
+    found |= race("dep", lambda: fresh["dep"]().parse(sentences), by_supar, rounds, count)
+    found |= race("const", lambda: fresh["const"]().parse(sentences), by_benepar, rounds, count)
 
     def peers() -> None:
-        stock_predict(supar, sentences)
-        by_nltk(stock_parse(benepar, sentences, subbatch_max_tokens=limit), spans)
+        by_supar()
+        by_nltk(by_benepar(), spans)
 
     both = lambda: TextParser(fresh["dep"](), fresh["const"]()).arrays(sentences)  # noqa: E731
     return found | race("end_to_end", both, peers, rounds, count)
@@ -123,18 +117,15 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     gum = Path(os.environ.get("MULTIVIEW_DATA", "data")) / "treebank" / "gum"
     arguments.add_argument("folder", type=Path, nargs="?", default=gum, help="of dev.conllu and dev.ptb")
-    arguments.add_argument("--dep-model", default="builtin")
-    arguments.add_argument("--const-model", default="builtin")
     arguments.add_argument("--alternations", type=int, default=5)
-    arguments.add_argument("--threads", type=int, default=1)
     options = arguments.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)
     # supar uses what torch deprecates, and pads with an index that torch is about to read differently.
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
     # torch-struct, under benepar, lacks an attribute that torch asks for.
     warnings.filterwarnings("ignore", message=".*arg_constraints")
-    found = measure(options.folder, options.dep_model, options.const_model, options.alternations)
+    found = measure(options.folder, options.alternations)
     print(json.dumps({key: round(value, 4) for key, value in found.items()}))
 
 

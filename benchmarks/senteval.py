@@ -1,4 +1,4 @@
-"""Batched classifiers against one model at a time: CPU time, memory, and how many scores differ.
+"""Batched classifiers against one model at a time: CPU time, and how many scores differ.
 
     MULTIVIEW_DATA=... python -m benchmarks.senteval
 
@@ -6,7 +6,7 @@ Both sides search 4 regularisers over the folds of the same rows (a random 1,000
 random word vectors), on one thread, in turn. The peer is the plain PyTorch loop of the tests. The last case
 trains one fold on all of MR for three rounds: unlike 1,000 rows its design matrix (205 MB) does not stay in
 the cache. Ends with one line of JSON: CPU-time ratios (median, least, most of 5 alternations), development
-scores that differ, peak memory of MR at 4,800 dimensions.
+scores that differ.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.timing import alternate, ratios, spread
 from corpora.senteval.files import read_task
-from corpora.support.cli import peak_memory
-from senteval_runner.protocol import batched, classify
+from senteval_runner.protocol import batched
 from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
 from senteval_runner.protocol.features import design
 from tests.oracles import senteval as oracle
@@ -80,16 +79,6 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
     return {"ratio": round(median(faster), 2), "least": low, "most": high, "differing": differing}
 
 
-def peak_memory_gb() -> float:
-    """Peak memory of this process after MR at 4,800 dimensions: all 410 fits, one epoch each."""
-    x, y, classes = rows_of("MR", "all", 4800, 20_000)
-    quick = dataclasses.replace(get_protocol("default"), max_epoch=0, epoch_size=1)
-    matrix = design([x])
-    del x
-    classify.inner_kfold(matrix, y, classes, quick, SEED)
-    return peak_memory() / 1e9
-
-
 def main() -> int:
     """Run and print."""
     if "MULTIVIEW_DATA" not in os.environ:
@@ -97,7 +86,7 @@ def main() -> int:
         return 2
     torch.set_num_threads(1)
     found = {f"{case[0]} dim {case[2]} rows {case[3]}": compare(*case) for case in CASES}
-    print(json.dumps({"cpu_ratio": found, "mr_4800_peak_gb": round(peak_memory_gb(), 2)}))
+    print(json.dumps({"cpu_ratio": found}))
     return 0
 
 

@@ -39,8 +39,6 @@ class StepBenchmark:
     """Tree cache; None is the only one under runs/trees."""
     views: str = "dep,const"
     """Views of the model."""
-    preset: str = "paper"
-    """Preset of all other settings."""
     dim: int = 1200
     """Hidden size D."""
     steps: int = 6
@@ -55,7 +53,7 @@ class StepBenchmark:
 
 def main(config: StepBenchmark) -> int:
     """Time every part of a few real steps."""
-    defaults = preset(config.preset)
+    defaults = preset("paper")
     threads = 1 if config.clock == "cpu" else config.threads
     with tempfile.TemporaryDirectory() as folder:
         training = dataclasses.replace(
@@ -126,7 +124,7 @@ def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]
 
 def _words(trainer: Trainer, step: Step) -> None:
     """Gather word vectors and scatter their gradient to the table, as inside the step."""
-    for rows in step.rows.leaves(trainer.network.words):
+    for rows in step.leaves(trainer.network.words):
         for segment in step.segments:
             for micro_batch in segment.micro_batches:
                 x_NE = torch.nn.functional.embedding(micro_batch.tokens[0], rows)

@@ -1,6 +1,6 @@
 """The native tree engine against DGL and against its own matrix products, alternating in one run.
 
-    python -m benchmarks.tree_engine [--hidden 100 300 1200 2400] [--views const dep seq]
+    python -m benchmarks.tree_engine [--rounds 7] [--threads 2] [--clock cpu]
 
 A step is forward and backward over a batch of 400 sentences of documentation, parsed first (fewer from
 D = 1200). ``floor`` makes the same matrix products at the same level
@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
 
-WORD_DIM = 300
+WORD_DIM, SENTENCES = 300, 400
 Step = Callable[[], object]
 
 
@@ -41,31 +42,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--hidden", type=int, nargs="+", default=[100, 300, 1200, 2400], help="widths D")
-    parser.add_argument("--views", nargs="+", default=["const", "dep", "seq"], help="views to measure")
-    parser.add_argument("--sentences", type=int, default=400, help="sentences per batch")
     parser.add_argument("--rounds", type=int, default=7, help="alternations")
     parser.add_argument("--threads", type=int, default=2, help="torch threads")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine in use")
-    parser.add_argument("--without-dgl", action="store_true", help="measure against the floor alone")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     clock = time.perf_counter if arguments.clock == "wall" else time.process_time
     report: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        parse(["pydocs", "--limit", str(arguments.sentences), "--output", folder, "--workers", "1"])
+        parse(["pydocs", "--limit", str(SENTENCES), "--output", folder, "--workers", "1"])
         cache = TreeCache.open(Path(folder))
-        for view, hidden in itertools.product(arguments.views, arguments.hidden):
+        for view, hidden in itertools.product(("const", "dep", "seq"), (100, 300, 1200, 2400)):
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
-            sentences = arguments.sentences if hidden <= 300 else arguments.sentences * 240 // hidden
-            steps = engine_steps(view, hidden, cache.read(0, sentences), dgl=not arguments.without_dgl)
+            sentences = SENTENCES if hidden <= 300 else SENTENCES * 240 // hidden
+            steps = engine_steps(view, hidden, cache.read(0, sentences))
             row = {"sentences": sentences, **summary(alternate(steps, arguments.rounds, clock))}
             report.setdefault(view, {})[str(hidden)] = row
             print(view, hidden, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
     print(json.dumps(report), flush=True)
 
 
-def engine_steps(view: str, hidden: int, batch: Batch, dgl: bool) -> dict[str, Step]:
+def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
     """One step of each contestant on the same parameters and word vectors."""
     torch.manual_seed(0)
     native = view_class(view)(WORD_DIM, hidden)
@@ -76,7 +73,7 @@ def engine_steps(view: str, hidden: int, batch: Batch, dgl: bool) -> dict[str, S
     floor = floor_const if view == "const" else floor_dep
     steps["floor"] = floor(native, x, batch, Products(None, onednn=False))
     steps["products"] = floor(native, x, batch, Products.of(x))
-    if dgl:
+    if find_spec("dgl"):
         peer = view_class(view)(WORD_DIM, hidden, "dgl")
         peer.load_state_dict(native.state_dict())
         steps["dgl"] = encoder_step(peer, x, batch)

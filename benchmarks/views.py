@@ -31,13 +31,15 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
 from corpora.support.progress import progress
 from parsing.trees.cache import TreeCache
-from senteval_runner.cells import data_folder
+from senteval_runner.evaluation import data_folder
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")
 SIMILARITY = ("STS12", "STS14", "STS16", "STSBenchmark")
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
 QUICKTHOUGHT, REFERENCE = "QuickThought", "dep,const"
 """A setting of seq,seq; the pair that the paper found best, with which the others are compared."""
+JOBS = 2
+"""Systems at a time, one thread each."""
 STARTS = ("start of seq,seq", "start of dep,const")
 AVERAGE, RANDOM = "average of its words", "random words"
 # Shared by every system. Options that favour some pairs are off: forget bias and small recurrent weights suit
@@ -77,10 +79,6 @@ class ViewsConfig:
     """Training steps of each system, of 200 sentences."""
     seeds: tuple[CountOrNone, ...] = (0, 1, 2)
     """Seeds of weights, order and word vectors."""
-    protocol: Literal["default", "fast"] = "fast"
-    """Of senteval_runner.run."""
-    jobs: Count = 2
-    """Systems at a time, one thread each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,12 +109,7 @@ class System:
         return [*BUDGET, *WORDS[self.words], *views, *size]
 
     def spec(self, models: Path, trees: Path) -> str:
-        """The model as ``senteval_runner.run`` names it.
-
-        Args:
-            models: folder of the trained models.
-            trees: tree cache of training.
-        """
+        """The model as ``senteval_runner.run`` names it, from the trained ones and the trees of training."""
         if self.trained:
             return str(models / self.label)
         if self.name == RANDOM:
@@ -137,13 +130,8 @@ def all_systems(words: Sequence[Words], seeds: Sequence[int], steps: int) -> lis
 
 
 def run(config: ViewsConfig, system: System) -> None:
-    """Train (a stopped training is resumed) and score a system, unless that is done.
-
-    Raises:
-        UserError: a command refused its input.
-        RuntimeError: a command failed; its last lines.
-    """
-    models, report = config.output / "models", config.output / "scores" / config.protocol / system.label
+    """Train (a stopped training is resumed) and score a system, unless that is done."""
+    models, report = config.output / "models", config.output / "scores" / system.label
     if (report / "results.json").exists():
         return
     if system.trained:
@@ -152,7 +140,7 @@ def run(config: ViewsConfig, system: System) -> None:
     _command(
         "senteval_runner.run",
         *(system.spec(models, config.trees), "--tasks", ",".join((*TASKS, *SIMILARITY))),
-        *("--data", data_folder(config.data), "--trees", config.parsed, "--protocol", config.protocol),
+        *("--data", data_folder(config.data), "--trees", config.parsed, "--protocol", "fast"),
         *("--output", report, "--cache", report / "vectors"),
     )
     shutil.rmtree(report / "vectors", ignore_errors=True)  # 50 MB that nothing reads again
@@ -170,7 +158,7 @@ def _command(module: str, *arguments: object) -> None:
 
 def run_all(config: ViewsConfig, systems: Sequence[System]) -> None:
     """Train and score systems, some at a time; the first that fails ends the others."""
-    pool = ThreadPoolExecutor(config.jobs)
+    pool = ThreadPoolExecutor(JOBS)
     try:
         with progress(total=len(systems), unit="system", description="views") as bar:
             for done in as_completed([pool.submit(run, config, system) for system in systems]):
@@ -184,7 +172,7 @@ def read(config: ViewsConfig, systems: Sequence[System]) -> pd.DataFrame:
     """A row of scores per system: accuracy in per cent or Pearson times 100, their mean, the STS average."""
     rows = []
     for system in systems:
-        report = read_json(config.output / "scores" / config.protocol / system.label / "results.json")
+        report = read_json(config.output / "scores" / system.label / "results.json")
         metrics = {row["task"]: row["metrics"] for row in report["results"]}
         scores = {
             task: 100 * metrics[task]["pearson"] if task in RELATEDNESS_TASKS else metrics[task]["acc"]

@@ -79,8 +79,7 @@ def open_corpus(
         folder = data if data is not None else Path(os.environ.get("MULTIVIEW_DATA") or "data")
         return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=count)
     if not path.exists():
-        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = did_you_mean(path.name, [*beside, *NAMED])
+        near = did_you_mean(path.name, NAMED)
         raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix) for file in files}

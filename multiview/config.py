@@ -88,8 +88,8 @@ class EncoderConfig:
     """The paper's, or trees start as bags of words weighted by their rarity, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""
-    engine: Literal["native", "torch", "dgl"] = "native"
-    """Kernels: fast, portable, DGL's."""
+    engine: Literal["native", "dgl"] = "native"
+    """Kernels of our own, or DGL."""
 
     @property
     def width(self) -> int:

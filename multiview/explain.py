@@ -1,17 +1,14 @@
 """Why two sentences are close: the subtrees that match best, drawn on both trees.
 
     python -m multiview.explain runs/models/dep-const-laptop "A cat sat on the mat." "On a mat lay a cat."
-    python -m multiview.explain MODEL "A cat sat on the mat." "On a mat lay a cat." --output page.html
 
-In: a model folder, or ``builtin``, with the view dep or const, and two sentences. Out: text on standard
-output, and a page with pictures of the trees if one is asked for. :mod:`multiview.nodes.explanation` says how
-matches are chosen.
+In: a model folder, or ``builtin``, with the view dep or const, and two sentences. Out: text.
+:mod:`multiview.explanation` says how matches are chosen.
 """
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from tyro.conf import Positional
 
@@ -31,18 +28,11 @@ class ExplainConfig(ModelOptions):
     """Only this view; all by default."""
     top: Count = 5
     """Matches for each view at most."""
-    output: Path | None = None
-    """Write a page (HTML) there, too."""
 
 
 def main(config: ExplainConfig) -> None:
-    """Print the matches, and write the page."""
-    from corpora.support.files import write_text
-
-    explanation = config.load().explain(config.a, config.b, view=config.view or None, top=config.top)
-    if config.output is not None:
-        write_text(config.output, explanation.to_html())
-    print(explanation)
+    """Print the matches."""
+    print(config.load().explain(config.a, config.b, view=config.view or None, top=config.top))
 
 
 cli = Command(

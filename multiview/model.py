@@ -27,8 +27,7 @@ from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.registry import Encoder, ViewStack
-from multiview.folder.files import Member, load_members, model_records, save_model
-from multiview.folder.names import chosen_views, model_folder
+from multiview.folder.files import Member, chosen_views, load_members, model_folder, model_records, save_model
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
@@ -36,8 +35,7 @@ from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.trees.batch import Batch
 
 if TYPE_CHECKING:
-    from multiview.nodes.explanation import Explanation
-    from multiview.nodes.states import NodeBatch
+    from multiview.explanation import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW = 200
@@ -135,7 +133,12 @@ class MultiViewEncoder:
     @property
     def requires(self) -> set[str]:
         """Annotations that the encoders read: of ``tokens``, ``dep``, ``const``."""
-        return self._requires(self._chosen(None))
+        return self.requires_of(None)
+
+    def requires_of(self, views: Sequence[str] | None) -> set[str]:
+        """Annotations that some views read; None is all views."""
+        chosen = [(network.encoder_list, places) for network, places in self._chosen(views)]
+        return {need for encoders, places in chosen for place in places for need in encoders[place].requires}
 
     def get_sentence_embedding_dimension(self) -> int:
         """D, the size of a full vector."""
@@ -184,15 +187,15 @@ class MultiViewEncoder:
         chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
-        width = sum(network.widths[place] for network, place in self._encoders(chosen))
+        width = sum(network.widths[place] for network, places in chosen for place in places)
         vectors = torch.zeros(total, width, device=self.device)
-        batches = self.reader.batches(texts, self._requires(chosen), trees, max(batch_size, 1))
+        batches = self.reader.batches(texts, self.requires_of(views), trees, max(batch_size, 1))
         # Parsing has no large products.
         shown = progress(total=total, description="encode", show=show_progress_bar)
         with torch.inference_mode(), torch_threads(1), shown as bar:
             for places, batch in batches:
                 with torch_threads(threads):
-                    found = self._vectors(batch, chosen)
+                    found = self.vectors(batch, views)
                 finite = torch.isfinite(found).all(dim=1)
                 if not finite.all():
                     row = int(finite.int().argmin())
@@ -292,36 +295,24 @@ class MultiViewEncoder:
         loaded = load_word_vectors(vectors, cache, words)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
-    def vectors(self, batch: Batch) -> Tensor:
-        """Vectors [B, D] of parsed sentences, all views; keeps gradients where they are enabled."""
-        return self._vectors(batch, self._chosen(None))
+    def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
+        """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
+        scales = [network.scales[place] for network, places in self._chosen(views) for place in places]
+        parts = [
+            encoder(x_UE, encoder.plan(batch), token_N) * scale
+            for (encoder, x_UE, token_N), scale in zip(self.inputs(batch, views), scales, strict=True)
+        ]
+        return torch.cat(parts, dim=1).float()
 
-    @torch.inference_mode()
-    def node_states(
-        self,
-        inputs: Iterable[str | Tokens] | None,
-        *,
-        batch_size: int = 256,
-        views: Sequence[str] | None = None,
-        trees: TreeCache | None = None,
-    ) -> Iterator[NodeBatch]:
-        """The state of every tree node, batch by batch.
-
-        Args:
-            inputs: sentences, as in :meth:`encode`.
-            batch_size: sentences at a time.
-            views: only these, as in :meth:`encode`.
-            trees: cache made with the model's parsers; sentences found in it are not parsed again.
-        """
-        from multiview.nodes.states import node_batch
-
-        chosen = self._chosen(views)
-        texts = None if inputs is None else as_texts(inputs)
-        requires = self._requires(chosen)
-        if "const" in requires:
-            requires |= {"labels"}
-        for places, batch in self.reader.batches(texts, requires, trees, batch_size):
-            yield node_batch(places, batch, self._views(batch, chosen))
+    def inputs(
+        self, batch: Batch, views: Sequence[str] | None = None
+    ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
+        """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
+        assert batch.types is not None
+        used, inverse = np.unique(batch.token, return_inverse=True)
+        types = [batch.types[index] for index in used]
+        for network, places in self._chosen(views):
+            yield from network.inputs(places, types, inverse.astype(np.int64))
 
     @torch.inference_mode()
     def explain(
@@ -336,48 +327,26 @@ class MultiViewEncoder:
             top: matches for each view at most.
 
         Returns:
-            An object that prints as text, shows pictures in a notebook, and writes a page (``to_html()``).
+            An object that prints as text.
 
         Raises:
             UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.
         """
-        from multiview.nodes.explanation import explain_pair  # it imports what draws
+        from multiview.explanation import explain_pair, nodes_of
 
         views = None if view is None else [view]
         with torch_threads(1):
-            (nodes,) = self.node_states([a, b], views=views)
-            vectors_BD = self._vectors(nodes.batch, self._chosen(views))
-        return explain_pair(nodes, vectors_BD, self.reader.inventories(), top)
+            sentences = [self.reader.tokens(text) for text in as_texts([a, b])]
+            batch = self.reader.parse(sentences, self.requires_of(views))
+            nodes = list(nodes_of(batch, self.inputs(batch, views)))
+            vectors_BD = self.vectors(batch, views).cpu().numpy()
+        return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, top)
 
-    def _chosen(self, views: Sequence[str] | None) -> list[list[int]]:
+    def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:
+        """Each network and the positions of its chosen views."""
+        networks = [member.network for member in self.members]
         wanted = [views] if isinstance(views, str) else views
-        return chosen_views([member.network.views for member in self.members], wanted)
-
-    def _encoders(self, chosen: list[list[int]]) -> list[tuple[ViewStack, int]]:
-        pairs = zip(self.members, chosen, strict=True)
-        return [(member.network, position) for member, positions in pairs for position in positions]
-
-    def _requires(self, chosen: list[list[int]]) -> set[str]:
-        return {
-            need for network, place in self._encoders(chosen) for need in network.encoder_list[place].requires
-        }
-
-    def _vectors(self, batch: Batch, chosen: list[list[int]]) -> Tensor:
-        """Concatenated vectors [B, D] of parsed sentences."""
-        scales = [network.scales[place] for network, place in self._encoders(chosen)]
-        views = zip(self._views(batch, chosen), scales, strict=True)
-        parts = [
-            encoder(x_UE, encoder.plan(batch), token_N) * scale for (encoder, x_UE, token_N), scale in views
-        ]
-        return torch.cat(parts, dim=1).float()
-
-    def _views(self, batch: Batch, chosen: list[list[int]]) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
-        """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
-        assert batch.types is not None
-        used, inverse = np.unique(batch.token, return_inverse=True)
-        types = [batch.types[index] for index in used]
-        for member, positions in zip(self.members, chosen, strict=True):
-            yield from member.network.inputs(positions, types, inverse.astype(np.int64))
+        return list(zip(networks, chosen_views([n.views for n in networks], wanted), strict=True))
 
 
 def _unit(vectors: Vectors) -> Tensor:

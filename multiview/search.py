@@ -14,9 +14,8 @@ Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,7 @@ from corpora.support.errors import UserError
 from multiview.encode import ModelOptions, open_sentences
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """One result."""
 
     corpus_id: int
@@ -51,10 +49,7 @@ def semantic_search(
     lengths_Q, lengths_N = (np.sqrt(np.einsum("nd,nd->n", rows, rows)) for rows in (queries, corpus_ND))
     scores_QN = queries @ corpus_ND.T / np.maximum(lengths_Q[:, None] * lengths_N, 1e-12)
     rows_QK = np.argsort(-scores_QN, axis=1, kind="stable")[:, :top_k]
-    return [
-        [Hit(int(row), float(scores[row])) for row in rows]
-        for rows, scores in zip(rows_QK, scores_QN, strict=True)
-    ]
+    return [[Hit(int(row), float(scores_QN[q, row])) for row in rows] for q, rows in enumerate(rows_QK)]
 
 
 @configuration
@@ -75,31 +70,27 @@ class SearchConfig(ModelOptions):
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    encoder = config.load()
+    encoder, (texts, trees) = config.load(), open_sentences(config.corpus)
     views = config.views.split(",") if config.views else None
-    texts, trees = open_sentences(config.corpus)
+    shape = (len(texts if texts is not None else trees or ()), encoder.encode([], views=views).shape[1])
     if config.vectors is None:
         corpus_ND = encoder.encode(texts, views=views, trees=trees)
     else:
         corpus_ND = read_vectors(config.vectors)
-    rows = len(texts if texts is not None else trees or ())
-    size = encoder.encode([], views=views).shape[1]
-    if not rows:
-        raise UserError(f"{config.corpus}: holds no sentences to search in")
-    if corpus_ND.shape != (rows, size):
+    if corpus_ND.shape != shape or not len(corpus_ND):
+        found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
         raise UserError(
-            f"{config.vectors}: holds {' x '.join(map(str, corpus_ND.shape))} numbers, {config.corpus} and "
-            f"the model need {rows} x {size}; encode this corpus with this model and the same --views"
+            f"{config.vectors or config.corpus}: holds {found} numbers, corpus and model need {wanted}, of "
+            "one sentence at least; encode the corpus with this model and the same --views"
         )
-    for query in config.queries or (line.strip() for line in sys.stdin if line.strip()):
+    for query in config.queries or filter(None, map(str.strip, sys.stdin)):
         if len(config.queries) != 1:
             print(query)
-        for hit in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
-            row = hit.corpus_id
+        for row, score in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
             text = texts[row] if texts is not None else ""
             if trees is not None:
                 text = " ".join(next(trees.read(row, row + 1, ("token",)).words()))
-            print(f"{hit.score:.4f}  {row:>7}  {text}", flush=True)
+            print(f"{score:.4f}  {row:>7}  {text}", flush=True)
 
 
 def read_vectors(path: Path) -> NDArray[np.floating]:

@@ -1,10 +1,9 @@
 """A model folder as a sentence-transformers model.
 
-    python -m multiview.export runs/models/dep-const-laptop        # writes modules.json into the folder
     SentenceTransformer("runs/models/dep-const-laptop", trust_remote_code=True).encode([...])
 
-sentence-transformers asks for ``trust_remote_code`` because the module, this file, is outside its own
-package. :func:`load` needs neither that nor the export.
+Every model folder has the modules.json that sentence-transformers looks for. It asks for
+``trust_remote_code`` because the module, this file, is outside its own package; :func:`load` does not.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
 
 try:
-    from sentence_transformers import SentenceTransformer, __version__
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import InputModule
 except ImportError:
     raise MissingExtraError("sentence-transformers", "burt") from None
-
-__all__ = ["MultiViewModule", "__version__", "load"]
 
 
 class MultiViewModule(InputModule):

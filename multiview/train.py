@@ -51,8 +51,7 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
     if not init:
         return config
     from multiview.encoders.registry import trained_views
-    from multiview.folder.files import model_records
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, model_records
 
     first, *others = model_records(model_folder(init)).values()
     return dataclasses.replace(
@@ -71,8 +70,7 @@ def main(config: TrainConfig) -> int:
 
     from multiview.encoders.registry import view_class
     from multiview.folder.card import combined_card
-    from multiview.folder.files import save_members
-    from multiview.folder.names import model_folder
+    from multiview.folder.files import model_folder, save_members
     from multiview.training.data import open_trees
     from multiview.training.gradient import DistributedContext
 
@@ -115,7 +113,6 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     folder = config.folder
     if distributed.first:
         sweep(folder)
-    distributed.barrier()
     logger = log_to(folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"

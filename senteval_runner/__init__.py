@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from senteval_runner.evaluation import EncoderError, evaluate
-    from senteval_runner.protocol.results import Results, TaskResult
+    from senteval_runner.protocol.config import Results, TaskResult
 
 __all__ = ["EncoderError", "Results", "TaskResult", "evaluate"]
 
 _HOMES = {
     "EncoderError": "senteval_runner.evaluation",
-    "Results": "senteval_runner.protocol.results",
-    "TaskResult": "senteval_runner.protocol.results",
+    "Results": "senteval_runner.protocol.config",
+    "TaskResult": "senteval_runner.protocol.config",
     "evaluate": "senteval_runner.evaluation",
 }
 

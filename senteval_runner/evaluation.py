@@ -10,9 +10,13 @@ returned in the files' order.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +31,10 @@ from corpora.support.files import sha256_file
 from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
-from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.correlation import Scores, cosines, pearson, spearman
+from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
+from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
-from senteval_runner.protocol.relatedness import relatedness
-from senteval_runner.protocol.results import Results, TaskResult
-from senteval_runner.vectors.embed import (
-    Encoder,
-    Part,
-    SentenceVectors,
-    SentEvalBatcher,
-    StoredEncoder,
-    as_vectors,
-)
+from senteval_runner.vectors.embed import Encoder, Part, SentenceVectors, StoredEncoder, as_vectors
 from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
@@ -49,7 +44,7 @@ class EncoderError(UserError):
 
 
 def evaluate(
-    encoder: Encoder | SentenceVectors | SentEvalBatcher,
+    encoder: Encoder | SentenceVectors,
     tasks: Sequence[str] | str,
     data: Path | str,
     protocol: str | Protocol = "default",
@@ -63,9 +58,7 @@ def evaluate(
 
     Args:
         encoder: an object with ``encode(list of sentences) -> [n, d]``
-            (:class:`senteval_runner.vectors.embed.Encoder`), a callable on token lists
-            (:class:`senteval_runner.vectors.embed.SentenceVectors`), or a ``batcher(params, batch)`` of the
-            original toolkit, whose ``params`` hold ``batch_size`` alone.
+            (:class:`senteval_runner.vectors.embed.Encoder`), or a function of token lists.
         tasks: SentEval's names or aliases; a string holds several, separated by commas.
         data: folder with ``downstream/`` and ``probing/``.
         protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
@@ -176,6 +169,32 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     )
 
 
+def data_folder(given: Path | None) -> Path:
+    """SentEval's data: the folder given, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
+
+    Raises:
+        UserError: no such folder.
+    """
+    outside = os.environ.get("MULTIVIEW_DATA")
+    folder = given or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
+            "download script at github.com/facebookresearch/SentEval writes it"
+        )
+    return folder
+
+
+def versions(*more: str) -> dict[str, str]:
+    """Versions of Python and of the installed packages that scores depend on, including ``more``."""
+    # Our own package has no version when it runs from a checkout that is not installed.
+    found = {"python": platform.python_version(), "multiview-embeddings": "checkout"}
+    for name in ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn", *more):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def data_hashes(task: TaskData) -> dict[str, str]:
     """SHA-256 of every file a task was read from, by name."""
     files = sorted({path for paths in task.files.values() for path in paths})
@@ -245,7 +264,7 @@ def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     """SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
     if task.name == "WordContent":
-        protocol = protocol.without_hidden_layer()
+        protocol = get_protocol(protocol, nhid=0)
     if task.name == "SNLI":
         protocol = protocol.snli()
     x, y, (train, dev, test) = _stacked(rows, ("train", "dev", "test"))
@@ -256,20 +275,17 @@ def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
     """Regression on the similarity scores, and cosines without training; the same under every protocol."""
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
-    outcome = relatedness(parts[0], parts[1], parts[2], seed)
+    metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
     test, gold = rows["test"], parts[2][1]
     assert test.v is not None
     untrained = cosines(test.u, test.v)
     return {
         "metrics": {
-            "devpearson": outcome.devpearson,
-            "pearson": outcome.pearson,
-            "spearman": outcome.spearman,
-            "mse": outcome.mse,
+            **metrics,
             "cosine.pearson": pearson(untrained, gold),
             "cosine.spearman": spearman(untrained, gold),
         },
-        "predictions": {"test": test.to_file_order(outcome.predictions)},
+        "predictions": {"test": test.to_file_order(predictions)},
         "gold": {"test": test.to_file_order(test.y)},
     }
 

@@ -21,7 +21,7 @@ from multiview.search import semantic_search
 from parsing.run import ParseConfig
 from parsing.trees.cache import TreeCache
 from senteval_runner.evaluation import evaluate
-from senteval_runner.protocol.results import TaskResult
+from senteval_runner.protocol.config import TaskResult
 from tests.test_commands import PIPELINE, ROOT, commands
 
 pytestmark = pytest.mark.repo
@@ -60,89 +60,52 @@ def shown_options() -> dict[str, dict[str, Path]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation, built without a warning."""
+def test_the_site_is_whole(tmp_path: Path) -> None:
+    """It builds without a warning; every page is in one of five tabs by reader; nothing is fetched."""
     pytest.importorskip("mkdocstrings")
-    folder = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)]
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
-
-
-def test_every_page_is_in_the_navigation(site: Path) -> None:
-    """Five tabs by reader, and no page that only a search finds."""
-    index = (site / "index.html").read_text(encoding="utf-8")
+    index = (tmp_path / "index.html").read_text(encoding="utf-8")
     tabs = re.findall(r'<li class="md-tabs__item.*?</a>', index, re.DOTALL)
     named = [re.sub(r"<[^>]*>", "", tab).strip() for tab in tabs]
     assert named == ["Start", "Guides", "Reference", "Studies", "Internals"]
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("nav:")[1]
     assert pages == set(re.findall(r"[\w/.-]+\.md", nav))
-
-
-def test_the_first_page_installs_and_starts(site: Path) -> None:
-    index = (site / "index.html").read_text(encoding="utf-8")
-    for wanted in ('id="install"', 'id="quickstart"', "make demo", "pip install", "multiview.train"):
-        assert wanted in index
-
-
-def test_the_site_fetches_nothing_and_has_a_dark_side(site: Path) -> None:
-    for path in site.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
-        fetched = re.findall(
-            r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:", text
-        )
-        assert not fetched, path
-    assert "(prefers-color-scheme: dark)" in (site / "index.html").read_text(encoding="utf-8")
-
-
-def test_equations_are_rendered(site: Path) -> None:
-    """As MathML, by the build; dollar signs elsewhere are no formulas."""
-    page = (site / "equations.html").read_text(encoding="utf-8")
-    assert page.count("<math") > 20 and page.count("<mtable") == 3
-    assert "arithmatex" not in page and "\\frac" not in page and "<mi>&<" not in page
-    assert "<math" not in (site / "results.html").read_text(encoding="utf-8")
-
-
-def test_the_reference_is_that_of_the_docstrings(site: Path) -> None:
-    """Each public class and function with its first sentence."""
-    page = (site / "api.html").read_text(encoding="utf-8")
-    assert ":class:" not in page and ":func:" not in page  # references are links or names
-    plain = html.unescape(re.sub(r"<[^>]*>", "", page))
+    fetched = r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:"
+    assert [path for path in tmp_path.rglob("*.html") if re.search(fetched, path.read_text("utf-8"))] == []
+    equations = (tmp_path / "equations.html").read_text(encoding="utf-8")
+    assert equations.count("<math") > 20 and equations.count("<mtable") == 3  # by the build, as MathML
+    assert "arithmatex" not in equations and "\\frac" not in equations
+    assert "<math" not in (tmp_path / "results.html").read_text(encoding="utf-8")  # dollars are no formulas
+    api = (tmp_path / "api.html").read_text(encoding="utf-8")
+    assert ":class:" not in api and ":func:" not in api  # references are links or names
+    plain = html.unescape(re.sub(r"<[^>]*>", "", api))
     for item in (
         *(MultiViewEncoder, MultiViewEncoder.encode, semantic_search, TrainConfig, train.main),
         *(TreeCache, TreeCache.open, ParseConfig, evaluate, TaskResult, read_task, UserError),
     ):
-        assert f'id="{item.__module__}.{item.__qualname__}"' in page, item
+        assert f'id="{item.__module__}.{item.__qualname__}"' in api, item
         assert " ".join((item.__doc__ or "").replace("`", "").split()[:3]) in plain, item
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(links) >= 4
-    assert [link for link in links if not (ROOT / link).exists()] == []
-
-
-def test_commands_that_are_shown_exist() -> None:
-    assert {name.split()[0] for name in shown_options()} <= set(commands())
-
-
-@pytest.mark.parametrize("name", sorted(name for name, options in shown_options().items() if options))
+@pytest.mark.parametrize("name", sorted(shown_options()))
 def test_options_that_are_shown_exist(name: str, command) -> None:  # type: ignore[no-untyped-def]
+    assert name.split()[0] in commands()
     text = command(*name.split(), "--help").stdout
     for option, page in shown_options()[name].items():
         assert re.search(rf"{option}(?![\w.-])", text), f"{page.relative_to(ROOT)}: {name} has no {option}"
 
 
-def test_tests_that_pages_name_exist() -> None:
+def test_files_that_pages_name_exist() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
     named, places = set(), set()
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         text = page.read_text(encoding="utf-8")
         named |= set(re.findall(r"`(tests/[\w/]+\.py):+(\w+)`", text))
         places |= set(re.findall(r"`(tests/[\w/]+(?:\.py|/))", text))
-    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
+    assert [place for place in sorted({*places, *links}) if not (ROOT / place).exists()] == []
     missing = [name for file, name in sorted(named) if f"def {name}(" not in (ROOT / file).read_text()]
-    assert len(places) > 20 and missing == []
+    assert len(places) > 20 and len(links) >= 4 and missing == []

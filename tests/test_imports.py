@@ -37,22 +37,21 @@ def imported(program: str, names: tuple[str, ...], cwd: Path = ROOT) -> set[str]
     return set(done.stdout.rpartition("loaded:")[2].split())
 
 
-def test_the_package_alone_is_free() -> None:
-    assert imported("import multiview, multiview.config", ("torch", "numpy", *HEAVY)) == set()
-
-
-def test_the_model_needs_torch_and_numpy() -> None:
-    assert imported("import multiview.model", ("torch", "numpy", *HEAVY)) == {"torch", "numpy"}
-
-
-def test_reading_vectors_needs_numpy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "needed"),
+    [
+        ("import multiview, multiview.config", set()),
+        ("import multiview.model", {"torch", "numpy"}),
+        (
+            "from pathlib import Path; from multiview.search import read_vectors, semantic_search\n"
+            "v = read_vectors(Path('v.npy')); assert semantic_search(v[1], v)[0][0].corpus_id == 1",
+            {"numpy"},
+        ),
+    ],
+)
+def test_what_an_import_needs(program: str, needed: set[str], tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.eye(3, dtype=np.float32))
-    program = (
-        "from pathlib import Path; from multiview.search import read_vectors, semantic_search\n"
-        "v = read_vectors(Path('v.npy')); assert semantic_search(v[1], v)[0][0].corpus_id == 1"
-    )
-    unwanted = tuple(name for name in HEAVY if name != "h5py")
-    assert imported(program, ("torch", *unwanted), tmp_path) == set()
+    assert imported(program, ("torch", "numpy", *HEAVY), tmp_path) == needed
 
 
 def test_encoding_parsed_text_needs_no_parser_library(tiny: TrainConfig) -> None:

@@ -37,27 +37,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder the wheel is installed into, its console scripts in ``bin``."""
-    folder = tmp_path_factory.mktemp("site")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
-    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
-    return folder
-
-
-def run(installed: Path, cwd: Path, script: str, *args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(installed / "bin" / script), *map(str, args)],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-
-
 def test_every_command_is_a_console_script(wheel: Path) -> None:
     parser = configparser.ConfigParser()
     with zipfile.ZipFile(wheel) as archive:
@@ -93,15 +72,25 @@ def test_version_and_citation_agree() -> None:
 
 @pytest.mark.slow  # everything is compiled anew for the new place
 @pytest.mark.timeout(900)
-def test_the_installed_pipeline_works_from_another_folder(installed: Path, tmp_path: Path) -> None:
+def test_the_installed_pipeline_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
+    installed = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(installed)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
     (tmp_path / "corpus.txt").write_text(SENTENCES * 8, encoding="utf-8")
     sizes = "--encoder.dim 8 --table.dim 8 --loop.batch 8 --loop.max-steps 3"
-    steps = [
-        ("parsing-run", "corpus.txt", "--workers", 1, "--format", "lines"),
+    for script, *words in (
+        ("parsing-run", "corpus.txt", "--workers", "1", "--format", "lines"),
         ("multiview-train", "--views", "dep,const", *sizes.split()),
-        ("multiview-search", "runs/models/dep-const-laptop", "corpus.txt", "It slept all day.", "--top", 1),
-    ]
-    for step in steps:
-        result = run(installed, tmp_path, *step)
+        ("multiview-search", "runs/models/dep-const-laptop", "corpus.txt", "It slept all day.", "--top", "1"),
+    ):
+        result = subprocess.run(
+            [str(installed / "bin" / script), *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         assert result.returncode == 0, result.stderr
     assert result.stdout.split(maxsplit=2) == ["1.0000", "1", "It slept all day.\n"]

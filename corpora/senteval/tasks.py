@@ -12,14 +12,8 @@ from pathlib import Path
 
 from corpora.support.errors import UserError, did_you_mean
 
-BINARY_TASKS: Mapping[
-    str, tuple[str, str, str]
-] = {  # folder, file of class 1, file of class 0; class 1 is read first
-    "MR": ("MR", "rt-polarity.pos", "rt-polarity.neg"),
-    "CR": ("CR", "custrev.pos", "custrev.neg"),
-    "SUBJ": ("SUBJ", "subj.objective", "subj.subjective"),
-    "MPQA": ("MPQA", "mpqa.pos", "mpqa.neg"),
-}
+BINARY_TASKS = ("MR", "CR", "SUBJ", "MPQA")
+"""A file per class; class 1 is read first."""
 STS_SUBSETS: Mapping[str, tuple[str, ...]] = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
     "STS13": ("FNWN", "headlines", "OnWN"),  # the fourth, SMT, is not free and not in SentEval
@@ -41,19 +35,36 @@ PROBING_FILES: Mapping[str, str] = {
     "OddManOut": "odd_man_out",
     "CoordinationInversion": "coordination_inversion",
 }
-TASK_NAMES: tuple[str, ...] = (
-    *BINARY_TASKS,
-    "TREC",
-    "MRPC",
-    "SICKRelatedness",
-    "SICKEntailment",
-    "STSBenchmark",
-    *STS_SUBSETS,
-    "SST2",
-    "SST5",
-    "SNLI",
-    *PROBING_FILES,
-)
+_THREE = ("train", "dev", "test")
+_SICK = {
+    "train": ("SICK/SICK_train.txt",),
+    "dev": ("SICK/SICK_trial.txt",),
+    "test": ("SICK/SICK_test_annotated.txt",),
+}
+_FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "MR": {"all": ("MR/rt-polarity.pos", "MR/rt-polarity.neg")},
+    "CR": {"all": ("CR/custrev.pos", "CR/custrev.neg")},
+    "SUBJ": {"all": ("SUBJ/subj.objective", "SUBJ/subj.subjective")},
+    "MPQA": {"all": ("MPQA/mpqa.pos", "MPQA/mpqa.neg")},
+    "TREC": {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)},
+    "MRPC": {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")},
+    "SICKRelatedness": _SICK,
+    "SICKEntailment": _SICK,
+    "STSBenchmark": {split: (f"STS/STSBenchmark/sts-{split}.csv",) for split in _THREE},
+    **{
+        name: {
+            subset: tuple(f"STS/{name}-en-test/STS.{part}.{subset}.txt" for part in ("input", "gs"))
+            for subset in subsets
+        }
+        for name, subsets in STS_SUBSETS.items()
+    },
+    "SST2": {split: (f"SST/binary/sentiment-{split}",) for split in _THREE},
+    "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
+    "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
+    **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
+}
+"""Files of each task by split, below ``downstream/`` or ``probing/``."""
+TASK_NAMES = tuple(_FILES)
 """Every task this project reads, in the order they are reported."""
 
 _PROBING_COUNTS = {"train": 100_000, "dev": 10_000, "test": 10_000}
@@ -128,36 +139,6 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
             listed.append(f"groups: {', '.join(groups)}")
         raise UserError(f"unknown task {name!r}: {near}({'; '.join(listed)})")
     return _CANONICAL[folded]
-
-
-_THREE = ("train", "dev", "test")
-_SICK = {
-    "train": ("SICK/SICK_train.txt",),
-    "dev": ("SICK/SICK_trial.txt",),
-    "test": ("SICK/SICK_test_annotated.txt",),
-}
-_FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    **{
-        name: {"all": (f"{folder}/{one}", f"{folder}/{zero}")}
-        for name, (folder, one, zero) in BINARY_TASKS.items()
-    },
-    "TREC": {"train": ("TREC/train_5500.label",), "test": ("TREC/TREC_10.label",)},
-    "MRPC": {split: (f"MRPC/msr_paraphrase_{split}.txt",) for split in ("train", "test")},
-    "SICKRelatedness": _SICK,
-    "SICKEntailment": _SICK,
-    "STSBenchmark": {split: (f"STS/STSBenchmark/sts-{split}.csv",) for split in _THREE},
-    **{
-        name: {
-            subset: tuple(f"STS/{name}-en-test/STS.{part}.{subset}.txt" for part in ("input", "gs"))
-            for subset in subsets
-        }
-        for name, subsets in STS_SUBSETS.items()
-    },
-    "SST2": {split: (f"SST/binary/sentiment-{split}",) for split in _THREE},
-    "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
-    "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
-    **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
-}
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:

@@ -29,8 +29,8 @@ from parsing.trees.batch import Batch
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""
-ENGINES = ("native", "torch", "dgl")
-"""``native``: the device's fastest kernels; ``torch``: the portable ones; ``dgl``: the reference."""
+ENGINES = ("native", "dgl")
+"""``native``: kernels of our own for CPU and CUDA; ``dgl``: the reference."""
 
 FIELDS = {
     "tokens": ("token",),
@@ -42,7 +42,10 @@ FIELDS = {
 
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = {"seq": "seq", "dep": "dep", "const": "const", "bag": "weightless", "hash": "weightless"}
+_BUILTIN = {
+    **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
+    **dict.fromkeys(("bag", "hash"), "weightless"),
+}
 """Module of each view of this package."""
 _views: dict[str, type[Encoder]] = {}
 
@@ -114,15 +117,15 @@ class Encoder(nn.Module, ABC):
         """Size of the sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
-    def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """States of all nodes in sentence order and their heights: ``(h [N, D], height int32 [N])``.
+    def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
+        """States of all nodes in sentence order, [N, D].
 
         The nodes of a dependency tree are its words; those of a constituency tree are its n words, then its
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        h = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
-        return h.index_select(0, plan.tensor("node_slot")), plan.tensor("node_height")
+        h_ND = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
+        return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_words(self, vocabulary: Vocabulary) -> None:
         """Take the model's vocabulary; most views read vectors alone."""
@@ -142,18 +145,6 @@ class Encoder(nn.Module, ABC):
 def _all_tokens(x_NE: Tensor) -> Tensor:
     """The index of tokens that each have a vector of their own: 0 to N - 1."""
     return torch.arange(len(x_NE), device=x_NE.device)
-
-
-def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> Tensor:
-    """Xavier initialisation of each [rows, columns] block of a fused weight, in place.
-
-    Initialised as one matrix, a weight of [5D, 2D] would get values 1.7 times too small.
-    """
-    with torch.no_grad():
-        for block_row in weight.split(rows, 0):
-            for block in block_row.split(columns, 1):
-                nn.init.xavier_uniform_(block)
-    return weight
 
 
 def pool_nodes(h_ND: Tensor, plan: Plan, how: str) -> Tensor:

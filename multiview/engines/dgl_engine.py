@@ -1,7 +1,7 @@
 """The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
 
 The cells are DGL message, reduce and apply functions that read like the equations in
-``multiview.encoders.const`` and ``multiview.encoders.dep``. ``engine="dgl"`` selects it; the parameters are
+``multiview.encoders.recurrent``. ``engine="dgl"`` selects it; the parameters are
 the encoders' own.
 
 Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corpora.support.errors import MissingExtraError
-from multiview.engines.kernels_torch import NORM_FLOOR
-from multiview.engines.plan import ConstPlan, DepPlan, IntArray, Plan
+from multiview.engines.plan import NORM_FLOOR, ConstPlan, DepPlan, IntArray, Plan
 
 
 def load_dgl() -> Any:
@@ -72,7 +71,6 @@ class GraphPlan(Plan):
             sentences=plan.sentences,
             node_offsets=plan.node_offsets,
             node_slot=plan.node_slot,
-            node_height=plan.node_height,
             source=np.arange(edges),
             target=target,
             word=word,

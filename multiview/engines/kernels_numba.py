@@ -1,10 +1,28 @@
 """The element-wise steps on the CPU, compiled: a row is finished while it is in cache.
 
-Functions and arguments are those of ``kernels_torch``. Loops over a row write one array each, so that the
-compiler can tell the operands apart and vectorise. Sums run in the order of children and nodes, so bits
-depend on the tree alone.
+The kernels take the buffers of the whole batch and the bounds of one level, so that compiled kernels need no
+slicing. Activations replace the pre-activations in place; the backward pass needs them. Nodes are numbered
+from the first of their kind: of N nodes, the leaves come before the I internal ones. A level's nodes are
+``low`` to ``high - 1``, their children the slots ``edge_low`` to ``edge_high - 1``.
 
-Shapes: as in ``kernels_torch``.
+| buffer | |
+|---|---|
+| ``gates`` | [N, 3D], or [I, 5D] for binary nodes: pre-activations without bias of i, o, u, f_l, f_r |
+| ``bias`` | [4D] of i, o, u, f, or [6D] of i, o, u, q, f, p |
+| ``slot`` | int64 [N]: slot of each node |
+| ``h``, ``c`` | [slots, D] |
+| ``offsets`` | int64 [I + 1]: slots of each internal node's children |
+| ``edge_parent`` | int64 [E]: internal node above each child's slot |
+| ``parents`` | [I, 2D]: W_q x, then q in its place; W_f x |
+| ``children`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
+| ``alpha``, ``cosine`` | [E]: attention, and cosine of q and p_k |
+| ``mixed`` | [I, D]: h̃ |
+| ``dgates``, ``dbias``, ... | gradients; those of gates are of the pre-activations, ``dbias`` is added to |
+
+Loops over a row write one array each, so that the compiler can tell the operands apart and vectorise. Sums
+run in the order of children and nodes, so bits depend on the tree alone.
+
+Shapes: N nodes, I internal nodes, E edges, D hidden.
 """
 
 from __future__ import annotations
@@ -16,18 +34,18 @@ import numpy as np
 from numba import njit
 from torch import Tensor
 
-from multiview.engines.kernels_torch import NORM_FLOOR
+from multiview.engines.plan import NORM_FLOOR
 from parsing.networks.sentence_encoder import compiled, sigmoid, tanh
 
 BIAS_AFTERWARDS = False
-"""See ``kernels_torch``."""
+"""Whether the bias's gradient is summed after the sweep, not level by level."""
 
 # Sums of products may be reordered by the compiler (a fixed order of its own), else they do not vectorise.
 _reordered = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
 def array(tensor: Tensor) -> Any:
-    """The array that shares a tensor's memory."""
+    """A buffer in the form in which these kernels take it: the array that shares a tensor's memory."""
     return tensor.detach().numpy()
 
 
@@ -108,7 +126,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 @compiled
 def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+    """Nodes without children: c = i∘u, h = o∘tanh(c)."""
     hidden = h.shape[1]
     for r in range(low, high):
         row, cell = gates[r], c[slot[r]]
@@ -119,7 +137,7 @@ def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped
 
 @compiled
 def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+    """Gradient of ``leaf_forward``: writes the gates' gradient and adds to the bias's."""
     tanh_c, total = np.empty((2, c.shape[1]), c.dtype)
     for r in range(low, high):
         s = slot[r]
@@ -128,7 +146,10 @@ def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ig
 
 @compiled
 def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+    """Binary nodes: c = i∘u + f_l∘c_l + f_r∘c_r, h = o∘tanh(c) (Tai et al. 2015, equations 9-14, N = 2).
+
+    The children of internal node k have the slots 2k and 2k + 1.
+    """
     hidden = h.shape[1]
     b_f = bias[3 * hidden :]
     for k in range(low, high):
@@ -147,7 +168,7 @@ def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untype
 
 @compiled
 def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
-    """See ``kernels_torch``."""
+    """Gradient of ``const_forward``: writes that of gates and children's c and adds to that of the bias."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[3 * hidden :]
@@ -164,7 +185,10 @@ def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: i
 def dep_attend(  # type: ignore[no-untyped-def]
     parents, children, bias, h, offsets, edge_parent, alpha, cosine, mixed, low, high, edge_low, edge_high
 ):
-    """See ``kernels_torch``."""
+    """Attention over children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
+
+    |cosine| <= 1, so exp cannot overflow and the softmax need not subtract the maximum.
+    """
     hidden = h.shape[1]
     b_q, b_p = bias[3 * hidden : 4 * hidden], bias[5 * hidden :]
     for k in range(low, high):
@@ -190,7 +214,12 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
     parents, children, h, offsets, edge_parent, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
     accumulate, low, high, edge_low, edge_high
 ):  # fmt: skip
-    """See ``kernels_torch``."""
+    """Gradient of ``dep_attend``: writes that of q and p, and α_k dh̃ into the children's ``dh``.
+
+    With s_k = cos_k: ds_k = α_k (dα_k - Σ α dα), ∂s/∂p = (q̂ - s p̂) / ‖p‖, ∂s/∂q = (p̂ - s q̂) / ‖q‖,
+    where the second terms vanish for norms below ε. ``accumulate`` adds to ``dh``, which then already holds
+    the gradient of the states as outputs.
+    """
     hidden = h.shape[1]
     db_q, db_p = dbias[3 * hidden : 4 * hidden], dbias[5 * hidden :]
     scales = np.empty(3, h.dtype)  # in the states' type: a float64 scale would widen the loops over rows
@@ -230,7 +259,10 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
 def dep_forward(  # type: ignore[no-untyped-def]
     gates, parents, children, bias, slot, h, c, offsets, edge_parent, low, high, edge_low, edge_high
 ):
-    """See ``kernels_torch``."""
+    """Nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
+
+    ``gates`` and ``slot`` are those of the internal nodes; f_k replaces the second half of ``children``.
+    """
     hidden = h.shape[1]
     b_f = bias[4 * hidden : 5 * hidden]
     from_parent = np.empty(hidden, h.dtype)
@@ -255,7 +287,7 @@ def dep_backward(  # type: ignore[no-untyped-def]
     gates, children, slot, c, offsets, edge_parent, dh, dc, dgates, dparents, dchildren, dbias,
     low, high, edge_low, edge_high
 ):  # fmt: skip
-    """See ``kernels_torch``."""
+    """Gradient of ``dep_forward``; adds to the bias of i, o, u, f."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[4 * hidden : 5 * hidden]

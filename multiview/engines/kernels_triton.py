@@ -1,12 +1,12 @@
 """The element-wise steps as Triton kernels: one launch per step and level.
 
-Functions and arguments are those of ``kernels_torch``. A program handles one node and a block of columns;
+Functions and arguments are those of ``kernels_numba``. A program handles one node and a block of columns;
 the attention needs whole rows. Each value has one writer and sums run over a node's children in order: no
 atomics, the same bits every time. Bias gradients are summed once after the sweep.
 
 Imported only where triton is installed; ``TRITON_INTERPRET=1`` runs the kernels on the CPU, as the tests do.
 
-Shapes: as in ``kernels_torch``.
+Shapes: as in ``kernels_numba``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from typing import Any
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from multiview.engines.kernels_torch import NORM_FLOOR, array
+from multiview.engines.plan import NORM_FLOOR
 
-__all__ = ["array"]  # as in kernels_torch
 BIAS_AFTERWARDS = True
-"""See ``kernels_torch``: programs share no sums."""
+"""See ``kernels_numba``: programs share no sums."""
 
 _BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave small levels few programs
+
+
+def array(tensor: Tensor) -> Tensor:
+    """See ``kernels_numba``."""
+    return tensor
 
 
 @triton.jit
@@ -213,7 +218,7 @@ def _dep_backward(  # type: ignore[no-untyped-def]
 
 
 def _launcher(kernel: Any, states: int, bounds: int, *, whole: bool = False) -> Callable[..., None]:
-    """A kernel under the arguments of ``kernels_torch``.
+    """A kernel under the arguments of ``kernels_numba``.
 
     Args:
         kernel: takes the same buffers, and the first node.

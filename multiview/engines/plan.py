@@ -1,4 +1,4 @@
-"""In which order the tree nodes of a batch are computed, and where each state is kept.
+"""What sweeps over the trees of a batch share: the order of nodes, and memory.
 
 A plan only holds integers, which loader threads compute with numpy. Each node has a *rank*, its place in a
 stable sort by height, so a level is a range of ranks. Its state is kept in a *slot*. Slots are ordered by
@@ -6,14 +6,25 @@ stable sort by height, so a level is a range of ranks. Its state is kept in a *s
 this is a permutation, and the children of a level are one contiguous slice of states. The recursive product
 therefore needs no gather and no concatenation, and the gradient of every slot is written once.
 
+A step on the CPU needs hundreds of megabytes. The C library would return them to the system and request them
+again, with one page fault per 4 KB, a quarter of a step's time. So a sweep takes one block for all its
+buffers, which is free again when its last tensor is deleted; for saved tensors that is the end of the
+backward pass. On other devices torch's caching allocator does this.
+
 Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
 nodes, E edges (N - B), L levels of internal nodes.
 """
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import pairwise
+from math import prod
+from types import ModuleType
 from typing import Self
 
 import numpy as np
@@ -21,10 +32,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.engines.native import to_device
 from parsing.trees.batch import Batch, offsets_of
 
 IntArray = NDArray[np.integer]
+NORM_FLOOR = 1e-8
+"""ε of the attention's cosine: the smallest norm that is divided by."""
+_ALIGNMENT_BYTES = 64  # a cache line, the widest vector register, and a multiple of every item's size
+_SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
+
+_free: list[NDArray[np.uint8]] = []
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +54,6 @@ class Plan:
     """int64 [B + 1] into the nodes in sentence order."""
     node_slot: IntArray
     """int64 [N]: slot of each node in sentence order; a constituency tree has its words first."""
-    node_height: IntArray
-    """int32 [N]: height of each node in sentence order."""
     on: torch.device | None = None
     """Device of ``tensors``; None before ``to``."""
     tensors: dict[str, Tensor] | None = None
@@ -131,13 +146,7 @@ class SequencePlan(Plan):
 def plan_words(batch: Batch) -> Plan:
     """The words of each sentence in order, for views without a recursion."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
-    tokens = int(offsets[-1])
-    return Plan(
-        sentences=len(offsets) - 1,
-        node_offsets=offsets,
-        node_slot=np.arange(tokens),
-        node_height=np.zeros(tokens, dtype=np.int32),
-    )
+    return Plan(sentences=len(offsets) - 1, node_offsets=offsets, node_slot=np.arange(int(offsets[-1])))
 
 
 def plan_const(batch: Batch) -> ConstPlan:
@@ -173,13 +182,13 @@ def plan_const(batch: Batch) -> ConstPlan:
     rank_N[tokens + order_I] = np.arange(tokens, tokens + internal)
     slot_N = np.empty(tokens + internal, dtype=np.int64)
     slot_N[np.append(child_I2[order_I], root_B)] = np.arange(tokens + internal)
-    slot, node_slot, height = np.empty_like(slot_N), np.empty_like(slot_N), np.empty_like(height_N)
+    slot, node_slot = np.empty_like(slot_N), np.empty_like(slot_N)
     slot[rank_N] = slot_N
     # In sentence order, a sentence's words come before its internal nodes.
     place_N = np.arange(tokens + internal)
     place_N[:tokens] += (offsets[:-1] - every_B)[sentence_T]
     place_N[tokens:] += offsets[sentence_I + 1] - tokens
-    node_slot[place_N], height[place_N] = slot_N, height_N
+    node_slot[place_N] = slot_N
     return ConstPlan(
         sentences=len(every_B),
         node_offsets=2 * offsets - np.arange(len(offsets)),
@@ -187,7 +196,6 @@ def plan_const(batch: Batch) -> ConstPlan:
         level_offsets=offsets_of(np.bincount(height_I)[1:]),
         slot=slot,
         node_slot=node_slot,
-        node_height=height,
     )
 
 
@@ -231,7 +239,6 @@ def plan_dep(batch: Batch) -> DepPlan:
         order=order,
         slot=slot_T[order],
         node_slot=slot_T,
-        node_height=height_T,
     )
 
 
@@ -255,7 +262,6 @@ def plan_sequence(batch: Batch) -> SequencePlan:
         sorted_sentences=by_length,
         unsorted_sentences=column_B,
         node_slot=row_T,
-        node_height=np.zeros(tokens, dtype=np.int32),
     )
 
 
@@ -263,3 +269,105 @@ def _refuse(what: str, *bad: IntArray) -> None:
     sentences = np.concatenate(bad)
     if len(sentences):
         raise ValueError(f"sentence {sentences.min()} of the batch: {what}")
+
+
+def steps(kernels: ModuleType) -> Callable[..., Callable[..., None]]:
+    """Binds a kernel, by name, to its buffers; what is called with the bounds of a level remains."""
+    return lambda name, *buffers: partial(getattr(kernels, name), *map(kernels.array, buffers))
+
+
+def start_gradients(
+    dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
+) -> None:
+    """Fill the gradients that are known before the sweep; other slots are written by their parent.
+
+    Args:
+        dh: [N, D], to fill.
+        dc: [N, D], to fill.
+        droots: [B, D], gradient of the roots; None if they were not used.
+        dh_all: [N, D], gradient of all states; None if they were not used.
+        first_root: slot of the first root.
+    """
+    dc[first_root:] = 0
+    if dh_all is not None:
+        dh.copy_(dh_all)
+    else:
+        dh[first_root:] = 0
+    if droots is not None:
+        dh[first_root:] += droots
+
+
+def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
+    """Uninitialised buffers of one sweep, of these shapes.
+
+    Args:
+        like: tensor whose type and device the buffers have.
+        shapes: of the buffers, in order.
+    """
+    if like.device.type != "cpu":
+        return [like.new_empty(shape) for shape in shapes]
+    step = _ALIGNMENT_BYTES // like.element_size()
+    sizes = [-(-prod(shape) // step) * step for shape in shapes]
+    block = torch.from_numpy(_take(sum(sizes) * like.element_size())).view(like.dtype)
+    parts = zip(block.split(sizes), shapes, strict=True)
+    return [part[: prod(shape)].view(shape) for part, shape in parts]
+
+
+def _take(size_bytes: int) -> NDArray[np.uint8]:
+    """The smallest free block that is large enough, or else a new one that replaces the largest free one."""
+    with _lock:
+        fitting = [block for block in _free if len(block) >= size_bytes]
+        memory = min(fitting, key=len) if fitting else _aligned(int(size_bytes * _SLACK))
+        kept = [block for block in _free if block is not memory]
+        _free[:] = kept if fitting else sorted(kept, key=len)[:-1]
+    # torch keeps this view alive while a tensor uses its memory; after that the block is free again.
+    lent = memory[:size_bytes]
+    # Without the lock: a finalizer may run inside _take on the same thread.
+    weakref.finalize(lent, _free.append, memory).atexit = False
+    return lent
+
+
+def _aligned(size_bytes: int) -> NDArray[np.uint8]:
+    memory = np.empty(size_bytes + _ALIGNMENT_BYTES, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT_BYTES
+    return memory[start : start + size_bytes]
+
+
+def to_device(arrays: Mapping[str, NDArray[np.generic]], device: torch.device) -> dict[str, Tensor]:
+    """Tensors of several arrays.
+
+    On the CPU they share the arrays' memory. For another device the arrays are packed into one buffer: one
+    copy of 400 kB takes as long as one of 4 kB. The buffer is in pinned memory, so the copy is queued like a
+    kernel, and neither the thread that asks for it nor the device waits.
+
+    Args:
+        arrays: of any shapes and types, by name.
+        device: where the tensors are needed.
+    """
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    if device.type == "cpu":
+        return tensors
+    # torch keeps pinned memory until the copies from it are done, although nobody refers to it any more.
+    return unpack(pack(tensors, pinned=device.type == "cuda").to(device, non_blocking=True), tensors)
+
+
+def pack(tensors: Mapping[str, Tensor], *, pinned: bool) -> Tensor:
+    """The bytes of several tensors of the CPU in one, uint8."""
+    sizes = [_room(tensor) for tensor in tensors.values()]
+    packed = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=pinned)
+    for tensor, part in zip(tensors.values(), packed.split(sizes), strict=True):
+        part[: tensor.nbytes].copy_(tensor.contiguous().view(-1).view(torch.uint8))
+    return packed
+
+
+def unpack(packed: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors that :func:`pack` was given, as parts of the packed one; ``like`` has their shapes."""
+    parts = packed.split([_room(tensor) for tensor in like.values()])
+    return {
+        name: part[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+        for (name, tensor), part in zip(like.items(), parts, strict=True)
+    }
+
+
+def _room(tensor: Tensor) -> int:
+    return -(-tensor.nbytes // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

@@ -1,4 +1,4 @@
-"""The README.md of a model folder: how it was trained, its metrics, its limits."""
+"""The README.md of a model folder."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ def training_command(config: TrainConfig) -> str:
 
 
 def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
-    """The card of one model, as Markdown."""
+    """The README.md of one model: how it was trained, its metrics, its limits."""
     network, words, step = member.network, member.network.words, training["step"]
     start, best = training["untrained"], training["best"]
     kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
     if not step:
-        kept = (
-            "The weights are those of the start, which had seen no sentence: no validation since was better. "
-            "Training did not help."
-        )
+        kept = "The weights are those of the start: no validation since was better. Training did not help."
     text = (
         f"# {config.model_name}\n\n"
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
@@ -50,23 +47,17 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         )
     for need, identity in sorted(member.parsers.items()):
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
-    metrics = [
-        f"| {name} | {values['loss']:.4f} | {values['recall@1']:.4f} |\n"
-        for name, values in (("start", start), (f"step {step}", best))[: 2 if step else 1]
-        if values.get("anchors")
-    ]
-    if metrics:
-        text += (
-            "\n## Metrics\n\nOn a validation set of the same corpus: recall@1 is the fraction of sentences "
-            "whose nearest of 400 by cosine is the sentence before or after it. The step of the highest "
-            "recall@1 is kept, the start included.\n\n| | validation loss | recall@1 |\n|---|---|---|\n"
-        ) + "".join(metrics)
-    limits = "English of the corpus above; other text, other languages and single words are untested."
-    return f"{text}\n## Limits\n\n{limits}\n"
+    for name, values in (("start", start), (f"step {step}", best))[: 2 if step else 1]:
+        if values.get("anchors"):
+            text += f"- {name}: validation loss {values['loss']:.4f}, recall@1 {values['recall@1']:.4f}\n"
+    return (
+        f"{text}\nrecall@1 is the fraction of sentences of the same corpus whose nearest of 400 by cosine is "
+        "the sentence before or after it; other text, other languages and single words are untested.\n"
+    )
 
 
 def combined_card(config: TrainConfig) -> str:
-    """The card of a folder with both of the paper's configurations, as Markdown."""
+    """The README.md of a folder with both of the paper's configurations."""
     return (
         f"# {config.model_name}\n\nTwo models whose vectors are concatenated: `trained/` with trained word "
         "tables, `fixed/` with fixed pre-trained vectors. One reading of the 4800 dimensions of Simoulin & "

@@ -2,8 +2,8 @@
 
 config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
 model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
-vectors are concatenated, such as the paper's two configurations. Nothing in a folder is executable or
-pickled.
+vectors are concatenated, such as the paper's two configurations. modules.json tells sentence-transformers how
+to load it. Nothing in a folder is executable or pickled.
 
 The builtin encoder is stored compactly (``storage``), all its vectors in model.safetensors: word vectors are
 pairs of 4-bit numbers plus 8 in a byte (the first in the lower half; 0 fills an odd row up), matrices are
@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,6 +51,8 @@ from multiview.words.vectors import (
     given_source,
 )
 
+BUILTIN = "builtin"
+BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v6"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
 TIME = "time.json"
@@ -58,6 +61,47 @@ KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
 FIXED, SCALE = "words.fixed", ".scale"
 """In compact storage: the name of fixed word vectors; follows a tensor's name in that of its scales."""
+ADAPTER = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
+"""The one module in modules.json."""
+
+
+def model_folder(name: Path | str) -> Path:
+    """The folder of a model; that a model is in it is checked where it is read.
+
+    Args:
+        name: a path, or ``builtin``, the encoder of the installation; a folder of that name is ``./builtin``.
+
+    Raises:
+        UserError: ``builtin``, and the installation has none; or a misspelt ``builtin``.
+    """
+    path = Path(name)
+    if str(name) != BUILTIN:
+        near = "/" not in str(name) and get_close_matches(str(name).lower(), [BUILTIN], cutoff=0.8)
+        if near and not path.exists():
+            raise UserError(f"model {str(name)!r}: no such folder; did you mean {BUILTIN}?")
+        return path
+    if not (BUILTIN_FOLDER / "config.json").is_file():
+        raise UserError(f"{BUILTIN}: this installation has no builtin encoder; give a model folder")
+    return BUILTIN_FOLDER
+
+
+def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
+    """Positions of the wanted views in each part of a model.
+
+    Args:
+        views: names of the views of each part.
+        wanted: views by name (``dep``) or by position and name (``0-dep``); None is all.
+
+    Raises:
+        UserError: an unknown view, or none at all.
+    """
+    labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
+    known = {label for part in labels for both in part for label in both}
+    chosen = known if wanted is None else set(wanted)
+    if not chosen or not chosen <= known:
+        what = f"view {min(chosen - known)!r}" if chosen else "views=[]"
+        raise UserError(f"{what}: this model has {', '.join(sorted(known))}")
+    return [[place for place, both in enumerate(part) if both & chosen] for part in labels]
 
 
 @dataclass
@@ -174,7 +218,7 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
     network = member.network
     words = network.words.record()
     network.words.save(folder)
-    write_text(folder / "README.md", card)
+    _write_card(folder, card)
     with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
         save_file(network.weights(), weights)
         written = {WEIGHTS: weights, **{name: folder / name for name in words.files}}
@@ -195,37 +239,37 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
     """Make a folder of models from finished subfolders ``names``."""
-    write_text(folder / "README.md", card)
+    _write_card(folder, card)
     write_record(folder / "config.json", {"format": FORMAT, "members": names})
 
 
-def save_model(
-    members: Sequence[Member], target: Path, source: Path | None, notes: Sequence[str] = ()
-) -> None:
+def _write_card(folder: Path, card: str) -> None:
+    write_text(folder / "README.md", card)
+    write_json(folder / "modules.json", [ADAPTER])
+
+
+def save_model(members: Sequence[Member], target: Path, source: Path | None) -> None:
     """Write networks as a model folder: a plain one, or a folder of several models.
 
     Args:
         members: the networks.
         target: the folder; a model in it is replaced.
         source: the folder they were loaded from; its cards and records of training are kept.
-        notes: what is added to the card of each.
     """
-    names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
     records = {} if source is None else model_records(source)
-    names = list(records) or names
-    for place, (name, member) in enumerate(zip(names, members, strict=True)):
-        card, training = f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n", {}
-        if source is not None:
-            card, training = _card(source / name), records[name].training
-            if (source / name / TIME).exists():
-                write_json(target / name / TIME, read_json(source / name / TIME))
-        save_member(target / name, member, card=card + "".join(notes[place : place + 1]), training=training)
+    names = list(records) or ([""] if len(members) == 1 else [str(n) for n in range(len(members))])
+
+    def card(name: str, default: str) -> str:
+        return default if source is None else (source / name / "README.md").read_text(encoding="utf-8")
+
+    for name, member in zip(names, members, strict=True):
+        text = card(name, f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n")
+        training = records[name].training if records else {}
+        save_member(target / name, member, card=text, training=training)
+        if source is not None and (source / name / TIME).exists():
+            write_json(target / name / TIME, read_json(source / name / TIME))
     if names != [""]:
-        save_members(target, names, card="# Several models\n" if source is None else _card(source))
-
-
-def _card(folder: Path) -> str:
-    return (folder / "README.md").read_text(encoding="utf-8")
+        save_members(target, names, card=card("", "# Several models\n"))
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
@@ -362,6 +406,6 @@ def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
     if not has_trained_words(folder):
         raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
     members = load_members(folder)
-    added = [member.network.words.expand(vectors) for member in members]
-    note = "\nVocabulary expanded by {} words, by least squares from {}.\n"
-    save_model(members, target, folder, [note.format(n, vectors.about) if n else "" for n in added])
+    for member in members:
+        member.network.words.expand(vectors)
+    save_model(members, target, folder)

@@ -13,16 +13,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from corpora.support.cli import Command, CountOrNone, Positive, configuration
 from corpora.support.errors import UserError
-from corpora.support.progress import progress
-
-if TYPE_CHECKING:
-    from senteval_runner.demo.retrieval import RetrievalScores
 
 ADAPTED = "adapted"
 """Name of the installation's encoder, continued on this text."""
@@ -68,38 +62,6 @@ def run_step(title: str, module: str, *arguments: object) -> float:
     return time.monotonic() - began
 
 
-def evaluate(models: Path, train_trees: Path, held_out_trees: Path) -> dict[str, RetrievalScores]:
-    """Neighbour retrieval of the adapted encoder and of what it has to beat.
-
-    That is the encoder as it is in the package (it has seen none of this text), weighted bags of its words
-    and of random vectors, and TF-IDF.
-    """
-    import numpy as np
-
-    from multiview.model import MultiViewEncoder
-    from parsing.trees.cache import TreeCache
-    from senteval_runner.demo.retrieval import neighbour_retrieval, tfidf_embeddings
-    from senteval_runner.vectors.encoders import open_model
-
-    held_out, training = TreeCache.open(held_out_trees), TreeCache.open(train_trees)
-    sentences, seen = (list(c.read(0, len(c), ("token",)).words()) for c in (held_out, training))
-    offsets = np.asarray(held_out.documents())
-
-    def vectors() -> Iterator[tuple[str, Any]]:
-        for name, model in (("builtin, adapted", str(models / ADAPTED)), ("builtin", "builtin")):
-            yield name, MultiViewEncoder.load(model).encode(None, trees=held_out, batch_size=256)
-        for name, words in (("the adapted", str(models / ADAPTED)), ("random", "random")):
-            yield f"SIF of {name} words", open_model(f"sif:{words}?corpus={train_trees}")(sentences)
-        yield "TF-IDF", tfidf_embeddings(seen, sentences)
-
-    rows = {}
-    with progress(total=5, unit="encoder", description="evaluate") as bar:
-        for name, found in vectors():
-            rows[name] = found
-            bar.update(1)
-    return neighbour_retrieval(rows, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
-
-
 def main(config: DemoConfig) -> None:
     """Parse, adapt, evaluate, report."""
     trees, models = config.output / "trees", config.output / "models"
@@ -117,12 +79,11 @@ def main(config: DemoConfig) -> None:
         for number, (title, words) in enumerate(steps.items(), start=1)
     }
     print("\n== 4/4 neighbour retrieval on the held-out packages", flush=True)
+    from senteval_runner.demo.retrieval import evaluate, retrieval_table, write_report
+
     began = time.monotonic()
-    scores = evaluate(models, training, held_out)
+    scores = evaluate(models / ADAPTED, training, held_out)
     seconds["evaluate"] = time.monotonic() - began
-
-    from senteval_runner.demo.report import retrieval_table, write_report
-
     report = write_report(config, models / ADAPTED, held_out, scores, seconds)
     print(retrieval_table(scores).markdown())
     print("seconds: " + ", ".join(f"{step} {value:.0f}" for step, value in seconds.items()))

@@ -1,4 +1,4 @@
-"""Neighbour retrieval on held-out documents: the evaluation that needs no download.
+"""Neighbour retrieval on held-out documents: the evaluation that needs no download, and its report.
 
 Sentences in running order are cut into blocks of 400 candidates, the batch size of the contrastive
 objective. Within a block every sentence ranks all others by cosine; its neighbours (the sentence
@@ -11,29 +11,80 @@ Legend of dimension suffixes: B sentences of a block, D embedding size, A anchor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from corpora.support.cli import config_to_json
+from corpora.support.files import write_json, write_text
+from corpora.support.progress import progress
+from multiview.model import MultiViewEncoder
+from parsing.training.loop import read_log
+from parsing.trees.cache import TreeCache
+from parsing.trees.sentences import ParsedSentence, cached_sentences, constituency_svg, dependency_svg
 from senteval_runner.protocol.features import unit
-from senteval_runner.report.significance import Interval, bootstrap
+from senteval_runner.report import plots
+from senteval_runner.report.page import Figure, Page, Section
+from senteval_runner.report.table import Column, Score, Table, bootstrap
+from senteval_runner.vectors.encoders import open_model
 
 BLOCK_SENTENCES = 400
+DRAWN_TREES, DRAWN_TOKENS = 2, range(7, 13)
+"""How many sentences are drawn, and of which lengths: a real tree that a page holds."""
+LOSS_NOTE = (
+    "How surprised each view still is by the neighbours of a sentence among the rest of its batch; lower is "
+    "better."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalScores:
     """Neighbour retrieval of one encoder; fractions between 0 and 1."""
 
-    recall_at_1: Interval
-    mrr: Interval
+    recall_at_1: Score
+    mrr: Score
     anchors: int
     candidates: int
-    behind: Interval | None = None
+    behind: Score | None = None
     """How far recall@1 is behind that of the encoder in question, on the same anchors; None of itself."""
+
+
+def evaluate(model: Path, train_trees: Path, held_out_trees: Path) -> dict[str, RetrievalScores]:
+    """Neighbour retrieval of the adapted encoder and of what it has to beat.
+
+    That is the encoder as it is in the package (it has seen none of this text), weighted bags of its words
+    and of random vectors, and TF-IDF.
+    """
+    held_out, training = TreeCache.open(held_out_trees), TreeCache.open(train_trees)
+    sentences, seen = (list(c.read(0, len(c), ("token",)).words()) for c in (held_out, training))
+    offsets = np.asarray(held_out.documents())
+
+    def views(name: str) -> NDArray[np.float32]:
+        return MultiViewEncoder.load(name).encode(None, trees=held_out, batch_size=256)
+
+    def bag(words: str) -> NDArray[np.float32]:
+        return open_model(f"sif:{words}?corpus={train_trees}")(sentences)
+
+    encoders: dict[str, Callable[[], NDArray[np.floating] | csr_matrix]] = {
+        "builtin, adapted": lambda: views(str(model)),
+        "builtin": lambda: views("builtin"),
+        "SIF of the adapted words": lambda: bag(str(model)),
+        "SIF of random words": lambda: bag("random"),
+        "TF-IDF": lambda: tfidf_embeddings(seen, sentences),
+    }
+    rows = {}
+    with progress(total=len(encoders), unit="encoder", description="evaluate") as bar:
+        for name, encode in encoders.items():
+            rows[name] = encode()
+            bar.update(1)
+    return neighbour_retrieval(rows, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)))
 
 
 def reciprocal_ranks(
@@ -116,3 +167,79 @@ def tfidf_embeddings(train: Sequence[Sequence[str]], sentences: Sequence[Sequenc
     )
     vectorizer.fit(train)
     return csr_matrix(vectorizer.transform(sentences))
+
+
+def retrieval_table(scores: Mapping[str, RetrievalScores]) -> Table:
+    """Recall@1 and MRR of each encoder with their intervals."""
+
+    def percent(score: Score | None) -> Score | None:
+        if score is None or score.interval is None:
+            return score
+        return Score(100 * score.value, interval=(100 * score.interval[0], 100 * score.interval[1]))
+
+    rows = [
+        [name, percent(score.recall_at_1), score.mrr, percent(score.behind)] for name, score in scores.items()
+    ]
+    first, score = next(iter(scores.items()))
+    protocol = (
+        f"{score.anchors:,} sentences of packages that training has not seen each rank the other "
+        f"{score.candidates} sentences of their block by cosine; right answers are the sentences before "
+        "and after. Recall@1 in per cent and mean reciprocal rank; 95 % intervals from resampling documents. "
+        f"The last column is how far {first} is ahead in recall@1, anchor by anchor."
+    )
+    digits = {"encoder": 2, "recall@1, %": 1, "MRR": 3, "behind by": 1}
+    columns = [Column(name, digits=number) for name, number in digits.items()]
+    return Table(columns, rows, notes=[protocol])
+
+
+def write_report(
+    config: Any,
+    model: Path,
+    trees: Path,
+    scores: Mapping[str, RetrievalScores],
+    seconds: Mapping[str, float],
+) -> Path:
+    """All figures as JSON; the table, the loss curve and two parse trees on one page, whose path it returns.
+
+    Args:
+        config: the demo's options; its ``output`` is the folder.
+        model: model folder with its training log.
+        trees: tree cache whose sentences are drawn.
+        scores: of each encoder.
+        seconds: time of each step.
+    """
+    retrieval = {name: dataclasses.asdict(score) for name, score in scores.items()}
+    taken = {step: round(value, 1) for step, value in seconds.items()}
+    found = {"config": config_to_json(config), "retrieval": retrieval, "seconds": taken}
+    write_json(config.output / "results.json", found)
+    loss: dict[str, list[tuple[float, float]]] = {}
+    for line in read_log(model / "log.jsonl"):
+        where = {"train": "batches of training sentences", "evaluation": "sentences kept out of training"}
+        if line["kind"] in where:
+            loss.setdefault(where[line["kind"]], []).append((float(line["step"]), float(line["loss"])))
+    curves = plots.curves(loss, x_label="training step", y_label="loss per sentence")
+    sections = [
+        Section("Neighbour retrieval", [retrieval_table(scores)]),
+        Section("Loss", [curves], note=LOSS_NOTE),
+        Section("Two of the parsed sentences", list(_trees(trees))),
+        Section("Where the time went", [Table(["step", "seconds"], [[*row] for row in taken.items()])]),
+    ]
+    page = config.output / "report.html"
+    write_text(page, Page("From text to sentence vectors: the demo", sections).html())
+    return Path(page)
+
+
+def _trees(folder: Path) -> Iterator[Figure]:
+    """The first sentences of a handy length, both trees of each drawn."""
+    cache = TreeCache.open(folder)
+
+    def fits(stored: ParsedSentence) -> bool:
+        wordlike = all(word.replace("-", "").isalpha() for word in stored.words[:-1])
+        return not stored.flags and len(stored.words) in DRAWN_TOKENS and wordlike
+
+    fitting = filter(fits, cached_sentences(cache, 0, len(cache)))
+    for stored in itertools.islice(fitting, DRAWN_TREES):
+        assert stored.heads and stored.relations and stored.tags and stored.spans is not None
+        dependencies = dependency_svg(stored.words, stored.heads, stored.relations, stored.tags)
+        yield Figure(dependencies, " ".join(stored.words))
+        yield Figure(constituency_svg(stored.words, stored.tags, stored.spans))

@@ -1,11 +1,15 @@
 """Train all folds and regularisers of a task at once, each as if it were trained alone.
 
 Nearly all the time of one-model-at-a-time training is per-step overhead of tiny models. Every fit starts
-from the same seed, so fits with equally many rows share initial weights, permutations and dropout masks;
-they differ in rows and L2 only. :func:`train_fits` groups them, trains a group with one product per step,
-stops each model on its own development accuracy and drops finished models.
+from the same seed, so fits with equally many rows share initial weights and permutations; they differ in
+rows and L2 only. :func:`train_fits` groups them, trains a group with one product per step and gradients by
+hand, stops each model on its own development accuracy and drops finished models.
 
-Shapes: F folds, R regularisers, B rows of a batch, D features with the constant one last, C classes.
+Shapes: F folds, R regularisers, B rows of a batch, D features with the constant one as the last (its weight
+is the bias), H hidden units, C classes. A head's parameters are float32 [F, R, k, in], so that a fold's rows
+are gathered once for all its regularisers and one batched product serves them: weights stand like
+``nn.Linear``'s and activations are [k, B], because [R*k, D] @ [D, B] runs faster than its transposes, and a
+softmax along k much faster than along a last dimension of 2.
 """
 
 from __future__ import annotations
@@ -14,19 +18,147 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from threading import Event
 
 import numpy as np
 import torch
-from torch import Tensor
+from numba import njit
+from torch import Tensor, nn
 
 from corpora.support.errors import UserError
+from parsing.networks.device import Products
 from senteval_runner.protocol.config import Protocol
-from senteval_runner.protocol.features import Int
-from senteval_runner.protocol.heads import STATES, Head, flat, update
+from senteval_runner.protocol.features import Float, Int
 
-# Bytes of one step's gathered batches: larger ones leave the cache before the second product.
 GROUP_BYTES = 2 << 20
+"""Of one step's gathered batches: larger ones leave the cache before the second product."""
+WIDE = 16_384
+"""With at least this many weights per fold oneDNN's product is faster where that is the faster library."""
+
+
+@cache
+def _onednn_is_faster() -> bool:
+    return Products.of(torch.empty(0)).onednn
+
+
+def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
+    """Product fold by fold: a @ b, [F, K, N]; ``weights`` per fold decide who computes it."""
+    F, K, _ = a_FKM.shape
+    if K < 4 or weights < WIDE or a_FKM.dtype != torch.float32 or not _onednn_is_faster():
+        return torch.bmm(a_FKM, b_FMN)
+    linear = torch.ops.mkldnn._linear_pointwise
+    products = [linear(a_FKM[f], b_FMN[f].t(), None, "none", [], "") for f in range(F)]
+    return products[0][None] if F == 1 else torch.stack(products)
+
+
+def _apply(x_FBD: Tensor, w_FRkD: Tensor) -> Tensor:
+    """All regularisers' linear maps of a fold's rows in one product: [F, R, k, B]."""
+    F, R, k, D = w_FRkD.shape
+    return fold_products(w_FRkD.view(F, R * k, D), x_FBD.transpose(1, 2), R * k * D).view(F, R, k, -1)
+
+
+def _outer(delta_FRkB: Tensor, x_FBD: Tensor) -> Tensor:
+    """Gradient of :func:`_apply` with respect to its weights: [F, R, k, D]."""
+    F, R, k, B = delta_FRkB.shape
+    return fold_products(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
+
+
+class Head:
+    """``Linear(d, C)``, or with ``hidden`` units ``Linear(d, H), Sigmoid, Linear(H, C)``.
+
+    Parameters: ``[W [F, R, C, D]]`` or ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``, biases as last columns.
+    """
+
+    def __init__(self, dim: int, classes: int, hidden: int = 0) -> None:
+        self.sizes = [(dim, hidden), (hidden, classes)] if hidden else [(dim, classes)]
+
+    def initial(self) -> list[Tensor]:
+        """One classifier's parameters [k, in], drawn from torch's generator as ``nn.Linear`` draws them."""
+        layers = [nn.Linear(dim, out) for dim, out in self.sizes]
+        return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
+
+    def logits(self, x_FBD: Tensor, params: list[Tensor]) -> Tensor:
+        """Scores [F, R, C, B]."""
+        first = _apply(x_FBD, params[0])
+        return first if len(params) == 1 else self._output(torch.sigmoid(first), params[1])
+
+    @staticmethod
+    def _output(s_FRHB: Tensor, w_FRCh: Tensor) -> Tensor:
+        """W2 s + b2: [F, R, C, B]."""
+        return w_FRCh[..., :-1] @ s_FRHB + w_FRCh[..., -1:]
+
+    def gradients(self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor]) -> list[Tensor]:
+        """Gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
+
+        δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s); dW1 = δ1 x. Without hidden units δ2 is δ1.
+        """
+        z_FRkB = _apply(x_FBD, params[0])
+        s_FRHB = z_FRkB.sigmoid_() if len(params) > 1 else z_FRkB
+        delta = torch.softmax(self._output(s_FRHB, params[1]) if len(params) > 1 else z_FRkB, dim=2)
+        delta = delta.sub_(y_FCB[:, None]).mul_(1.0 / delta.shape[3])
+        if len(params) == 1:
+            return [_outer(delta, x_FBD)]
+        grad2 = torch.cat([delta @ s_FRHB.transpose(2, 3), delta.sum(dim=3, keepdim=True)], dim=-1)
+        delta1 = params[1][..., :-1].transpose(2, 3) @ delta
+        return [_outer(torch.ops.aten.sigmoid_backward(delta1, s_FRHB), x_FBD), grad2]
+
+
+def flat(tensor: Tensor) -> Float:
+    """A contiguous [F, R, ...] tensor as a numpy view [F * R, rest], sharing its memory."""
+    array: Float = tensor.numpy().reshape(tensor.shape[0] * tensor.shape[1], -1)
+    return array
+
+
+# At these sizes separate torch operations cost more than the products do, so each optimiser is one compiled
+# pass over flat arrays [models, k]. L2 is coupled (added to the gradient), with a weight per classifier.
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _adam(
+    w: Float, g: Float, m: Float, v: Float, l2: Float, step: int, lr: float, b1: float, b2: float, eps: float
+) -> None:
+    """Adam: m = β1 m + (1-β1) g; v = β2 v + (1-β2) g²; w -= lr/(1-β1ᵗ) m/(√v/√(1-β2ᵗ) + ε)."""
+    size = np.float32(lr / (1.0 - b1**step))
+    root = np.float32(np.sqrt(1.0 - b2**step))
+    c1, c2, e = np.float32(1.0 - b1), np.float32(1.0 - b2), np.float32(eps)
+    d2 = np.float32(b2)
+    for i in range(w.shape[0]):
+        decay = l2[i]
+        for j in range(w.shape[1]):
+            grad = g[i, j] + decay * w[i, j]
+            m[i, j] += c1 * (grad - m[i, j])
+            v[i, j] = d2 * v[i, j] + c2 * grad * grad
+            w[i, j] -= size * (m[i, j] / (np.sqrt(v[i, j]) / root + e))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, eps: float) -> None:
+    """RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
+    a, c, e, size = np.float32(alpha), np.float32(1.0 - alpha), np.float32(eps), np.float32(lr)
+    for i in range(w.shape[0]):
+        decay = l2[i]
+        for j in range(w.shape[1]):
+            grad = g[i, j] + decay * w[i, j]
+            v[i, j] = a * v[i, j] + c * grad * grad
+            w[i, j] -= size * (grad / (np.sqrt(v[i, j]) + e))
+
+
+def update(optimiser: str, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
+    """One step of ``torch.optim``'s Adam or RMSprop with their defaults (learning rates 1e-3 and 1e-2).
+
+    Args:
+        optimiser: ``adam`` or ``rmsprop``.
+        w: one parameter of all models, [models, k] float32 (see :func:`flat`), changed in place.
+        grad: the same shape, without the L2 term.
+        state: two arrays of the same shape, changed in place (RMSprop leaves the second).
+        l2: [models] weight decay per classifier.
+        step: number of this step, from 1.
+    """
+    if optimiser == "adam":
+        _adam(w, grad, state[0], state[1], l2, step, 1e-3, 0.9, 0.999, 1e-8)
+    else:
+        _rmsprop(w, grad, state[0], l2, 1e-2, 0.99, 1e-8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +183,8 @@ class Fitted:
     """Best development accuracy, in [0, 1]."""
     rounds: list[int]
     """Rounds trained."""
-    weights: list[list[Tensor]] | None
-    """The best parameters [k, in] of each model, if they were asked for."""
+    weights: list[list[Tensor]]
+    """The best parameters [k, in] of each model; empty unless they were asked for."""
 
 
 def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
@@ -66,11 +198,6 @@ def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
     if not cut:
         raise UserError(f"{len(rows)} training rows are too few: {fraction:.0%} of them decide when to stop")
     return Fit(train=rows[order[cut:]], dev=rows[order[:cut]], l2=(l2,), drawn=len(rows))
-
-
-def make_head(dim: int, classes: int, protocol: Protocol) -> Head:
-    """The classifier a protocol asks for."""
-    return Head(dim, classes, protocol.nhid, protocol.dropout)
 
 
 def train_fits(
@@ -95,17 +222,15 @@ def train_fits(
         keep_weights: return each model's best weights.
     """
     onehot = torch.nn.functional.one_hot(torch.as_tensor(np.asarray(y_N)), classes).float()
-    head = make_head(x_ND.shape[1] - 1, classes, protocol)
+    head = Head(x_ND.shape[1] - 1, classes, protocol.nhid)
     size = max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4))
     groups = _groups(fits, size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         weights = head.initial()
-        drawn = torch.get_rng_state()  # dropout continues from here
 
     def train(group: list[int], stopped: Event) -> list[Fitted]:
         trainer = _GroupTrainer(x_ND, onehot, [fits[i] for i in group], weights, head, protocol, keep_weights)
-        trainer.generator.set_state(drawn)
         return trainer.run(np.random.RandomState(seed), stopped)
 
     results: dict[int, Fitted] = {}
@@ -164,9 +289,8 @@ class _GroupTrainer:
         self.protocol, self.keep_weights = protocol, keep_weights
         self.labels = onehot_NC.argmax(1)
         F, R = len(fits), len(fits[0].l2)
-        self.generator = torch.Generator()
         self.params = [p.repeat(F, R, 1, 1) for p in weights]
-        self.state = [[torch.zeros_like(p) for _ in range(STATES[protocol.optim])] for p in self.params]
+        self.state = [[torch.zeros_like(p) for _ in range(2)] for p in self.params]
         self.folds = list(range(F))
         self.model_FR = np.tile(np.arange(R), (F, 1))
         self.best_FR = np.full((F, R), -1, dtype=np.int64)
@@ -204,7 +328,7 @@ class _GroupTrainer:
         return Fitted(
             accuracy=[int(self.best_FR[f, r]) / len(fit.dev) for r in models],
             rounds=[int(self.rounds_FR[f, r]) for r in models],
-            weights=[self.best_weights[f, r] for r in models] if self.keep_weights else None,
+            weights=[self.best_weights[f, r] for r in models if self.keep_weights],
         )
 
     def _epoch(self, stream: np.random.RandomState) -> None:
@@ -215,7 +339,7 @@ class _GroupTrainer:
         for rows_FB, y_FCB in zip(rows_Fn.split(size, dim=1), y_FCn.split(size, dim=2), strict=True):
             x_FBD = self.x.index_select(0, rows_FB.reshape(-1)).view(F, -1, self.x.shape[1])
             self.step += 1
-            gradients = self.head.gradients(x_FBD, y_FCB, self.params, self.generator)
+            gradients = self.head.gradients(x_FBD, y_FCB, self.params)
             for (w, state), gradient in zip(self.flat, gradients, strict=True):
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
@@ -260,10 +384,3 @@ class _GroupTrainer:
         self.model_FR = self.model_FR[positions[:, None], slots]
         self.folds = [self.folds[position] for position in positions]
         self._refresh()
-
-
-def predict(x_ND: Tensor, rows: Int, weights: list[Tensor], head: Head) -> Int:
-    """Class ids that a model with parameters [k, in] gives to ``rows``."""
-    logits = head.logits(x_ND[torch.as_tensor(rows)][None], [w[None, None] for w in weights])
-    classes: Int = logits[0, 0].argmax(0).numpy()
-    return classes

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from senteval_runner.protocol.batched import Fit, make_head, predict, split_fit, train_fits
+from senteval_runner.protocol.batched import Fit, Fitted, Head, split_fit, train_fits
 from senteval_runner.protocol.config import (
     BINARY_FOLD_SEED,
     SKLEARN_INVERSES,
@@ -30,7 +30,7 @@ from senteval_runner.protocol.config import (
     TORCH_REGULARISERS,
     Protocol,
 )
-from senteval_runner.protocol.features import Float, Int, as_tensor
+from senteval_runner.protocol.features import Float, Int
 
 NOMINAL_L2, NOMINAL_INVERSE = 1e-9, 1e9
 """What SNLI is trained with: a single, tiny regulariser."""
@@ -65,33 +65,33 @@ class _Torch:
     classes: int
     protocol: Protocol
     seed: int
-    candidates: Sequence[float] = TORCH_REGULARISERS
+    candidates: Sequence[float]
+
+    def _train(self, fits: Sequence[Fit], *, keep: bool) -> list[Fitted]:
+        x = torch.from_numpy(self.x)
+        return train_fits(x, self.y, fits, self.classes, self.protocol, self.seed, keep_weights=keep)
+
+    def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
+        head = Head(self.x.shape[1] - 1, self.classes, self.protocol.nhid)
+        logits = head.logits(torch.from_numpy(self.x[rows])[None], [w[None, None] for w in weights])
+        predicted: Int = logits[0, 0].argmax(0).numpy()
+        return predicted
 
     def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
         """Train on the first rows of each fold, measure on the second."""
         fits = [Fit(train=train, dev=dev, l2=tuple(self.candidates)) for train, dev in folds]
-        fitted = train_fits(as_tensor(self.x), self.y, fits, self.classes, self.protocol, self.seed)
-        return np.array([one.accuracy for one in fitted])
+        return np.array([one.accuracy for one in self._train(fits, keep=False)])
 
     def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
         """Predictions for ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
         fits = [split_fit(train, self.candidates[chosen], self.seed) for train, _, chosen in jobs]
-        weights, _ = self._train(fits)
-        return [self._predict(test, one) for (_, test, _), (one,) in zip(jobs, weights, strict=True)]
+        fitted = self._train(fits, keep=True)
+        return [self._predict(test, one.weights[0]) for (_, test, _), one in zip(jobs, fitted, strict=True)]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """Search on a given development set. A final fit would repeat the search, so its weights are used."""
-        (weights,), accuracy = self._train([Fit(train=train, dev=dev, l2=tuple(self.candidates))])
-        return accuracy, [self._predict(test, one) for one in weights]
-
-    def _train(self, fits: Sequence[Fit]) -> tuple[list[list[list[torch.Tensor]]], Accuracies]:
-        x, options = as_tensor(self.x), (self.classes, self.protocol, self.seed)
-        fitted = train_fits(x, self.y, fits, *options, keep_weights=True)
-        return [one.weights or [] for one in fitted], np.array([one.accuracy for one in fitted])
-
-    def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
-        head = make_head(self.x.shape[1] - 1, self.classes, self.protocol)
-        return predict(as_tensor(self.x), rows, weights, head)
+        [fitted] = self._train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
+        return np.array([fitted.accuracy]), [self._predict(test, one) for one in fitted.weights]
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,12 @@ class _Sklearn:
             return model.fit(self.x[rows, :-1], self.y[rows])
 
     def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
-        """As above, on all of ``train``."""
+        """As above."""
         return np.array([self.split(train, dev, dev)[0][0] for train, dev in folds])
 
     def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
         """As above, on all of ``train``."""
-        return [
-            self._fit(train, self.candidates[chosen]).predict(self.x[test, :-1])
-            for train, test, chosen in jobs
-        ]
+        return [self._fit(a, self.candidates[best]).predict(self.x[b, :-1]) for a, b, best in jobs]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """As above."""
@@ -129,11 +126,17 @@ class _Sklearn:
 
 
 def _backend(
-    x: Float, y: Int, classes: int, protocol: Protocol, seed: int, *, nominal: bool = False
+    x: Float,
+    y: Int,
+    classes: int,
+    protocol: Protocol,
+    seed: int,
+    inverses: Sequence[float] = SKLEARN_INVERSES,
+    l2: Sequence[float] = TORCH_REGULARISERS,
 ) -> _Torch | _Sklearn:
     if protocol.backend == "sklearn":
-        return _Sklearn(x, y, seed, [NOMINAL_INVERSE] if nominal else SKLEARN_INVERSES)
-    return _Torch(x, y, classes, protocol, seed, [NOMINAL_L2] if nominal else TORCH_REGULARISERS)
+        return _Sklearn(x, y, seed, inverses)
+    return _Torch(x, y, classes, protocol, seed, l2)
 
 
 def _percent(correct: NDArray[np.bool_]) -> float:
@@ -175,9 +178,7 @@ def kfold(
 ) -> Classification:
     """Choose by cross-validation on the train rows, refit on all of them, score the test rows."""
     folds = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=seed)
-    backend = _backend(x, y, classes, protocol, seed)
-    if isinstance(backend, _Sklearn):
-        backend = replace(backend, candidates=SKLEARN_INVERSES_KFOLD)
+    backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
     cut = [(train[a], train[b]) for a, b in folds.split(train, y[train])]
     dev_scores = _means(backend.search(cut))
     best = int(np.argmax(dev_scores))
@@ -198,7 +199,8 @@ def split(
     nominal: bool = False,
 ) -> Classification:
     """Choose and stop on the development rows; ``nominal`` (SNLI) tries a single, tiny regulariser."""
-    backend = _backend(x, y, classes, protocol, seed, nominal=nominal)
+    tried: tuple[Sequence[float], ...] = ([NOMINAL_INVERSE], [NOMINAL_L2]) if nominal else ()
+    backend = _backend(x, y, classes, protocol, seed, *tried)
     accuracy, predictions = backend.split(train, dev, test)
     dev_scores = [round(100 * float(a), 2) for a in accuracy[0]]
     best = int(np.argmax(dev_scores))

@@ -1,6 +1,8 @@
-"""The three configurations under which SentEval scores are published, as one frozen dataclass.
+"""What an evaluation is told and what it returns: protocols and results.
 
-``default`` is the configuration of comparable scores, ``fast`` the original toolkit's prototyping one,
+SentEval's scores are published under three configurations.
+
+``default`` is the one of comparable scores, ``fast`` the original toolkit's prototyping one,
 ``sklearn`` its scikit-learn path (``usepytorch=False``), nearest to "logistic regression, regularisation
 chosen on the development set" of the multi-view paper.
 """
@@ -8,11 +10,15 @@ chosen on the development set" of the multi-view paper.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from corpora.support.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas
 
 TORCH_REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
 SKLEARN_INVERSES = tuple(2.0**t for t in range(-2, 4))
@@ -21,7 +27,7 @@ BINARY_FOLD_SEED = 1111
 """InnerKFold draws its folds with this seed whatever the run's seed is."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Protocol:
     """How classifiers are trained, stopped and chosen."""
 
@@ -43,29 +49,18 @@ class Protocol:
     """No round begins once more than this many epochs are done."""
     nhid: int = 0
     """Width of the hidden sigmoid layer; 0 is logistic regression."""
-    dropout: float = 0.0
-    """Dropout before the sigmoid, with a hidden layer only."""
 
     def __post_init__(self) -> None:
-        if self.kfold < 2:
-            raise UserError(f"kfold must be at least 2, not {self.kfold}")
-        if self.batch_size < 1 or self.epoch_size < 1 or self.nhid < 0 or self.tenacity < 0:
-            raise UserError(
-                "batch_size and epoch_size must be at least 1, nhid and tenacity at least 0, not "
-                f"{self.batch_size}, {self.epoch_size}, {self.nhid}, {self.tenacity}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout must be in [0, 1), not {self.dropout}")
+        least = {"kfold": 2, "batch_size": 1, "epoch_size": 1, "tenacity": 0, "nhid": 0}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise UserError(f"{name} must be at least {value}, not {getattr(self, name)}")
         if self.backend == "sklearn" and self.nhid:
             raise UserError("the sklearn protocol has no hidden layer: use nhid 0, or default or fast")
 
     def snli(self) -> Protocol:
         """The variant SNLI is trained with: 16 single passes."""
         return dataclasses.replace(self, max_epoch=15, epoch_size=1)
-
-    def without_hidden_layer(self) -> Protocol:
-        """The variant of WordContent: always logistic regression."""
-        return dataclasses.replace(self, nhid=0)
 
 
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
@@ -88,3 +83,81 @@ def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protoc
             raise UserError(f"unknown protocol {protocol!r} (known: {', '.join(PROTOCOLS)})")
         protocol = PROTOCOLS[protocol]
     return protocol if nhid is None else dataclasses.replace(protocol, nhid=nhid)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TaskResult:
+    """Scores of one task; ``result["acc"]`` reads a metric."""
+
+    task: str
+    """SentEval's name."""
+    metrics: dict[str, float]
+    """``devacc acc f1`` in percent; ``devpearson pearson spearman mse`` (trained), ``cosine.pearson
+    cosine.spearman`` (not trained) and the keys of STS12-16 as they are."""
+    dim: int
+    """Dimensions of a sentence vector."""
+    rows: dict[str, int]
+    """Rows read per split."""
+    notes: list[str] = field(default_factory=list)
+    """Row counts that differ from the published ones."""
+    data_sha256: dict[str, str] = field(default_factory=dict)
+    """SHA-256 per file read."""
+    regularisers: list[float] = field(default_factory=list)
+    """Candidates: L2 weights, or C of scikit-learn."""
+    chosen: list[float] = field(default_factory=list)
+    """Chosen regulariser; one per outer fold for MR, CR, SUBJ and MPQA."""
+    dev_scores: list[list[float]] = field(default_factory=list)
+    """Development accuracy per candidate; one row per outer fold for MR, CR, SUBJ and MPQA."""
+    predictions: dict[str, list[float]] = field(default_factory=dict)
+    """Per scored split (or STS subset) one prediction per row, in the file's order."""
+    gold: dict[str, list[float]] = field(default_factory=dict)
+    """The same rows' classes or scores."""
+    seconds: float = 0.0
+    """Wall time after encoding."""
+
+    def __getitem__(self, metric: str) -> float:
+        return self.metrics[metric]
+
+    def __repr__(self) -> str:
+        metrics = "  ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
+
+    def figures(self) -> dict[str, Any]:
+        """Everything but the predictions and the gold labels of single rows, for JSON."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("predictions", "gold")}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Results:
+    """Tasks by name: ``results["MR"]["acc"]``."""
+
+    protocol: Protocol
+    seed: int
+    tasks: dict[str, TaskResult] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Why a task has no scores: missing or bad files, or vectors that are not finite."""
+
+    def __getitem__(self, task: str) -> TaskResult:
+        return self.tasks[task]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __repr__(self) -> str:
+        skipped = [f"{task}: skipped, {why}"[:100] for task, why in self.skipped.items()]
+        first = f"protocol {self.protocol.name}, seed {self.seed}"
+        return "\n".join([first, *map(repr, self.tasks.values()), *skipped])
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """One row per score, wide by ``.pivot(index="task", columns="metric", values="value")``."""
+        import pandas
+
+        rows = [
+            (self.protocol.name, self.seed, result.task, metric, value)
+            for result in self.tasks.values()
+            for metric, value in sorted(result.metrics.items())
+        ]
+        return pandas.DataFrame(rows, columns=["protocol", "seed", "task", "metric", "value"])

@@ -1,12 +1,27 @@
-"""Accuracy, Pearson and Spearman correlation, cosine: fractions, not percentages."""
+"""Accuracy, correlations and cosines, as fractions; and the regression that SICK-R and STS-B are scored by.
+
+It predicts a distribution over the scores 1..5 and takes its mean: a softmax layer on [|u - v|, u ∗ v],
+trained with the mean squared error against the target distribution (Tai et al. 2015 as SentEval runs it),
+early-stopped on development Pearson.
+"""
 
 from __future__ import annotations
 
 import warnings
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from senteval_runner.protocol.batched import Head, flat, fold_products, update
+from senteval_runner.protocol.features import Float
+
+CLASSES = 5
+BATCH = 64
+EPOCHS_PER_ROUND = 50
+MAX_EPOCH = 1000
+FORGIVEN_ROUNDS = 3
 Scores = NDArray[np.float64]
 
 
@@ -35,15 +50,6 @@ def _correlation(x: NDArray[np.floating], y: NDArray[np.floating], *, ranked: bo
     return 0.0 if np.isnan(value) else float(value)
 
 
-def row_pearsons(predicted_RN: Scores, gold_RN: Scores) -> Scores:
-    """Pearson row by row, of [R, N] resamples: [R]; 0 where a side is constant."""
-    p = predicted_RN - predicted_RN.mean(1, keepdims=True)
-    g = gold_RN - gold_RN.mean(1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r: Scores = (p * g).sum(1) / np.sqrt((p**2).sum(1) * (g**2).sum(1))
-    return np.nan_to_num(r)
-
-
 def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
     """Cosine row by row, [N]; 0 where a vector is zero, NaN components count as 0 (as SentEval has it)."""
     a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)
@@ -52,3 +58,78 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
         value = np.einsum("nd,nd->n", a_ND, b_ND) / norms
     result: Scores = np.nan_to_num(value).astype(np.float64)
     return result
+
+
+def target_distribution(scores: Scores) -> Float:
+    """Targets [n, 5] of scores y [n]: with i = floor(y), y - i on class i + 1 and i + 1 - y on class i.
+
+    Scores below 1 (STS-B has them) lose the weight of class 0, as in the original.
+    """
+    targets = np.zeros((len(scores), CLASSES), dtype=np.float32)
+    floor = np.floor(scores).astype(int)
+    for row, (i, y) in enumerate(zip(floor, scores, strict=True)):
+        if 1 <= i <= CLASSES:
+            targets[row, i - 1] = i + 1 - y
+        if i + 1 <= CLASSES:
+            targets[row, i] = y - i
+    return targets
+
+
+def _gradient(x_BD: Tensor, target_KB: Tensor, w_KD: Tensor) -> Tensor:
+    """L = mean((p - t)²); dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
+    size = w_KD.numel()
+    p_KB = torch.softmax(fold_products(w_KD[None], x_BD.t()[None], size)[0], dim=0)
+    g_KB = (p_KB - target_KB).mul_(2.0 / target_KB.numel())
+    g_KB = p_KB * (g_KB - (g_KB * p_KB).sum(dim=0))
+    return fold_products(g_KB[None], x_BD[None], size)[0]
+
+
+def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
+    """ŷ = p · [1..5]."""
+    p_NK = torch.softmax(x_ND @ w_KD.t(), dim=1).numpy()
+    scores: Scores = np.dot(p_NK, np.arange(1, CLASSES + 1))
+    return scores
+
+
+def relatedness(
+    train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
+) -> tuple[dict[str, float], Scores]:
+    """Train on (design matrix [n, d + 1], scores [n]), stop on dev Pearson, score the test rows.
+
+    Returns:
+        Correlations in [-1, 1] and the mean squared error on the 1..5 scale; a predicted score per test row.
+    """
+    x_ND, x_dev, x_test = (torch.from_numpy(part[0]) for part in (train, dev, test))
+    targets_NK = torch.from_numpy(target_distribution(train[1]))
+    stream = np.random.RandomState(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        w = Head(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
+    no_l2 = np.zeros(1, dtype=np.float32)
+    flat_w = flat(w)
+    state = [np.zeros_like(flat_w), np.zeros_like(flat_w)]
+    best, best_w, misses, step = -1.0, w, 0, 0
+    for _ in range(0, MAX_EPOCH + 1, EPOCHS_PER_ROUND):
+        for _ in range(EPOCHS_PER_ROUND):
+            order = torch.from_numpy(stream.permutation(len(x_ND)))
+            for rows in order.split(BATCH):
+                step += 1
+                gradient = _gradient(
+                    x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
+                )
+                update("adam", flat_w, flat(gradient[None, None]), state, no_l2, step)
+        found = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
+        if found > best:
+            best, best_w = found, w.clone()
+        elif misses >= FORGIVEN_ROUNDS:
+            break
+        else:
+            misses += 1
+    predictions = _expected_score(x_test, best_w[0, 0])
+    metrics = {
+        "devpearson": best,
+        "pearson": pearson(predictions, test[1]),
+        "spearman": spearman(predictions, test[1]),
+        "mse": float(np.mean((predictions - test[1]) ** 2)),
+    }
+    return metrics, predictions

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 Float = NDArray[np.float32]
@@ -20,14 +19,8 @@ Number = TypeVar("Number", bound=np.floating[Any])
 
 def design(blocks: Sequence[Float]) -> Float:
     """Put blocks [n, d_i] side by side and append the column of ones: [n, Σ d_i + 1]."""
-    rows, width = len(blocks[0]), sum(block.shape[1] for block in blocks)
-    matrix = np.empty((rows, width + 1), dtype=np.float32)
-    start = 0
-    for block in blocks:
-        matrix[:, start : start + block.shape[1]] = block
-        start += block.shape[1]
-    matrix[:, -1] = 1.0
-    return matrix
+    ones = np.ones((len(blocks[0]), 1))
+    return np.concatenate([*blocks, ones], axis=1, dtype=np.float32, casting="unsafe")
 
 
 def pair_blocks(u: Float, v: Float) -> tuple[Float, ...]:
@@ -51,8 +44,3 @@ def glorot_projection(dim: int, out: int, seed: int) -> Float:
     """A fixed random matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
     bound = np.sqrt(6.0 / (dim + out))
     return np.random.RandomState(seed).uniform(-bound, bound, (dim, out)).astype(np.float32)
-
-
-def as_tensor(matrix: Float) -> torch.Tensor:
-    """The same memory as a torch tensor."""
-    return torch.from_numpy(np.ascontiguousarray(matrix))

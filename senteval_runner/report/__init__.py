@@ -1,1 +1,1 @@
-"""Scores as Markdown and HTML: tables, plots, significance, published scores."""
+"""Scores as Markdown and HTML: tables, plots, published scores."""

@@ -1,4 +1,4 @@
-"""One page for every report: sections of tables, figures and prose, as Markdown, HTML or LaTeX.
+"""One page for every report: sections of tables, figures and prose, as Markdown or HTML.
 
     page = Page("Scores", [Section("Downstream", [table, "Some prose.", plots.bars(...)])])
     write_text(folder / "report.html", page.html())
@@ -6,7 +6,7 @@
 
 The HTML file is self-contained: it includes its style, its figures and a short script that sorts tables;
 every text is escaped. It follows the reader's choice of light or dark, and has a style for print. Markdown
-has tables and prose only, LaTeX tables only.
+has tables and prose only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from senteval_runner.report.table import Table, escaped, latex
+from senteval_runner.report.table import Table, escaped
 
 
 @dataclass(frozen=True)
@@ -76,19 +76,6 @@ class Page:
             trim_blocks=True,
             lstrip_blocks=True,
             undefined=StrictUndefined,
-            keep_trailing_newline=True,
         )
-        return environment.get_template("page.html").render(
-            page=self, kind=lambda block: type(block).__name__
-        )
-
-    def latex(self) -> str:
-        """The tables, one to a page, as a document of its own."""
-        tables = [
-            f"\\section*{{{latex(section.title)}}}\n{block.latex()}"
-            for section in self.sections
-            for block in section.blocks
-            if isinstance(block, Table)
-        ]
-        head = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n\\tiny\n"
-        return head + "\\newpage\n".join(tables) + "\\end{document}\n"
+        template = environment.get_template("page.html")
+        return template.render(page=self, kind=lambda block: type(block).__name__)

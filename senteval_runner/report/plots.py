@@ -24,15 +24,14 @@ from senteval_runner.report.page import Figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-Points = NDArray[np.floating] | Sequence[tuple[float, float]]
 COLOURS = (
     *("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a"),
     *("#2a8a8a", "#a33b4b", "#5b6fd0", "#d08a1e", "#6aa84f", "#c56aa8"),
 )
 """Of twelve models or classes."""
 GRID = "#eeeeee"
-BAR, LETTER, GAP, WIDEST = 0.16, 0.085, 0.25, 10.0
-"""Widths in inches: of a bar, of a letter below it, of the gap between groups, of a row of bars."""
+BAR, GAP, LETTER = 0.16, 0.2, 0.085
+"""Inches: a bar, the gap between groups, a letter of a legend."""
 NOTHING = "there are no values to draw"
 NO_PLANE = "too few texts or dimensions for a plane"
 
@@ -45,38 +44,33 @@ def bars(
     spread: Mapping[tuple[str, str], float] | None = None,
     caption: str = "",
 ) -> Figure:
-    """Grouped vertical bars from zero, wrapped into rows: one group per task, one bar per model.
+    """Grouped bars from zero, one group per task, one bar per model.
 
     Args:
         series: names of the colours.
-        groups: names of the groups.
-        values: height by series and group; missing bars are left out.
+        groups: names of the groups, from the top.
+        values: length by series and group; missing bars are left out.
         spread: half the length of a whisker, by series and group.
-        caption: above the figure.
+        caption: above the figure, as in all plots.
     """
     known = {key: value for key, value in values.items() if math.isfinite(value)}
 
     def draw(canvas: Canvas) -> None:
-        step = max(len(series) * BAR, *(LETTER * len(group) for group in groups)) + GAP
-        per_row = max(1, int(WIDEST / step))
-        lines = [groups[start : start + per_row] for start in range(0, len(groups), per_row)]
-        canvas.set_size_inches(1.0 + step * min(per_row, len(groups)), 0.4 + 2.1 * len(lines))
-        panels = canvas.subplots(len(lines), 1, sharey=True, squeeze=False)[:, 0]
-        for panel, line in zip(panels, lines, strict=True):
-            for colour, name in enumerate(series):
-                places = [place for place, group in enumerate(line) if (name, group) in known]
-                keys = [(name, line[place]) for place in places]
-                shift = (colour - (len(series) - 1) / 2) * BAR / step
-                panel.bar(
-                    np.array(places) + shift,
-                    [known[key] for key in keys],
-                    0.9 * BAR / step,
-                    yerr=[spread.get(key, 0.0) for key in keys] if spread else None,
-                    color=_colour(colour),
-                )
-            panel.set_xticks(range(len(line)), line)
-            panel.set_xlim(-0.5, min(per_row, len(groups)) - 0.5)
-            panel.grid(axis="y", color=GRID)
+        height = len(series) * BAR + GAP
+        canvas.set_size_inches(8, 1 + height * len(groups))
+        axes = canvas.subplots()
+        for colour, name in enumerate(series):
+            keys = [(name, group) for group in groups]
+            axes.barh(
+                np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height,
+                [known.get(key, math.nan) for key in keys],
+                0.9 * BAR / height,
+                xerr=[spread.get(key, 0.0) for key in keys] if spread else None,
+                color=_colour(colour),
+            )
+        axes.set_yticks(range(len(groups)), groups)
+        axes.invert_yaxis()
+        axes.grid(axis="x", color=GRID)
         _legend(canvas, series)
 
     return _figure(draw, caption, bool(known))
@@ -108,7 +102,7 @@ def curves(
 
 
 def scatter(
-    points_N2: Points,
+    points_N2: NDArray[np.floating],
     classes: Sequence[int],
     names: Sequence[str],
     *,
@@ -124,21 +118,26 @@ def scatter(
         links: pairs of points joined by a dashed line.
         caption: above the figure.
     """
-    xy_N2, class_N = np.asarray(points_N2, dtype=np.float64), np.asarray(classes)
 
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(4.4, 4.6)
         axes = canvas.subplots()
         for pair in links:
-            axes.plot(*xy_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
+            axes.plot(*points_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
         for kind in range(len(names)):
-            x, y = xy_N2[class_N == kind].T
-            axes.plot(x, y, "o", color=_colour(kind), markersize=3.5, alpha=0.7, markeredgewidth=0)
+            axes.plot(
+                *points_N2[np.asarray(classes) == kind].T,
+                "o",
+                color=_colour(kind),
+                markersize=3.5,
+                alpha=0.7,
+                markeredgewidth=0,
+            )
         axes.set_xticks([])
         axes.set_yticks([])
         _legend(canvas, names)
 
-    return _figure(draw, caption, bool(len(xy_N2)))
+    return _figure(draw, caption, bool(len(points_N2)))
 
 
 def heat_map(
@@ -146,7 +145,6 @@ def heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
     *,
-    low: float | None = None,
     high: float | None = None,
     diverging: bool = False,
     label: str = "",
@@ -158,8 +156,7 @@ def heat_map(
         panels: by title a matrix [rows, columns]; NaN is left white.
         rows: names of the rows, from the top.
         columns: names of the columns.
-        low: value of the lowest colour; None is the 2nd percentile.
-        high: value of the highest colour; None is the largest value.
+        high: value of the highest colour; None is the largest value. The lowest is the 2nd percentile.
         diverging: colours around zero, for differences; the scale ends at their 98th percentile.
         label: beside the colour bar.
         caption: above the figure.
@@ -167,13 +164,10 @@ def heat_map(
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 
     def draw(canvas: Canvas) -> None:
+        scale, lowest, highest = "viridis", np.percentile(values, 2), values.max() if high is None else high
         if diverging:
-            reach = max(1.0, float(np.percentile(np.abs(values), 98)))
-            scale, lowest, highest = "RdBu", -reach, reach
-        else:
-            scale = "viridis"
-            lowest = float(np.percentile(values, 2)) if low is None else low
-            highest = float(values.max()) if high is None else high
+            highest = max(1.0, np.percentile(np.abs(values), 98))
+            scale, lowest = "RdBu", -highest
         height = 1.1 + len(panels) * (0.5 + 0.21 * len(rows))
         canvas.set_size_inches(2.2 + 0.42 * len(columns), height)
         axes = canvas.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
@@ -193,21 +187,21 @@ def has_plane(vectors: NDArray[np.floating]) -> bool:
 
 
 def pca(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The first two principal components [n, 2] of [n, d], signed so that the largest loading is positive."""
-    centred = vectors - vectors.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    largest = axes[[0, 1], np.abs(axes[:2]).argmax(axis=1)]
-    flat: NDArray[np.floating] = centred @ (axes[:2] * np.sign(largest)[:, None]).T
+    """The first two principal components of [n, d]: [n, 2]."""
+    from sklearn.decomposition import PCA
+
+    flat: NDArray[np.floating] = PCA(2, svd_solver="full").fit_transform(vectors)
     return flat
 
 
-def tsne(vectors: NDArray[np.floating], seed: int = 0) -> NDArray[np.floating]:
+def tsne(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     """t-SNE (van der Maaten & Hinton 2008) of [n, d], started from PCA: [n, 2]."""
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 3))
-    model = TSNE(perplexity=perplexity, init="pca", random_state=seed)
-    flat: NDArray[np.floating] = model.fit_transform(vectors)
+    flat: NDArray[np.floating] = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(
+        vectors
+    )
     return flat
 
 

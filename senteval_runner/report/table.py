@@ -1,4 +1,4 @@
-"""One table for every report: built once, printed as Markdown, HTML and LaTeX.
+"""One table for every report: built once, printed as Markdown and HTML.
 
     table = Table(
         ["model", Column("MR", best="high"), Column("MSE", best="low")],
@@ -15,18 +15,16 @@ nowhere else, so all outputs show the same digits.
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 DASH = "–"
-LATEX = {
-    **{sign: "\\" + sign for sign in "&%$#_{}"},
-    **{"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}"},
-    **{"<": "\\textless{}", ">": "\\textgreater{}", "≤": "$\\le$", "±": "$\\pm$", "−": "$-$", DASH: "--"},
-    **{"ρ": "$\\rho$", "×": "$\\times$", "†": "\\dag{}", "\u00a0": "~", "\n": " "},
-}
 
 
 @dataclass(frozen=True)
@@ -95,19 +93,16 @@ class Table:
 
     def body(self) -> Iterator[list[ShownCell]]:
         """All rows, ready to print."""
-        columns, best = self._columns(), [self._best(place) for place in range(len(self.columns))]
+        digits = [column.digits for column in self._columns()]
+        best = [self._best(place) for place in range(len(self.columns))]
+        left = [self._left(place) for place in range(len(self.columns))]
         for row in self.rows:
-            yield [
-                ShownCell(
-                    shown(cell, columns[place].digits),
-                    self._left(place),
-                    best[place] is not None and shown(_number(cell), columns[place].digits) == best[place],
-                )
-                for place, cell in enumerate(row)
-            ]
+            texts = [shown(cell, d) for cell, d in zip(row, digits, strict=True)]
+            values = [shown(_number(cell), d) for cell, d in zip(row, digits, strict=True)]
+            yield [ShownCell(*cell) for cell in zip(texts, left, map(operator.eq, values, best), strict=True)]
         for name, *row in self.quoted:
-            cells = (f"{name} †", *(shown(cell, columns[place].digits) for place, cell in enumerate(row, 1)))
-            yield [ShownCell(text, self._left(place)) for place, text in enumerate(cells)]
+            texts = [f"{name} †", *map(shown, row, digits[1:])]
+            yield [ShownCell(*cell) for cell in zip(texts, left, strict=True)]
 
     def all_notes(self) -> list[str]:
         """The notes, and what † means."""
@@ -122,17 +117,6 @@ class Table:
         title = f"### {escaped(self.title)}\n\n" if self.title else ""
         table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
         return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
-
-    def latex(self) -> str:
-        """A ``tabular`` of the package booktabs, with the digits of the page and the best values bold."""
-        head = self.head()
-        lines = [
-            " & ".join(f"\\textbf{{{latex(c.text)}}}" if c.best else latex(c.text) for c in row) + " \\\\"
-            for row in (head, *self.body())
-        ]
-        start = f"\\begin{{tabular}}{{{''.join('l' if cell.left else 'r' for cell in head)}}}"
-        rows = [start, "\\toprule", lines[0], "\\midrule", *lines[1:], "\\bottomrule", "\\end{tabular}"]
-        return "\n".join([*rows, *(f"\\par {latex(note)}" for note in self.all_notes()), ""])
 
     def _columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
@@ -170,11 +154,6 @@ def shown(cell: Cell, digits: int = 2) -> str:
     return str(cell) if isinstance(cell, int) else f"{cell:.{digits}f}"
 
 
-def latex(text: str) -> str:
-    """Text for LaTeX."""
-    return "".join(LATEX.get(sign, sign) for sign in text)
-
-
 def escaped(text: str) -> str:
     """Text for a line of Markdown: no cell ends early, no tag opens, no line breaks."""
     return " ".join(text.split("\n")).replace("|", "\\|").replace("<", "\\<")
@@ -183,3 +162,17 @@ def escaped(text: str) -> str:
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """Mean and sample standard deviation (0 for one value) over seeds."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def bootstrap(values_A: NDArray[np.floating], group_A: NDArray[np.integer]) -> Score:
+    """Mean of values [A] and its 95 % interval from 2,000 resamples.
+
+    Whole groups (documents, questions; [A]) are drawn, because the items of a group are not independent.
+    """
+    _, index_A = np.unique(group_A, return_inverse=True)
+    count_K = np.bincount(index_A).astype(np.float64)
+    sum_K = np.bincount(index_A, weights=values_A)
+    K = len(count_K)
+    draws = np.random.default_rng(0).multinomial(K, np.full(K, 1 / K), 2000)
+    low, high = np.quantile((draws @ sum_K) / (draws @ count_K), [0.025, 0.975])
+    return Score(float(values_A.mean()), interval=(float(low), float(high)))

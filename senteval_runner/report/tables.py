@@ -18,11 +18,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
-from senteval_runner.protocol.results import TaskResult
+from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Section
-from senteval_runner.report.significance import paired_bootstrap, paired_bootstrap_of_all_pairs
 from senteval_runner.report.table import Cell, Column, Score, Table
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -30,6 +32,8 @@ Scores = Mapping[str, Mapping[str, float]]
 Models = Mapping[str, Sequence[Scores]]
 """Scores by model, one entry per seed."""
 
+Values = NDArray[np.float64]
+RESAMPLES = 1000
 PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     *((task, task, "acc", 1) for task in ("MR", "CR", "SUBJ", "MPQA", "TREC")),
     ("MRPC acc", "MRPC", "acc", 1),
@@ -66,17 +70,11 @@ NOTE = (
 )
 
 
-def main_metric(task: str) -> str:
-    """The metric that stands for a task."""
-    if task in STS_SUBSETS:
-        return "all.spearman.mean"
-    return "pearson" if task in RELATEDNESS_TASKS else "acc"
-
-
 def headline(task: str, metrics: Mapping[str, float]) -> float:
-    """A task's main metric in percent."""
-    name = main_metric(task)
-    return metrics[name] * (1 if name == "acc" else 100)
+    """A task's main metric in percent: accuracy, Pearson, or of STS the mean Spearman over subsets."""
+    if task in STS_SUBSETS:
+        return 100 * metrics["all.spearman.mean"]
+    return 100 * metrics["pearson"] if task in RELATEDNESS_TASKS else metrics["acc"]
 
 
 def paper_average(row: Mapping[str, float]) -> float | None:
@@ -98,11 +96,16 @@ def paper_average(row: Mapping[str, float]) -> float | None:
 
 def paper_row(scores: Scores) -> dict[str, float]:
     """Scores by column of the paper's table; ``average`` is added when no score is missing."""
-    row = {
-        column: scores[task][metric] * factor
-        for column, task, metric, factor in PAPER_COLUMNS
-        if metric in scores.get(task, {})
-    }
+    return _with_average(
+        {
+            column: scores[task][metric] * factor
+            for column, task, metric, factor in PAPER_COLUMNS
+            if metric in scores.get(task, {})
+        }
+    )
+
+
+def _with_average(row: dict[str, float]) -> dict[str, float]:
     average = paper_average(row)
     return row if average is None else row | {AVERAGE: average}
 
@@ -110,21 +113,17 @@ def paper_row(scores: Scores) -> dict[str, float]:
 @cache
 def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
     """The paper's rows: texts (model, quoted from, dim, hours) and scores by column, with the average."""
-    found = []
     with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as lines:
-        for line in csv.DictReader(lines):
-            row = {column: float(line[column]) for column, *_ in PAPER_COLUMNS if line[column]}
-            average = paper_average(row)
-            found.append((line, row if average is None else row | {AVERAGE: average}))
-    return found
+        return [
+            (line, _with_average({c: float(line[c]) for c, *_ in PAPER_COLUMNS if line[c]}))
+            for line in csv.DictReader(lines)
+        ]
 
 
 def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
-    """Similarity scores by column, times 100.
+    """Similarity scores of one model and seed by column, times 100.
 
-    Args:
-        scores: of one model and seed.
-        averaged: columns of which ``STS average`` is the mean; it is left out when one of them is missing.
+    ``STS average`` is the mean of the columns ``averaged``, left out when one of them is missing.
     """
     row = {
         column: 100 * scores[task][metric]
@@ -138,12 +137,10 @@ def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
 
 def averaged_columns(models: Models) -> list[str]:
     """The columns of ``STS average``: similarity by cosine on every set that some model was scored on."""
-    every = [scores for seeds in models.values() for scores in seeds]
-    return [
-        column
-        for column, (task, metric) in SIMILARITY_COLUMNS.items()
-        if any(metric in scores.get(task, {}) for scores in every)
-    ]
+    measured = {
+        (task, name) for seeds in models.values() for one in seeds for task in one for name in one[task]
+    }
+    return [column for column, key in SIMILARITY_COLUMNS.items() if key in measured]
 
 
 def headlines(models: Models) -> dict[str, list[dict[str, float]]]:
@@ -155,12 +152,7 @@ def headlines(models: Models) -> dict[str, list[dict[str, float]]]:
 
 
 def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float | None]]) -> list[Section]:
-    """The tables of scores.
-
-    Args:
-        models: scores by model.
-        efforts: size of a vector and hours of training by model.
-    """
+    """The tables of scores; ``efforts`` are the size of a vector and the hours of training by model."""
     averaged = averaged_columns(models)
     paper = {name: [paper_row(one) for one in seeds] for name, seeds in models.items()}
     similar = {name: [similarity_row(one, averaged) for one in seeds] for name, seeds in models.items()}
@@ -214,51 +206,46 @@ def _paper_table(
         if any(cells):
             before = [(line["dim"], line["hours"])[place] for place in shown]
             quoted.append([f"{line['model']} ({line['quoted from']})", *before, *cells])
-    own = {name: [efforts.get(name, (None, None))[place] for place in shown] for name in rows}
+    table = _score_table(columns, rows, notes)
     effort = [(Column("Dim", digits=0), Column("Hrs"))[place] for place in shown]
-    table = _score_table(columns, rows, notes, effort, own)
-    return replace(table, quoted=quoted, quoted_title=NOTE)
+    own = [[row[0], *(efforts[str(row[0])][place] for place in shown), *row[1:]] for row in table.rows]
+    name, *rest = table.columns
+    return replace(table, columns=[name, *effort, *rest], rows=own, quoted=quoted, quoted_title=NOTE)
 
 
-def _score_table(
-    columns: Sequence[str],
-    rows: Rows,
-    notes: Sequence[str] = (),
-    effort: Sequence[Column] = (),
-    efforts: Mapping[str, Sequence[Cell]] | None = None,
-) -> Table:
-    """Means with deviations over seeds, the best mean of each column marked, after columns of ``effort``."""
+def _score_table(columns: Sequence[str], rows: Rows, notes: Sequence[str] = ()) -> Table:
+    """Means with deviations over seeds, the best mean of each column marked."""
     best = [Column(name, best="low" if name.endswith("MSE") else "high") for name in columns]
-    cells: list[list[Cell]] = []
-    for name, seeds in rows.items():
-        means = [Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns]
-        cells.append([name, *((efforts or {}).get(name, ())), *means])
-    return Table(["model", *effort, *best], cells, notes=notes)
+    cells: list[list[Cell]] = [
+        [name, *(Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns)]
+        for name, seeds in rows.items()
+    ]
+    return Table(["model", *best], cells, notes=notes)
 
 
 def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
-    """Every two models compared on one seed, a row per pair.
-
-    Args:
-        results: results by model and task.
-    """
+    """Every two models, results by model and task, compared on one seed: a row per pair."""
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
-    rows: list[list[Cell]] = []
     pairs = list(itertools.combinations(results, 2))
+
+    def difference(one: TaskResult, other: TaskResult) -> str:
+        name = "all.pearson.mean" if one.task in STS_SUBSETS else "acc" if "acc" in one.metrics else "pearson"
+        factor = 1 if name == "acc" else 100
+        ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(one, other)[1]
+        found = [(ahead, p)]
+        if one.task in STS_SUBSETS:
+            ahead, p = paired_bootstrap(one, other, ranked=True)
+            found.append((100 * ahead, p))
+        return "; ".join(f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})" for ahead, p in found)
+
+    rows: list[list[Cell]] = []
     with progress(total=len(tasks) * len(pairs), unit="pair", description="report: differences") as bar:
         for a, b in pairs:
             cells: list[Cell] = [f"{a} − {b}"]
             for task in tasks:
+                both = task in results[a] and task in results[b]
+                cells.append(difference(results[a][task], results[b][task]) if both else None)
                 bar.update(1)
-                if task not in results[a] or task not in results[b]:
-                    cells.append(None)
-                    continue
-                one, other = results[a][task], results[b][task]
-                text = _difference(_compared(one) - _compared(other), paired_bootstrap(one, other))
-                if task in STS_SUBSETS:
-                    ahead, p = paired_bootstrap_of_all_pairs(one, other)
-                    text += f"; {_difference(100 * ahead, p)}"
-                cells.append(text)
             rows.append(cells)
     note = (
         "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
@@ -268,12 +255,52 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     return Table(["models", *tasks], rows, notes=[note])
 
 
-def _difference(ahead: float, p: float) -> str:
-    return f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})"
+def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> tuple[float, float]:
+    """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
+
+    Compared is accuracy, or Pearson (mean over STS subsets); with ``ranked`` Spearman over the pairs of all
+    subsets together. Items are drawn with replacement, the same for both; p is twice the share of resamples
+    in which the difference does not have the sign it has on all items. Drawn pairs keep their ranks among all
+    pairs, because ranking every resample anew takes seconds a task and moves p by less than its own error.
+    """
+    from scipy.stats import rankdata
+
+    stream = np.random.RandomState(0)
+    sides = [
+        [np.asarray(of[name], dtype=np.float64) for name in sorted(a.gold)]  # stored in any order
+        for of in (a.gold, a.predictions, b.predictions)
+    ]
+    if ranked:
+        sides = [[rankdata(np.concatenate(side))] for side in sides]
+    whole, differences = 0.0, np.zeros(RESAMPLES)
+    for gold_N, pa_N, pb_N in zip(*sides, strict=True):
+        n = len(gold_N)
+        if a.task in STS_SUBSETS or a.task in RELATEDNESS_TASKS:
+            drawn = [
+                _ahead(pa_N, pb_N, gold_N, stream.randint(0, n, (100, n))) for _ in range(RESAMPLES // 100)
+            ]
+            ahead, drawn_R = float(_ahead(pa_N, pb_N, gold_N, np.arange(n)[None])[0]), np.concatenate(drawn)
+        else:
+            gain_N = (pa_N == gold_N).astype(float) - (pb_N == gold_N)
+            # The mean depends only on how often each of the outcomes is drawn.
+            outcomes, times = np.unique(gain_N, return_counts=True)
+            ahead, drawn_R = float(gain_N.mean()), stream.multinomial(n, times / n, RESAMPLES) @ outcomes / n
+        whole += ahead / len(sides[0])
+        differences += drawn_R / len(sides[0])
+    against = float((differences * np.sign(whole) <= 0).mean())
+    return whole, 1.0 if whole == 0 else min(1.0, max(2 * against, 2 / RESAMPLES))
 
 
-def _compared(result: TaskResult) -> float:
-    """What the bootstrap compares: accuracy, or Pearson times 100."""
-    if result.task in STS_SUBSETS:
-        return 100 * result["all.pearson.mean"]
-    return result["acc"] if "acc" in result.metrics else 100 * result["pearson"]
+def _ahead(pa_N: Values, pb_N: Values, gold_N: Values, rows_RN: NDArray[np.integer]) -> Values:
+    """How far Pearson of A is ahead of B's on each resample: [R]; a constant side has 0."""
+
+    def deviations(values_N: Values) -> Values:
+        drawn_RN = values_N[rows_RN]
+        centred: Values = drawn_RN - drawn_RN.mean(1, keepdims=True)
+        return centred
+
+    p_RN, q_RN, g_RN = map(deviations, (pa_N, pb_N, gold_N))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r_R, s_R = ((d * g_RN).sum(1) / np.sqrt((d**2).sum(1) * (g_RN**2).sum(1)) for d in (p_RN, q_RN))
+    found: Values = np.nan_to_num(r_R) - np.nan_to_num(s_R)
+    return found

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.cli import Count, CountOrNone, Fraction, Positive, configuration
-from senteval_runner.towers.config import Concatenation, Pooling
+from senteval_runner.towers import Concatenation, Pooling
 from studies.kit import command
 
 Objective = Literal["nli", "identification", "classification"]

@@ -15,7 +15,7 @@ from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner.report import plots
 from senteval_runner.report.page import Figure, Page, Section
 from senteval_runner.report.table import Cell, Column, Table
-from senteval_runner.towers.units import OWN
+from senteval_runner.towers.backbones import OWN
 from studies.kit import published
 
 TASK_GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -15,13 +15,11 @@ from corpora.ranking.lexical import Bm25
 from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page, Section
-from senteval_runner.report.significance import bootstrap
 from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Column, Score, Table
+from senteval_runner.report.table import Column, Score, Table, bootstrap
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import distinct_names, find_source
+from senteval_runner.vectors.encoders import distinct_names, find_source, open_model
 from studies.kit import Cell, Figures, Run, published
 from studies.passages import cross
 from studies.passages.config import Feature, PassagesConfig, Scorer
@@ -217,6 +215,6 @@ def _scores(seeds: Sequence[Figures]) -> list[Score]:
         if metric == "map":
             values = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
             over = bootstrap(100 * values, np.arange(len(values)))
-            score = Score(score.value, score.deviation, (over.low, over.high))
+            score = Score(score.value, score.deviation, over.interval)
         found.append(score)
     return found

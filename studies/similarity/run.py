@@ -33,8 +33,7 @@ from senteval_runner.report.page import Page, Section
 from senteval_runner.report.table import Column, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import find_source, split_parts
+from senteval_runner.vectors.encoders import find_source, open_model, split_parts
 from studies.finetune.examples import Examples, Stream, fixed, pair_in_fraction
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit

@@ -34,10 +34,3 @@ def test_the_command_on_a_cpu(capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert gpu.cli(["--device", "cpu", "--quick"]) == 1
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert "above 0.0001" in result["parts"]["fails"]["failed"] and result["parts"]["waiting"]["steps"]
-
-
-def test_a_limit_is_kept_or_not() -> None:
-    assert gpu.require("x", 1e-5, 1e-4) == 1e-5
-    for value in (1e-3, float("nan")):
-        with pytest.raises(AssertionError, match="x: error"):
-            gpu.require("x", value, 1e-4)

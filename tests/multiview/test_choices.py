@@ -65,7 +65,8 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", str(glove), "--device", "cpu"]
     command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
     shown = dry_run(cli, *command)
-    assert "13 steps at" in shown
+    for word in ("parameters", "sentences/s", "13 steps at", "for validation", "cpu, 1 threads"):
+        assert word in shown
     assert cli(command) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "runs/models/dep-const-paper"
@@ -157,8 +158,8 @@ def test_few_sentences_are_encoded_by_one_thread(
 ) -> None:
     encoder = MultiViewEncoder.untrained("seq,seq", dim=4, word_dim=4)
     seen = []
-    inner = encoder._vectors
-    monkeypatch.setattr(encoder, "_vectors", lambda *a: (seen.append(torch.get_num_threads()), inner(*a))[1])
+    inner = encoder.vectors
+    monkeypatch.setattr(encoder, "vectors", lambda *a: (seen.append(torch.get_num_threads()), inner(*a))[1])
     encoder.encode([["a", "b"]])
     monkeypatch.setattr("multiview.model.chosen_threads", lambda *_: 5)
     encoder.encode([["a", "b"]])

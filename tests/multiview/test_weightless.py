@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import Reading, ViewStack, view_class
+from multiview.explanation import nodes_of
 from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
 from multiview.train import cli as train
@@ -110,13 +111,12 @@ def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> Non
 
 
 def test_the_nodes_are_the_words() -> None:
-    (nodes,) = encoder_of().node_states(SENTENCES, views=["bag", "hash"])
-    bag, hashed = nodes.views
-    tokens = sum(map(len, SENTENCES))
-    assert bag.h_ND.shape == (tokens, 6) and hashed.h_ND.shape == (tokens, 4096)
-    assert bag.tree == hashed.tree == "" and not bag.height_N.any()
-    flat = [word for place in nodes.places for word in SENTENCES[place]]
-    np.testing.assert_allclose(hashed.h_ND[3], slow_word(flat[3]), atol=1e-6)
+    encoder = encoder_of()
+    batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
+    bag, hashed = nodes_of(batch, encoder.inputs(batch, ["bag", "hash"]))
+    assert [len(rows) for rows in bag.states] == [len(rows) for rows in hashed.states] == [7, 6, 1, 7]
+    assert bag.tree == hashed.tree == ""
+    np.testing.assert_allclose(hashed.states[0][3], slow_word(SENTENCES[0][3]), atol=1e-6)
 
 
 def test_views_are_added_scaled_kept_and_told(tmp_path: Path) -> None:

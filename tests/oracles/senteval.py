@@ -24,7 +24,6 @@ class Settings:
     batch_size: int = 64
     tenacity: int = 5
     epoch_size: int = 4
-    dropout: float = 0.0
     max_epoch: int = 200
     kfold: int = 10
 
@@ -39,9 +38,7 @@ class Classifier:
         if s.nhid == 0:
             self.model = nn.Sequential(nn.Linear(dim, classes))
         else:
-            self.model = nn.Sequential(
-                nn.Linear(dim, s.nhid), nn.Dropout(p=s.dropout), nn.Sigmoid(), nn.Linear(s.nhid, classes)
-            )
+            self.model = nn.Sequential(nn.Linear(dim, s.nhid), nn.Sigmoid(), nn.Linear(s.nhid, classes))
         optimiser = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[s.optim]
         self.optimiser = optimiser(self.model.parameters(), weight_decay=reg)
         self.rounds = 0

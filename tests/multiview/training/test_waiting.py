@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import torch
 from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
-from multiview.engines.native import pack, unpack
+from multiview.encoders import recurrent
+from multiview.engines.plan import pack, unpack
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
@@ -22,7 +24,6 @@ from tests.fixtures.trees import changed
 from tests.fixtures.waiting import Waits, no_waiting
 from tests.multiview.test_train import assert_same_bits, kept, newest
 
-# The portable kernels: a GPU's own are checked against them, and numba's read the tensors as arrays.
 VARIANTS = {
     "paper": {},
     "fixed": {"words": "fixed"},
@@ -37,9 +38,14 @@ VARIANTS = {
 
 
 @pytest.fixture
-def portable(tiny: TrainConfig, tmp_path: Path, request: pytest.FixtureRequest) -> TrainConfig:
+def portable(tiny: TrainConfig, tmp_path: Path, request, monkeypatch) -> TrainConfig:
+    """Kernels that do nothing: a GPU's own do not wait, and numba's read the tensors as arrays."""
+    names = [f"{kind}_{way}" for kind in ("leaf", "const", "dep") for way in ("forward", "backward")]
+    steps = dict.fromkeys((*names, "dep_attend", "dep_attend_backward"), lambda *_: None)
+    kernels = SimpleNamespace(array=lambda tensor: tensor, BIAS_AFTERWARDS=True, **steps)
+    monkeypatch.setattr(recurrent, "kernels_for", lambda x: kernels)
     (tmp_path / "vectors.txt").write_text("the 0.5 1 0 0 0 2\ncat 1 2 3 4 5 6\n")
-    config = changed(tiny, encoder={"engine": "torch"}, vectors=str(tmp_path / "vectors.txt"))
+    config = changed(tiny, vectors=str(tmp_path / "vectors.txt"))
     return changed(config, **VARIANTS[request.param])
 
 

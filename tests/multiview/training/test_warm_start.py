@@ -125,7 +125,7 @@ def test_the_result_is_read_as_the_model_is(model: TrainConfig, other_trees: Pat
 def test_the_builtin_encoder_goes_on_with_its_own_sizes(
     model: TrainConfig, other_trees: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("multiview.folder.names.BUILTIN_FOLDER", model.folder)
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", model.folder)
     command = ["--init", "builtin", "--trees", str(other_trees), "--output", "out", "--name", "mine"]
     assert cli([*command, "--loop.batch", "20", "--loop.max-steps", "2"]) == 0
     record = read_json(Path("out/mine/config.json"))["training"]["config"]
@@ -176,4 +176,4 @@ def test_what_does_not_fit_is_one_line(config: TrainConfig, other_trees: Path, t
         assert message in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(UserError, match="is where this run would write"):
         changed(config, name="first").check()
-    Trainer(changed(config, encoder={"engine": "torch", "start": "bag"}), open_trees(other_trees))
+    Trainer(changed(config, encoder={"start": "bag"}), open_trees(other_trees))

@@ -1,34 +1,72 @@
-"""Neighbour retrieval against a loop over anchors and candidates."""
+"""The demo's steps and page on small models (``make demo`` runs the whole); retrieval against a loop."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.support.errors import UserError
+from multiview import train
+from senteval_runner.demo import __main__ as demo
 from senteval_runner.demo.retrieval import neighbour_retrieval, reciprocal_ranks, tfidf_embeddings
+from tests.fixtures.trees import TINY, changed
+from tests.parsing.trees.test_cache import corpus_of, write_cache
+
+
+def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    typed = []
+
+    def step(title: str, module: str, *arguments: str) -> float:
+        typed.append((title, module))
+        if module == "parsing.run":
+            write_cache(Path(arguments[-1]), corpus_of(60))
+        else:
+            folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
+            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4, "validation": 16}, name=demo.ADAPTED)
+            assert not train.main(changed(tiny, **folders))
+        return 1.0
+
+    monkeypatch.setattr(demo, "run_step", step)
+    # The toy trees are by no parser that the installation's own encoder reads.
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "models" / demo.ADAPTED)
+    demo.main(demo.DemoConfig(output=tmp_path))
+    assert typed == [
+        ("1/4 parse the training text", "parsing.run"),
+        ("2/4 parse the held-out packages", "parsing.run"),
+        ("3/4 adapt the encoder in the package", "multiview.train"),
+    ]
+    results = json.loads((tmp_path / "results.json").read_text())
+    words = [f"SIF of {kind} words" for kind in ("the adapted", "random")]
+    assert set(results["retrieval"]) == {"builtin, adapted", "builtin", *words, "TF-IDF"}
+    for scores in results["retrieval"].values():
+        assert 0 <= scores["recall_at_1"]["value"] <= scores["mrr"]["value"] <= 1
+    assert set(results["seconds"]) == {*(title[4:] for title, _ in typed), "evaluate"}
+    page = (tmp_path / "report.html").read_text()
+    for part in ("Neighbour retrieval", "<svg", "<img"):
+        assert part in page
+    assert "open this in a browser" in capsys.readouterr().out
+
+
+def test_a_step_that_refuses_its_input_ends_the_demo() -> None:
+    with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
+        demo.run_step("1/1", "parsing.run", "none.txt")
 
 
 def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[float]:
     ranks = []
     for anchor in range(len(embeddings)):
         first = anchor // block * block
-        inside = range(first, min(first + block, len(embeddings)))
-        cosine = {}
-        for other in inside:
-            if other != anchor:
-                u, v = embeddings[anchor], embeddings[other]
-                cosine[other] = float(np.float32(u @ v))
-        positives = [
-            other
-            for other in (anchor - 1, anchor + 1)
-            if other in cosine and documents[other] == documents[anchor]
-        ]
-        if positives:
-            best = max(cosine[p] for p in positives)
-            before = sum(1 for other in cosine if other not in positives and cosine[other] >= best)
-            ranks.append(1 / (1 + before))
+        inside = set(range(first, min(first + block, len(embeddings)))) - {anchor}
+        cosine = {other: float(embeddings[anchor] @ embeddings[other]) for other in inside}
+        near = {o for o in (anchor - 1, anchor + 1) if o in inside and documents[o] == documents[anchor]}
+        if near:
+            best = max(cosine[one] for one in near)
+            ranks.append(1 / (1 + sum(cosine[other] >= best for other in inside - near)))
     return ranks
 
 
@@ -46,16 +84,12 @@ def test_ranks_equal_the_loop(lengths: list[int], block: int, seed: int) -> None
 
 
 def test_perfect_and_constant_vectors() -> None:
-    documents = np.repeat(np.arange(50), 4)
-    rows = {"perfect": np.eye(50)[documents], "constant": np.ones((200, 3))}
-    found = neighbour_retrieval(rows, documents)
-    assert found["perfect"].recall_at_1.mean == 0.0  # the document's other sentences tie with the neighbour
-    assert found["constant"].recall_at_1.mean == 0.0 and found["constant"].mrr.mean < 0.02
     pairs = np.repeat(np.arange(100), 2)
     found = neighbour_retrieval({"perfect": np.eye(100)[pairs], "constant": np.ones((200, 3))}, pairs)
-    assert found["perfect"].recall_at_1.mean == 1.0 and found["perfect"].behind is None
+    assert found["perfect"].recall_at_1.value == 1.0 and found["perfect"].behind is None
+    assert found["constant"].recall_at_1.value == 0.0 and found["constant"].mrr.value < 0.02
     behind = found["constant"].behind
-    assert behind is not None and (behind.low, behind.mean, behind.high) == (1.0, 1.0, 1.0)
+    assert behind is not None and (behind.value, behind.interval) == (1.0, (1.0, 1.0))
 
 
 def test_a_difference_is_taken_anchor_by_anchor() -> None:
@@ -67,17 +101,21 @@ def test_a_difference_is_taken_anchor_by_anchor() -> None:
     found = neighbour_retrieval({"one": one, "other": other}, documents, block=120)
     hits = [(reciprocal_ranks(rows, documents, 120)[0] == 1).astype(float) for rows in (one, other)]
     behind, recall = found["other"].behind, found["other"].recall_at_1
-    assert behind is not None and behind.mean == pytest.approx((hits[0] - hits[1]).mean())
-    assert behind.high - behind.low < (recall.high - recall.low) / 2
+    assert behind is not None and behind.value == pytest.approx((hits[0] - hits[1]).mean())
+    assert behind.interval is not None and recall.interval is not None
+    assert np.ptp(behind.interval) < np.ptp(recall.interval) / 2
 
 
-def test_what_cannot_be_scored_is_said() -> None:
-    with pytest.raises(ValueError, match="x: 3 embeddings for 2 sentences"):
-        neighbour_retrieval({"x": np.ones((3, 2))}, np.zeros(2, dtype=int))
-    with pytest.raises(ValueError, match="nothing to retrieve"):
-        neighbour_retrieval({"x": np.ones((3, 2))}, np.arange(3))
-    with pytest.raises(ValueError, match="nothing to retrieve"):  # neighbours, but in two blocks
-        neighbour_retrieval({"x": np.ones((4, 2))}, np.array([0, 1, 1, 2]), block=2)
+@pytest.mark.parametrize(
+    ("vectors", "documents", "told"),
+    [
+        (np.ones((3, 2)), [0, 0], "x: 3 embeddings for 2 sentences"),
+        (np.ones((4, 2)), [0, 1, 1, 2], "nothing to retrieve"),  # neighbours, but in two blocks
+    ],
+)
+def test_what_cannot_be_scored_is_said(vectors: np.ndarray, documents: list[int], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        neighbour_retrieval({"x": vectors}, np.array(documents), block=2)
 
 
 def test_tfidf_ignores_case_and_unseen_words() -> None:

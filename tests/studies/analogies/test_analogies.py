@@ -19,7 +19,6 @@ from studies.analogies.build import Ranking, build_questions, content_words, len
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of, paraphrase
 from studies.analogies.questions import CATEGORIES, read_google, read_questions, write_questions
 from studies.analogies.score import TextVectors, answer_ranks
-from tests.fixtures import browser
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 FRAMES = collect_frames()
@@ -294,7 +293,6 @@ def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkey
     assert 0 <= scores["overall"] <= 1 and 0 <= scores["averages"]["sentence"]["average"] <= 1
     page = (tmp_path / "report" / "report.html").read_text()
     assert "<img" in page
-    browser.look(page, tmp_path)
     capsys.readouterr()
     assert cli(["run", "v.txt", "--questions", "none.tsv"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -24,7 +24,6 @@ from studies.finetune.examples import Examples
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
 from studies.kit import read_presets
-from tests.fixtures import browser
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
 
@@ -55,9 +54,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-    return str(
-        build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=300)
-    )
+    folder = tmp_path_factory.mktemp("tiny") / "bert"
+    return str(build_tiny(folder, texts, layers=1, hidden=32, vocabulary=300))
 
 
 class Table(nn.Module):
@@ -199,7 +197,6 @@ def test_a_run_writes_table_8(folder: Path, tmp_path: Path, model: str) -> None:
     lines = (tmp_path / "out" / "report.md").read_text().splitlines()
     methods = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
     assert methods == ["Method", ":---", "TF-IDF", "BM25", model, f"{model} + FAQ"]
-    browser.look((tmp_path / "out" / "report.html").read_text(), tmp_path)
     cells = json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
     assert [cell["accuracy"] for cell in cells if cell["cell"] == "toy: BM25"] == [1.0]
 

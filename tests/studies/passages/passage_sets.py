@@ -66,19 +66,16 @@ def write_quasar(folder: Path) -> Path:
     (folder / "contexts" / "short").mkdir(parents=True)
     for split in ("train", "dev", "test"):
         questions = [
-            {"uid": "t1", "question": "What barks ?", "answer": "the dog", "tags": ["1-token-answer"]},
-            {"uid": "t2", "question": "What mews ?", "answer": "a cat", "tags": []},
+            {"uid": "t1", "question": "What barks ?", "answer": "the dog"},
+            {"uid": "t2", "question": "What mews ?", "answer": "a cat"},
         ]
         contexts = [
             {"uid": "t1", "contexts": [[0.9, "The Dog barks."], [0.5, "The dogs bark."], [0.1, "A cow."]]},
             {"uid": "t2", "contexts": [[0.9, "It is a cat."], [0.8, "It is a cat."], [0.7, "A fox."]]},
         ]
-        for kind, place, rows in (
-            ("questions", "questions", questions),
-            ("contexts", "contexts/short", contexts),
-        ):
+        for place, kind, rows in (("", "questions", questions), ("short", "contexts", contexts)):
             text = "".join(json.dumps(row) + "\n" for row in rows).encode()
-            (folder / place / f"{split}_{kind}.json.gz").write_bytes(gzip.compress(text))
+            (folder / kind / place / f"{split}_{kind}.json.gz").write_bytes(gzip.compress(text))
     return folder
 
 

@@ -89,15 +89,6 @@ def test_features_equal_loops() -> None:
             assert mlp(a[None], b[None]).item() == pytest.approx((last[0] @ hidden + last[1]).item())
 
 
-@pytest.mark.parametrize("name", ["bilinear", "uv", "uv-diff-prod"])
-@pytest.mark.parametrize("kind", ["linear", "mlp"])
-def test_loss_through_the_scorers_passes_gradcheck(name: str, kind: str) -> None:
-    net = make_scorer(name, kind, 4, 0).double()
-    u, p, n = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    u, p, n = (t.requires_grad_() for t in (u, p, n))
-    assert torch.autograd.gradcheck(lambda a, b, c: ranking_loss(net(a, b), net(a, c), 0.3), (u, p, n))
-
-
 def world(questions: int, seed: int, dim: int = 16) -> Part:
     """Relevant passages are a fixed rotation of their question: cosine is blind, a bilinear map is not."""
     generator = np.random.default_rng(seed)

@@ -15,20 +15,26 @@ sentence, D embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import cosine_similarity, normalize
 
 from corpora.support.errors import UserError
-from multiview.nodes.states import NodeBatch, Tree
-from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
-from parsing.trees.sentences import ParsedSentence, batch_sentences, figure, page, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from multiview.encoders.registry import Encoder
+    from parsing.trees.batch import Batch, Inventories
+    from parsing.trees.sentences import ParsedSentence
+
+Float = NDArray[np.floating]
+Tree = Literal["dep", "const", ""]
+"""What the nodes of a view are; "" if they are no subtrees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +54,15 @@ class Match:
     """A subtree of the first sentence and one of the second."""
 
     view: str
-    number: int
-    """From 1, best first; the drawings carry it."""
     a: Subtree
     b: Subtree
     cosine: float
     """Of the two nodes' vectors."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """What of two sentences matches, by view.
-
-    ``str`` draws it as text, a notebook shows pictures, :meth:`to_html` makes a page.
-    """
+    """What of two sentences matches, by view; it prints as text."""
 
     a: ParsedSentence
     b: ParsedSentence
@@ -75,115 +76,111 @@ class Explanation:
     """View by view, best first."""
 
     def __str__(self) -> str:
-        parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", self._closeness()]
-        for view in self.trees:
-            lines = [f"  [{m.number}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for m in self._of(view)]
+        views = ", ".join(f"{view} {cosine:.4f}" for view, cosine in self.cosines.items())
+        parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", f"cosine {self.cosine:.4f} ({views})"]
+        for view, tree in self.trees.items():
+            found = [match for match in self.matches if match.view == view]
+            lines = [f"  [{n}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for n, m in enumerate(found, 1)]
             parts.append("\n".join([f"{view}:", *(lines or ["  no subtrees match"])]))
-            parts += [f"{side}, {view}\n{self._drawing(view, side, svg=False)}" for side in "AB"]
+            parts.append(f"A, {view}\n{_drawing(self.a, tree, [match.a for match in found])}")
+            parts.append(f"B, {view}\n{_drawing(self.b, tree, [match.b for match in found])}")
         return "\n\n".join(parts)
 
-    def _repr_html_(self) -> str:
-        parts = [f"<p><b>A</b> {escape(_text(self.a))}<br><b>B</b> {escape(_text(self.b))}</p>"]
-        parts.append(f"<p>{escape(self._closeness())}</p>")
-        for view in self.trees:
-            rows = [
-                f'<tr><td>[{m.number}]</td><td>{m.cosine:.4f}</td><td class="text">{escape(m.a.words)}</td>'
-                f'<td class="text">{escape(m.b.words)}</td></tr>'
-                for m in self._of(view)
-            ]
-            head = '<tr><th></th><th>cosine</th><th class="text">in A</th><th class="text">in B</th></tr>'
-            table = f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
-            parts += [f"<h3>{escape(view)}</h3>", table if rows else "<p>No subtrees match.</p>"]
-            parts += [figure(f"{side}, {view}", self._drawing(view, side, svg=True)) for side in "AB"]
-        return "\n".join(parts)
-
-    def to_html(self) -> str:
-        """A page that needs no other file and no network."""
-        return page(f"{_text(self.a)} | {_text(self.b)}", self._repr_html_())
-
-    def _closeness(self) -> str:
-        views = ", ".join(f"{view} {cosine:.4f}" for view, cosine in self.cosines.items())
-        return f"cosine {self.cosine:.4f} ({views})"
-
-    def _of(self, view: str) -> list[Match]:
-        return [match for match in self.matches if match.view == view]
-
-    def _drawing(self, view: str, side: str, *, svg: bool) -> str:
-        """The tree of one sentence; a number in brackets is at the top of each subtree that matches."""
-        sentence = self.a if side == "A" else self.b
-        marked = [(match.a if side == "A" else match.b, f" [{match.number}]") for match in self._of(view)]
-        if self.trees[view] == "dep":
-            relations = list(sentence.relations or ())
-            for subtree, mark in marked:
-                relations[subtree.top] += mark
-            return replace(sentence, relations=relations, spans=None).drawings(svg=svg)[0]
-        tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
-        places = {span[:2]: index for index, span in enumerate(spans)}
-        for subtree, mark in marked:
-            place = places.get((subtree.positions[0], subtree.positions[-1] + 1))
-            if place is None:  # a word without a constituent of its own
-                tags[subtree.top] += mark
-            else:
-                spans[place] = (*spans[place][:2], spans[place][2] + mark)
-        return replace(sentence, tags=tags, spans=spans, heads=None).drawings(svg=svg)[0]
+    __repr__ = __str__
 
 
-def explain_pair(nodes: NodeBatch, vectors_BD: Tensor, inventories: Inventories, top: int) -> Explanation:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ViewNodes:
+    """The nodes of one view: a dependency tree's are its words, a constituency tree's those of its cover."""
+
+    view: str
+    """Name; the second view of a name is ``dep 2``."""
+    tree: Tree
+    width: int
+    """Size of the view's part of a sentence vector, which may join several pools."""
+    states: list[Float]
+    """[N, D] of each sentence."""
+
+
+def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
+    """The nodes of every view.
+
+    Args:
+        batch: words and trees.
+        views: from :meth:`multiview.model.MultiViewEncoder.inputs`.
+    """
+    seen: Counter[str] = Counter()
+    tokens = int(batch.sentence_offsets[-1])
+    for view, x_UE, token_N in views:
+        plan = view.plan(batch)
+        h_ND = view.forward_nodes(x_UE, plan, token_N)
+        tree: Tree = ""
+        if "const" in view.requires and len(h_ND) == 2 * tokens - len(batch):
+            tree = "const"
+        elif "dep" in view.requires and len(h_ND) == tokens:
+            tree = "dep"
+        seen[view.name] += 1
+        yield ViewNodes(
+            view=view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}",
+            tree=tree,
+            width=view.width,
+            states=[
+                part.cpu().numpy()
+                for part in h_ND.detach().float().split(np.diff(plan.node_offsets).tolist())
+            ],
+        )
+
+
+def explain_pair(
+    batch: Batch, inventories: Inventories, nodes: Sequence[ViewNodes], whole_BD: Float, top: int
+) -> Explanation:
     """The best matches of two sentences.
 
     Args:
-        nodes: of the two sentences, with all fields of their trees.
-        vectors_BD: [2, D], sentence vectors in the order of the batch, the views of ``nodes`` side by side.
+        batch: both, with all fields of their trees.
         inventories: names of the trees' ids.
+        nodes: of every view.
+        whole_BD: [2, D], sentence vectors, the views side by side.
         top: matches for each view at most.
 
     Raises:
         UserError: a sentence is too long for the parsers, or no view has trees.
     """
-    trees: dict[str, Tree] = {view.view: view.tree for view in nodes.views if view.tree}
+    from parsing.trees.batch import TOO_LONG
+    from parsing.trees.sentences import batch_sentences
+
+    trees = {found.view: found.tree for found in nodes if found.tree}
     if not trees:
-        names = ", ".join(view.view for view in nodes.views)
+        names = ", ".join(found.view for found in nodes)
         raise UserError(f"explain: no trees in {names}; it needs a model with the view dep or const")
-    order = np.argsort(nodes.places).tolist()
-    sentences = list(batch_sentences(nodes.batch, inventories))
-    pair = [sentences[row] for row in order]
+    pair = list(batch_sentences(batch, inventories))
     for sentence in pair:
         if sentence.flags & TOO_LONG:
             raise UserError(
                 f"explain: {_text(sentence)[:60]!r} ... has {len(sentence.words)} words, too many for the "
                 "parsers; there is no tree to explain"
             )
-    matches = []
-    for view in nodes.views:
-        if not view.tree:
+    matches: list[Match] = []
+    for found in nodes:
+        if not found.tree:
             continue
         covers, rows, subtrees = [], [], []
-        for row, sentence in zip(order, pair, strict=True):
-            cover_NW, named_N = covers_of(nodes.batch, row, view.tree, inventories.dummy_label)
+        for row, sentence in enumerate(pair):
+            cover_NW, named_N = covers_of(batch, row, found.tree, inventories.dummy_label)
             covers.append(cover_NW[named_N])
-            rows.append(normalize(view.h_ND[view.sentence_N == row].cpu()[torch.from_numpy(named_N)].float()))
+            rows.append(_unit(found.states[row][named_N]))
             # The nodes of a dependency tree are its words.
-            tops = np.flatnonzero(named_N) if view.tree == "dep" else cover_NW[named_N].argmax(1)
-            pairs = zip(covers[-1], tops.tolist(), strict=True)
-            subtrees.append([_subtree(sentence, cover_W, top_word) for cover_W, top_word in pairs])
-        cosine_NM = (rows[0] @ rows[1].T).numpy()
+            tops = np.flatnonzero(named_N) if found.tree == "dep" else covers[-1].argmax(1)
+            subtrees.append([_subtree(sentence, *one) for one in zip(covers[-1], tops.tolist(), strict=True)])
+        cosine_NM = rows[0] @ rows[1].T
         trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
         trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
-        best = best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top)
-        matches += [
-            Match(view.view, number, subtrees[0][one], subtrees[1][other], float(cosine_NM[one, other]))
-            for number, (one, other) in enumerate(best, start=1)
-        ]
-    parts = vectors_BD.float().split([view.width for view in nodes.views], dim=1)
-    named = zip((view.view for view in nodes.views), parts, strict=True)
-    return Explanation(
-        a=pair[0],
-        b=pair[1],
-        cosine=_cosine(vectors_BD.float()),
-        cosines={view: _cosine(part_BD) for view, part_BD in named},
-        trees=trees,
-        matches=tuple(matches),
-    )
+        for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
+            matches.append(Match(found.view, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m])))
+    parts = np.split(whole_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
+    cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in (whole_BD, *parts))
+    named = dict(zip((found.view for found in nodes), cosines, strict=True))
+    return Explanation(pair[0], pair[1], cosine, named, trees, matches)
 
 
 def covers_of(
@@ -199,6 +196,8 @@ def covers_of(
         tree: ``dep`` or ``const``.
         dummy_label: label of the nodes that binarisation adds.
     """
+    from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK
+
     start, stop = batch.sentence_offsets[row : row + 2].tolist()
     cover_NW = np.eye(stop - start, dtype=bool)
     named_N = np.ones(stop - start, dtype=bool)
@@ -219,7 +218,7 @@ def covers_of(
 
 
 def best_matches(
-    cosine_NM: NDArray[np.floating],
+    cosine_NM: Float,
     covers_NW: NDArray[np.bool_],
     covers_MW: NDArray[np.bool_],
     trivial_NM: NDArray[np.bool_],
@@ -252,6 +251,8 @@ def best_matches(
 
 
 def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
+    from parsing.trees.sentences import shown
+
     positions = np.flatnonzero(cover_W).tolist()
     words = []
     for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
@@ -265,9 +266,31 @@ def _trivial(one: Subtree, other: Subtree) -> bool:
     return any(len(s.positions) == 1 and not any(map(str.isalnum, s.words)) for s in (one, other))
 
 
-def _cosine(vectors_BD: Tensor) -> float:
-    return float(cosine_similarity(vectors_BD[0], vectors_BD[1], dim=0))
+def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) -> str:
+    """The tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
+    tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
+    relations = list(sentence.relations or ())
+    places = {span[:2]: index for index, span in enumerate(spans)}
+    for number, subtree in enumerate(marked, start=1):
+        place = places.get((subtree.positions[0], subtree.positions[-1] + 1))
+        if tree == "dep":
+            relations[subtree.top] += f" [{number}]"
+        elif place is None:  # a word without a constituent of its own
+            tags[subtree.top] += f" [{number}]"
+        else:
+            spans[place] = (*spans[place][:2], f"{spans[place][2]} [{number}]")
+    if tree == "dep":
+        return replace(sentence, relations=relations, spans=None).drawings()[0]
+    return replace(sentence, tags=tags, spans=spans, heads=None).drawings()[0]
+
+
+def _unit(rows: Float) -> Float:
+    """Rows of length 1; a zero row stays zero."""
+    unit: Float = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
 
 
 def _text(sentence: ParsedSentence) -> str:
+    from parsing.trees.sentences import shown
+
     return " ".join(map(shown, sentence.words))

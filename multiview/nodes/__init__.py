@@ -1,1 +1,0 @@
-"""Vectors of tree nodes: what a tree encoder knows of the parts of a sentence."""

@@ -1,0 +1,129 @@
+"""Tables of scores: the paired bootstrap against drawing by hand, published rows, the page of a run."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, rankdata
+
+from senteval_runner import running
+from senteval_runner.protocol.config import TaskResult
+from senteval_runner.report import tables
+from senteval_runner.report.table import Table
+from senteval_runner.report.tables import AVERAGE, NOTE, PAIR_AVERAGES, paired_bootstrap, published_rows
+from tests.senteval_runner.test_run import config
+
+Parts = dict[str, np.ndarray]
+
+
+def result(task: str, predicted: Parts, gold: Parts) -> TaskResult:
+    return TaskResult(
+        task=task,
+        metrics={},
+        dim=3,
+        rows={},
+        predictions={name: values.tolist() for name, values in predicted.items()},
+        gold={name: gold[name].tolist() for name in predicted},
+    )
+
+
+def classified(hits: np.ndarray) -> TaskResult:
+    return result("MR", {"test": hits * 1.0}, {"test": np.ones(len(hits))})
+
+
+def p_by_hand(ahead, n: int, draws: int) -> float:  # type: ignore[no-untyped-def]
+    rng = np.random.RandomState(1)
+    drawn = np.array([ahead(rng.randint(0, n, n)) for _ in range(draws)])
+    return min(1.0, 2 * float((drawn * np.sign(ahead(np.arange(n))) <= 0).mean()))
+
+
+def test_bootstrap_tells_real_from_chance() -> None:
+    rng = np.random.RandomState(0)
+    base = rng.rand(1000) < 0.7
+    flipped = base.copy()
+    flipped[:6] = ~flipped[:6]
+    assert paired_bootstrap(classified(base), classified(base)) == (0, 1)
+    assert paired_bootstrap(classified(base | (rng.rand(1000) < 0.3)), classified(base))[1] < 0.01
+    assert paired_bootstrap(classified(flipped), classified(base))[1] > 0.1
+    a, b = rng.rand(200) < 0.75, rng.rand(200) < 0.66
+    gain = a.astype(float) - b
+    expected = p_by_hand(lambda rows: gain[rows].mean(), 200, 4000)
+    ahead, p = paired_bootstrap(classified(a), classified(b))
+    assert ahead == pytest.approx(gain.mean()) and p == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_bootstrap_of_correlations(ranked: bool) -> None:
+    """Human scores tie, subsets lie in another order, and a resample holds some pairs several times."""
+    rng = np.random.RandomState(5)
+    gold = {name: np.round(rng.rand(n) * 5) for name, n in (("OnWN", 60), ("FNWN", 30))}
+
+    def scored(noise: float, names: list[str]) -> TaskResult:
+        rows = {name: np.round(gold[name] + noise * rng.randn(len(gold[name])), 1) for name in names}
+        return result("STS13", rows, gold)
+
+    one, other = scored(2.0, ["OnWN", "FNWN"]), scored(2.4, ["FNWN", "OnWN"])
+    sides = (one.predictions, other.predictions, gold)
+    names = [["OnWN", "FNWN"]] if ranked else [["OnWN"], ["FNWN"]]
+    flat = [[np.concatenate([of[name] for name in part]) for of in sides] for part in names]
+    if ranked:
+        flat = [[rankdata(values) for values in part] for part in flat]
+
+    def ahead(rows: np.ndarray) -> float:
+        found = []
+        for part in flat:
+            a, b, wanted = (values[rows[rows < len(values)]] for values in part)
+            found.append(pearsonr(a, wanted).statistic - pearsonr(b, wanted).statistic)
+        return float(np.mean(found))
+
+    difference, p = paired_bootstrap(one, other, ranked=ranked)
+    assert difference == pytest.approx(ahead(np.arange(90)))
+    if ranked:
+        expected = p_by_hand(ahead, 90, 1000)
+        assert 0.02 < expected < 0.9 and p == pytest.approx(expected, abs=0.05)
+    assert paired_bootstrap(one, one, ranked=ranked) == (0.0, 1.0)
+    constant = result("STS13", {name: np.ones(len(values)) for name, values in gold.items()}, gold)
+    exact = result("STS13", gold, gold)
+    assert paired_bootstrap(exact, constant, ranked=ranked) == (pytest.approx(1.0), 0.002)
+
+
+def test_published_rows_are_whole() -> None:
+    """The table of pairs and the table of results were typed apart: they must agree to the digit printed."""
+    rows = {line["model"]: scores for line, scores in published_rows()}
+    for row, pair in (("SEQ, CONST", "SEQ, CONST"), ("DEP, SEQ", "SEQ, DEP"), ("DEP, CONST", "DEP, CONST")):
+        assert round(rows[row][AVERAGE], 1) == PAIR_AVERAGES[pair]
+    for line, scores in published_rows():
+        assert line["quoted from"] and line["dim"] and all(20 < value < 100 for value in scores.values())
+    effort = {line["model"]: (line["dim"], line["hours"]) for line, _ in published_rows()}
+    assert len(effort) == 17 and effort["Skip-Thought + LN"] == ("4800", "672")
+    assert effort["DEP, CONST"] == ("4800", "39") and effort["BERT-base [CLS]"] == ("768", "96")
+
+
+def test_only_what_was_asked_for_is_quoted() -> None:
+    models = {"ours": [{"SICKRelatedness": {"pearson": 0.8, "spearman": 0.7, "mse": 0.3}}]}
+    table = tables.score_sections(models, {"ours": (256, 0.5)})[0].blocks[0]
+    assert isinstance(table, Table)
+    names = ["model", "Dim", "Hrs", "SICK-R r", "SICK-R ρ", "SICK-R MSE"]
+    assert [cell.text for cell in table.head()] == names
+    assert [cell.text for cell in next(table.body())] == ["ours", "256", "0.50", "80.00", "70.00", "30.00"]
+    quoted = {str(row[0]).split(" (")[0]: row[1:] for row in table.quoted}
+    assert quoted["DEP, CONST"] == ["4800", "39", "87.0", "80.3", "24.8"]
+    assert "FastSent" not in quoted  # has no SICK-R
+    assert quoted["InferSent"] == ["4096", "–", "88.4", None, None]
+
+
+def test_page_of_a_run(tmp_path: Path, data: Path, words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tasks = "CR,SICK-E,WordContent"
+    assert running.run(config(tmp_path, data, str(words), "random:seq", tasks=tasks, seeds="1,2")) == 0
+    page, markdown = ((tmp_path / "report" / name).read_text() for name in ("report.html", "results.md"))
+    ET.fromstring(page.split("\n", 1)[1])
+    assert "http" not in page
+    for expected in ("±", "words.txt − random:seq", "Probing", "Logeswaran &amp; Lee 2018"):
+        assert expected in page
+    # Quoted is what was asked for: no hours of what was not trained here, no MR, no averages.
+    assert "| DEP, CONST (Simoulin & Crabbé 2021) † | 4800 | 83.6 |\n" in markdown and f"† {NOTE}" in markdown
+    assert "| model | Dim | CR |\n" in markdown and "CONST, CONST" not in markdown
