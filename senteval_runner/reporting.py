@@ -17,8 +17,7 @@ from senteval_runner.cells import FORMAT, versions
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import Protocol, Results, TaskResult
 from senteval_runner.report import plots, tables
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Cell, Table, mean_and_deviation
+from senteval_runner.report.page import Cell, Page, Section, Table, mean_and_deviation
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.sources import Source
 
