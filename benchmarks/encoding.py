@@ -26,7 +26,7 @@ from statistics import median
 
 from tyro.conf import Positional
 
-from benchmarks.timing import alternate, ratios, spread
+from benchmarks import alternate, ratios, spread
 from corpora.inputs import read_lines
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
