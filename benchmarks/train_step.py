@@ -124,7 +124,7 @@ def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]
 
 def _words(trainer: Trainer, step: Step) -> None:
     """Gather word vectors and scatter their gradient to the table, as inside the step."""
-    for rows in step.rows.leaves(trainer.network.words):
+    for rows in step.leaves(trainer.network.words):
         for segment in step.segments:
             for micro_batch in segment.micro_batches:
                 x_NE = torch.nn.functional.embedding(micro_batch.tokens[0], rows)

@@ -113,7 +113,6 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     folder = config.folder
     if distributed.first:
         sweep(folder)
-    distributed.barrier()
     logger = log_to(folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"

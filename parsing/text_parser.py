@@ -19,9 +19,8 @@ Shapes: B sentences, N tokens.
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,7 +60,7 @@ from parsing.trees.batch import (
     check_tokens,
     offsets_of,
 )
-from parsing.trees.sentences import ParsedSentence, Trees, batch_sentences
+from parsing.trees.sentences import Trees, batch_sentences
 
 if TYPE_CHECKING:
     import torch
@@ -69,8 +68,6 @@ if TYPE_CHECKING:
 BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
 """Model folders that are shipped."""
 MAX_TOKENS = 128
-CHUNK = 2048
-"""Sentences of :meth:`TextParser.stream` parsed at once: enough for full batches, little memory."""
 
 Tokens = tuple[str, ...]
 Parse = TypeVar("Parse")
@@ -95,7 +92,12 @@ class TextParser:
         max_tokens: int = MAX_TOKENS,
     ) -> None:
         self.dependency, self.constituency, self.max_tokens = dependency, constituency, max_tokens
-        self.inventories = inventories_of(dependency, constituency)
+        # The names of the parsers' ids, with the reserved last ones.
+        self.inventories = Inventories(
+            relations=(*dependency.relations, FALLBACK_NAME) if dependency else (),
+            labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
+            tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
+        )
 
     def __repr__(self) -> str:
         parsers = (self.dependency, self.constituency)
@@ -131,16 +133,8 @@ class TextParser:
         Raises:
             UserError: a sentence is a string, or a token is none.
         """
-        return Trees(self.stream(sentences))
-
-    def stream(self, sentences: Iterable[Sequence[str]]) -> Iterator[ParsedSentence]:
-        """Like :meth:`parse`, a few thousand sentences in memory at a time."""
-        rest = iter(sentences)
-        first = 0
-        while chunk := list(itertools.islice(rest, CHUNK)):
-            check_tokens(chunk, first)
-            yield from batch_sentences(self.arrays(chunk), self.inventories)
-            first += len(chunk)
+        rows = sentences if isinstance(sentences, Sequence) else list(sentences)
+        return Trees(batch_sentences(self.arrays(rows), self.inventories))
 
     def arrays(
         self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = log.warning
@@ -238,17 +232,6 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
     if chosen.type != "cpu":
         parser.to(chosen)
     return parser
-
-
-def inventories_of(
-    dependency: DependencyParser | None, constituency: ConstituencyParser | None
-) -> Inventories:
-    """The parsers' names of ids, with the reserved last ones."""
-    return Inventories(
-        relations=(*dependency.relations, FALLBACK_NAME) if dependency else (),
-        labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
-        tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
-    )
 
 
 def _joined(dependency: Any, constituency: Any) -> Callable[[Sequence[Tokens]], Sequence[Any]] | None:

@@ -111,9 +111,9 @@ class Reader:
 
     def inventories(self) -> Inventories:
         """Names of the ids in the trees that :meth:`parse` made."""
-        from parsing.text_parser import inventories_of
+        from parsing.text_parser import TextParser
 
-        return inventories_of(self.parsers.get("dep"), self.parsers.get("const"))
+        return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories
 
     def check_trees(self, trees: TreeCache, requires: set[str]) -> None:
         """Refuse a cache that the model cannot read.

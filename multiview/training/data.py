@@ -35,6 +35,7 @@ from multiview.training.objective import (
     neighbour_targets,
 )
 from multiview.words.table import UNKNOWN_ROW, WordTable
+from multiview.words.vectors import Float, mapped_vectors
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
 
@@ -71,21 +72,20 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The words of a step, each once."""
+class Step:
+    """One prepared optimiser step of one process."""
 
-    host: NDArray[np.int64]
-    """int64 [U], distinct rows of the word tables, ascending."""
-    table: Tensor
+    segments: list[Segment]
+    rows: NDArray[np.int64]
+    """int64 [U], the words of this process: distinct rows of the word tables, ascending."""
+    table_rows: Tensor
     """The same on the device."""
     vectors: Tensor | None
     """float32 [U, E], their vectors if these are fixed."""
-
-    @classmethod
-    def of(cls, rows: NDArray[np.int64], words: WordTable) -> Rows:
-        """On the host; fixed vectors are read from their file."""
-        fixed = None if words.fixed is None else torch.from_numpy(words.fixed_rows(rows))
-        return cls(rows, torch.from_numpy(rows), fixed)
+    anchors: int
+    """Number of anchors, over all processes."""
+    sentences: int
+    """Number of sentences, over all processes."""
 
     def leaves(self, words: WordTable) -> list[Tensor]:
         """Vectors [U, E] per view, as leaf tensors that receive gradients.
@@ -93,22 +93,9 @@ class Rows:
         With fixed vectors, a single entry without gradient for all views.
         """
         if self.vectors is None:
-            return words.leaves(self.table)
+            return words.leaves(self.table_rows)
         assert words.unknown_E is not None
         return [self.vectors.to(words.unknown_E)]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One prepared optimiser step of one process."""
-
-    segments: list[Segment]
-    rows: Rows
-    """The words of this process."""
-    anchors: int
-    """Number of anchors, over all processes."""
-    sentences: int
-    """Number of sentences, over all processes."""
 
 
 def moved(part: Part, device: torch.device, plans: dict[int, Plan] | None = None) -> Part:
@@ -156,7 +143,7 @@ def open_trees(trees: Path | None, root: Path = TREES) -> TreeCache:
     return TreeCache.open(found[0], open_shards=OPEN_SHARDS)
 
 
-def open_teacher(path: Path, cache: TreeCache) -> NDArray[np.floating]:
+def open_teacher(path: Path, cache: TreeCache) -> Float:
     """A teacher's vectors [sentences, K], memory-mapped.
 
     Args:
@@ -166,10 +153,7 @@ def open_teacher(path: Path, cache: TreeCache) -> NDArray[np.floating]:
     Raises:
         UserError: the file is missing, damaged, or of another number of sentences.
     """
-    try:
-        vectors: NDArray[np.floating] = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"--objective.teacher {path}: cannot be loaded ({error})") from None
+    vectors = mapped_vectors(path)
     if vectors.ndim != 2 or len(vectors) != len(cache):
         found, wanted = list(vectors.shape), len(cache)
         raise UserError(f"--objective.teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
@@ -251,7 +235,7 @@ class StepSource:
         config: TrainConfig,
         cache: TreeCache,
         network: ViewStack,
-        teacher: NDArray[np.floating] | None = None,
+        teacher: Float | None = None,
     ) -> None:
         self.config, self.cache, self.teacher = config, cache, teacher
         self.words, self.encoders = network.words, network.encoder_list
@@ -304,8 +288,9 @@ class StepSource:
             taught = None if self.teacher is None else torch.from_numpy(self.teacher[where.sentence])
             segments.append(Segment(built, neighbour_targets(where, objective.boundary), taught))
         anchors = sum(count_anchors(where, objective.boundary) for where in everywhere)
-        rows = Rows.of(table_rows.astype(np.int64), self.words)
-        return Step(segments, rows, anchors, sum(map(len, everywhere)))
+        rows = table_rows.astype(np.int64)
+        fixed = None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows))
+        return Step(segments, rows, torch.from_numpy(rows), fixed, anchors, sum(map(len, everywhere)))
 
     def _read(self, start: int, stop: int, *, whole: bool) -> list[Batch]:
         """The parts of a segment that are encoded together."""

@@ -38,7 +38,7 @@ from multiview.encoders.registry import Reading, ViewStack, trained_views
 from multiview.engines.plan import to_device
 from multiview.folder.files import load_members, model_folder, model_records, model_sha256
 from multiview.folder.reading import Reader
-from multiview.training.data import MicroBatch, Rows, Segment, Step
+from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import Objective
 from multiview.words.sources import new_table, tuned_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words
@@ -191,11 +191,6 @@ class DistributedContext:
         sums: list[float] = total.tolist()
         return sums
 
-    def barrier(self) -> None:
-        """Wait for the other processes."""
-        if self.world > 1:
-            dist.barrier()
-
     def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
         """Sum the gradients of dense parameters over processes, through one flat buffer."""
         if self.world == 1:
@@ -204,21 +199,21 @@ class DistributedContext:
         for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
             parameter.grad = part.view_as(parameter).clone()
 
-    def sum_rows(self, rows: Rows, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Distinct rows of all processes, int64 on the device, and the sums of their gradients.
 
         Args:
-            rows: of this process, U of them.
+            step: the part of this process, with U rows.
             gradients: per table [U, E].
         """
         if self.world == 1:
-            return rows.table, list(gradients)
+            return step.table_rows, list(gradients)
         # Only the hosts talk about rows, so that the devices need not wait.
         parts: list[list[int]] = [[]] * self.world
-        dist.all_gather_object(parts, rows.host.tolist(), group=self.hosts)
+        dist.all_gather_object(parts, step.rows.tolist(), group=self.hosts)
         everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
-        arrays = {"rows": everyone, "at": np.searchsorted(everyone, rows.host)}
-        moved = to_device(arrays, rows.table.device)
+        arrays = {"rows": everyone, "at": np.searchsorted(everyone, step.rows)}
+        moved = to_device(arrays, step.table_rows.device)
         sizes = [(len(everyone), gradient.shape[1]) for gradient in gradients]
         wide = [
             g.new_zeros(size).index_copy_(0, moved["at"], g) for g, size in zip(gradients, sizes, strict=True)
@@ -250,12 +245,12 @@ def step_gradient(
         distributed: this process among all.
         autocast: bfloat16 matrix products in the encoders.
     """
-    rows = step.rows.leaves(network.words)
+    rows = step.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
     sums = [_backward(network, segment, rows, scale, autocast) for segment in step.segments]
     distributed.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("words.")])
     table_rows, gradients = distributed.sum_rows(
-        step.rows, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
+        step, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
     )
     return StepResult(table_rows, gradients, distributed.sum(torch.stack(sums).sum(0)) * scale)
 

@@ -19,7 +19,6 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -48,21 +47,13 @@ from parsing.trees.cache import TreeCache
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
-CHECKPOINT_S = 60.0
-"""Seconds of training between checkpoints."""
 BLOCK_SENTENCES = 400
 CLIP = 5.0
 """With the cosine schedule: the largest norm of the whole gradient."""
 WARM_UP = 0.01
 """With the cosine schedule: part of the steps over which the rate rises linearly."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A step to prepare and train on."""
-
-    epoch: int
-    segments: list[Span]
+Job = tuple[int, list[Span]]
+"""The epoch and the segments of a step."""
 
 
 class Trainer(Task[Job]):
@@ -115,7 +106,7 @@ class Trainer(Task[Job]):
         segments = self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
         size = self.config.loop.segments
         whole = len(segments) - len(segments) % size
-        return [Job(epoch, segments[start : start + size]) for start in range(0, whole, size)]
+        return [(epoch, segments[start : start + size]) for start in range(0, whole, size)]
 
     def jobs(self) -> Iterator[Job]:
         """The steps of all epochs."""
@@ -125,7 +116,8 @@ class Trainer(Task[Job]):
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
         here = self.distributed
-        step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
+        epoch, segments = job
+        step = self.source.prepare(segments, epoch=epoch, rank=here.rank, world=here.world)
         return moved(step, self.device)
 
     def prepared(self, batches: Sequence[Job]) -> Iterable[Step]:
@@ -243,7 +235,6 @@ class Trainer(Task[Job]):
             max_minutes=options.max_minutes,
             evaluate_first=bool(self.validation_set.steps),
             evaluate_parts=10,
-            checkpoint_s=CHECKPOINT_S,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
@@ -302,7 +293,7 @@ class ValidationSet:
             segment = step.segments[0]
             (batch,) = segment.micro_batches
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(batch.tokens, batch.plans, step.rows.leaves(network.words))
+                features = network.encode(batch.tokens, batch.plans, step.leaves(network.words))
             value = network.objective(features, segment.targets, segment.teacher)
             sums, anchors = sums + value.sums, anchors + value.anchors
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))

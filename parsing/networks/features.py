@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.cli import Count, configuration
+from parsing.trees.batch import Int64
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
@@ -72,17 +73,16 @@ class TypeTable:
     def __len__(self) -> int:
         return self._size
 
-    def rows(self, tokens: Iterable[str]) -> NDArray[np.int64]:
+    def rows(self, tokens: Iterable[str]) -> Int64:
         """Row of every token, int64 [tokens]; new types get the next rows."""
         known = self._rows
         return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
 
-    def features(
-        self, rows_U: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Word ids [U], character ids [U, C] (padded with 0) and character counts [U]."""
-        found, lengths_U = self._features[rows_U], self._features[rows_U, 1]
-        return found[:, 0].copy(), found[:, 2 : 2 + int(lengths_U.max(initial=1))], lengths_U
+    def features(self, rows_U: Int64) -> tuple[Tensor, Tensor, Tensor]:
+        """Word ids [U], character ids [U, C] (padded with 0) and character counts [U], on the host."""
+        found = torch.from_numpy(self._features[rows_U])
+        counts_U = found[:, 1].contiguous()
+        return found[:, 0], found[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
         ids = [self._character_ids.get(c, UNKNOWN) for c in token[: self.vocabulary.max_characters]]
@@ -106,16 +106,9 @@ class WordBatch:
     """Positions of each sentence that are not padding: tokens plus boundaries."""
     types_BT: Tensor
     """Index into the U types below; padding is 0."""
-    rows_U: NDArray[np.int64]
-    """Rows of the :class:`TypeTable`, ascending; the first is the padding row."""
-    words_U: Tensor
-    characters_UC: Tensor
-    character_counts_U: Tensor
-
-    def mask_BT(self) -> Tensor:
-        """True at positions that are not padding."""
-        positions_T = torch.arange(self.types_BT.shape[1], device=self.lengths_B.device)
-        return positions_T < self.lengths_B[:, None]
+    rows_U: Int64
+    """Rows of the table, ascending; the first is the padding row."""
+    table: TypeTable
 
 
 def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -> list[list[int]]:
@@ -145,12 +138,5 @@ def make_batch(table: TypeTable, sentences: Sequence[Sequence[str]], *, end_boun
         rows_BT[np.arange(len(sentences)), lengths_B - 1] = TypeTable.END_ROW
     # The padding row is always a type of the batch, so that type 0 is padding.
     rows_U, flat = np.unique(np.append(rows_BT, TypeTable.PAD_ROW), return_inverse=True)
-    words_U, characters_UC, counts_U = table.features(rows_U)
-    return WordBatch(
-        lengths_B=torch.from_numpy(lengths_B),
-        types_BT=torch.from_numpy(flat[:-1].reshape(rows_BT.shape)),
-        rows_U=rows_U,
-        words_U=torch.from_numpy(words_U),
-        characters_UC=torch.from_numpy(characters_UC),
-        character_counts_U=torch.from_numpy(counts_U),
-    )
+    types_BT = torch.from_numpy(flat[:-1].reshape(rows_BT.shape))
+    return WordBatch(torch.from_numpy(lengths_B), types_BT, rows_U, table)

@@ -293,8 +293,8 @@ class SentenceEncoder(nn.Module):
     def _training_inputs(self, batch: WordBatch) -> Tensor:
         """Input vectors of a batch with dropout, [B, T, E]."""
         types_BT = batch.types_BT.to(self.words.weight.device)
-        words_BT = batch.words_U.to(types_BT.device)[types_BT]
-        characters_UE = self.characters(batch.characters_UC, batch.character_counts_U)
+        words_U, *characters = batch.table.features(batch.rows_U)
+        words_BT, characters_UE = words_U.to(types_BT.device)[types_BT], self.characters(*characters)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
         character_BTE = nn.functional.embedding(types_BT, characters_UE)
         return torch.cat(independent_dropout(self.words(words_BT), character_BTE, self.dropout), -1)
@@ -307,8 +307,8 @@ class SentenceEncoder(nn.Module):
         if self.training:
             x_BTE = self._training_inputs(batch)
         else:
-            parts = batch.words_U, batch.characters_UC, batch.character_counts_U
-            x_UE = self.type_vectors(*parts) if vectors is None else vectors.of_types(batch)
+            features = batch.table.features
+            x_UE = vectors.of_types(batch) if vectors else self.type_vectors(*features(batch.rows_U))
             if runs_packed(self):
                 packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
                 row_N: Tensor | None = packing.pack(batch.types_BT)
@@ -353,12 +353,9 @@ class TypeVectors:
             more = max(len(self.table), 2 * len(self._known)) - len(self._known)
             self._known = np.append(self._known, np.zeros(more, dtype=bool))
             self._vectors = torch.cat([self._vectors, self._vectors.new_zeros(more, self.encoder.input_dim)])
-        missing = np.flatnonzero(~self._known[batch.rows_U])
-        rows_U = torch.from_numpy(batch.rows_U).to(self._vectors.device)
+        device, missing = self._vectors.device, batch.rows_U[~self._known[batch.rows_U]]
         if len(missing):
-            index = torch.from_numpy(missing)
-            self._vectors[rows_U[index.to(rows_U.device)]] = self.encoder.type_vectors(
-                batch.words_U[index], batch.characters_UC[index], batch.character_counts_U[index]
-            )
-            self._known[batch.rows_U[missing]] = True
-        return self._vectors[rows_U]
+            found_UE = self.encoder.type_vectors(*self.table.features(missing))
+            self._vectors[torch.from_numpy(missing).to(device)] = found_UE
+            self._known[missing] = True
+        return self._vectors[torch.from_numpy(batch.rows_U).to(device)]

@@ -24,6 +24,7 @@ steps since the last one, the scores}``). Lines of steps that run again after a 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import signal
@@ -32,6 +33,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic
+
+from torch import Tensor
 
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError
@@ -42,6 +45,8 @@ from parsing.training.task import Batch, Checkpoint, Checkpoints, Position, Row,
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+CHECKPOINT_S = 60.0
+"""Seconds between checkpoints; each evaluation writes one besides."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +64,6 @@ class Plan:
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
     """Evaluate this many times, evenly over the run, instead."""
-    checkpoint_s: float = 60.0
-    """Seconds between checkpoints; each evaluation writes one besides."""
     read_every: int = 1
     """Steps between readings of the metrics."""
 
@@ -106,21 +109,19 @@ class Loop(Generic[Batch]):
         found = self.checkpoints.newest()
         self.resumed = found is not None
         if found is not None:
-            self._check_identity(found.state["identity"])
+            saved = found.state["identity"]
+            for key in sorted(saved.keys() | self.identity.keys()):
+                if saved.get(key) != self.identity.get(key):
+                    raise UserError(
+                        f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
+                        f"{self.identity.get(key)!r}; give another --output or delete the folder"
+                    )
             self.position = Position(**found.state["position"])
             task.load(found)
         lengths = [len(task.batches(epoch)) for epoch in range(plan.epochs)]
         self.position.steps = min(sum(lengths), plan.max_steps or sum(lengths))
         self.position.limit_s = 60 * plan.max_minutes
         self._signal = 0
-
-    def _check_identity(self, saved: Mapping[str, Any]) -> None:
-        for key in sorted(saved.keys() | self.identity.keys()):
-            if saved.get(key) != self.identity.get(key):
-                raise UserError(
-                    f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
-                    f"{self.identity.get(key)!r}; give another --output or delete the folder"
-                )
 
     @property
     def history(self) -> list[Row]:
@@ -146,20 +147,17 @@ class Loop(Generic[Batch]):
         position = self.position
         if self.processes.first:
             self.folder.mkdir(parents=True, exist_ok=True)
-            rows = [row for row in read_log(self.folder / LOG) if row["step"] <= position.step]
+            rows = read_log(self.folder / LOG) if self.resumed else []
             with atomic_path(self.folder / LOG) as temporary:
-                kept = rows if self.resumed else []
-                temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+                kept = [json.dumps(row) + "\n" for row in rows if row["step"] <= position.step]
+                temporary.write_text("".join(kept), encoding="utf-8")
         if not self.resumed and self.plan.evaluate_first:
             self._evaluate(epoch=0)
+        show = None if self.processes.first else False
         bar = progress(
-            total=position.steps,
-            initial=position.step,
-            unit="step",
-            description="train",
-            show=None if self.processes.first else False,
+            total=position.steps, initial=position.step, unit="step", description="train", show=show
         )
-        with _signals(self._stop), bar:
+        with _signals(functools.partial(setattr, self, "_signal")), bar:
             return self._train(bar)
 
     def _train(self, bar: Bar) -> int:
@@ -181,7 +179,7 @@ class Loop(Generic[Batch]):
                     due = int(plan.evaluate_parts * position.progress) > part
                 else:
                     due = position.step % plan.evaluate_every == 0 if plan.evaluate_every else ended
-                save = bool(due or over or stop or position.seconds - saved_s >= plan.checkpoint_s)
+                save = bool(due or over or stop or position.seconds - saved_s >= CHECKPOINT_S)
                 if save or position.step % plan.read_every == 0:
                     self._read(bar)
                 bar.update(1)
@@ -215,7 +213,8 @@ class Loop(Generic[Batch]):
             return
         state = {"position": asdict(self.position), "identity": self.identity}
         try:
-            whole = Checkpoint(self.task.weights(), self.task.optimiser_state(), state)
+            weights: dict[str, Tensor] = dict(self.task.module.named_parameters())
+            whole = Checkpoint(weights, self.task.optimiser_state(), state)
             self.checkpoints.save(self.position.step, whole)
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
@@ -252,9 +251,6 @@ class Loop(Generic[Batch]):
         if self.processes.first:
             with open(self.folder / LOG, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
-
-    def _stop(self, number: int) -> None:
-        self._signal = number
 
     def _agree(self, seconds: float) -> int:
         """Take the first process's clock; return a signal that any process received."""

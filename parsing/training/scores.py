@@ -67,12 +67,12 @@ def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
 
 
 def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
-    """Parse treebank sentences from their words alone and score the result."""
+    """The attachment scores of a parser that sees the words alone."""
     return attachment_scores(gold, parser.parse([s.tokens for s in gold]), parser.relations)
 
 
 def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> Scores:
-    """Parse treebank sentences from their words alone and score the result."""
+    """The bracket scores of a parser that sees the words alone."""
     parses = parser.parse([tree.words for tree in gold])
     pairs = zip(parses, gold, strict=True)
     return bracket_scores(gold, [from_parse(p, t.words, parser.labels, parser.tags) for p, t in pairs])

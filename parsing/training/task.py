@@ -31,7 +31,6 @@ from corpora.support.files import fsync_path, read_record, sha256_file, write_re
 Batch = TypeVar("Batch")
 Row = dict[str, Any]
 """Values of a step or an evaluation by name."""
-FORMAT = 3
 FILES = ("weights.safetensors", "optimiser.safetensors")
 log = logging.getLogger(LOGGER)
 
@@ -73,7 +72,7 @@ class Checkpoints:
                 fsync_path(temporary / name)
             hashes = {name: sha256_file(temporary / name) for name in FILES}
             random_state = torch.get_rng_state().numpy().tobytes().hex()
-            extra = {"format": FORMAT, "sha256": hashes, "random_state": random_state}
+            extra = {"sha256": hashes, "random_state": random_state}
             write_record(temporary / "state.json", {**checkpoint.state, **extra})
             fsync_path(temporary)
             shutil.rmtree(final, ignore_errors=True)
@@ -100,8 +99,8 @@ class Checkpoints:
             try:
                 state = read_record(path / "state.json")
                 hashes = {name: sha256_file(path / name) for name in FILES}
-                if state["format"] != FORMAT or state["sha256"] != hashes:
-                    raise UserError("another format, or content that does not match its SHA-256")
+                if state["sha256"] != hashes:
+                    raise UserError("content that does not match its SHA-256")
                 random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
                 torch.set_rng_state(torch.from_numpy(random_state.copy()))
                 return Checkpoint(load_file(path / FILES[0]), load_file(path / FILES[1]), state)
@@ -224,11 +223,9 @@ class Task(ABC, Generic[Batch]):
         """What :meth:`step` gets for each batch, in order."""
         return batches
 
-    def gradients(self, batch: Any) -> Row:
-        """Leave the gradients of a batch in the parameters; return its metrics, the loss among them."""
-        loss = self.loss(batch)
-        torch.autograd.backward(loss)
-        return {"loss": loss.item()}
+    def loss_name(self, batch: Any) -> str:
+        """What the log calls the loss of a batch."""
+        return "loss"
 
     def step(self, position: Position, batch: Any) -> None:
         """One update of the weights.
@@ -240,19 +237,20 @@ class Task(ABC, Generic[Batch]):
             torch.manual_seed(self.step_seed * 1_000_003 + position.step)
         self.module.train()
         self.optimiser.zero_grad(set_to_none=True)
-        metrics = self.gradients(batch)
+        loss, name = self.loss(batch), self.loss_name(batch)
+        torch.autograd.backward(loss)
+        value = loss.item()
         norm = float(nn.utils.clip_grad_norm_(self.module.parameters(), self.clip or math.inf))
-        if not all(map(math.isfinite, (norm, *metrics.values()))):
-            shown = ", ".join(f"{name} {value}" for name, value in metrics.items())
+        if not (math.isfinite(value) and math.isfinite(norm)):
             raise UserError(
-                f"step {position.step}: {shown}, norm of the gradient {norm}; stopped before the update, "
-                "start again in another folder with a lower learning rate"
+                f"step {position.step}: {name} {value}, norm of the gradient {norm}; stopped before the "
+                "update, start again in another folder with a lower learning rate"
             )
         rate = self.learning_rate(position)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.optimiser.step()
-        self._metrics.append(metrics)
+        self._metrics.append({name: value})
 
     def read(self) -> list[Row]:
         """Metrics of the steps since the last call."""
@@ -272,14 +270,10 @@ class Task(ABC, Generic[Batch]):
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Store the weights, which are the best so far; ``row`` is their evaluation's line."""
-        bests.save(row["step"], Checkpoint(self.weights(), {}, {"row": row}))
+        bests.save(row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row}))
 
     def evaluated(self, row: Row) -> None:
         """An evaluation is over; ``row`` is its line in the log."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps of the module."""
-        return dict(self.module.named_parameters())
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """What else the next step reads."""

@@ -246,7 +246,7 @@ class ConstituencyParser(Protocol):
         ...
 
 
-def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
+def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
     """Refuse text where tokens are meant: a string is a sequence of strings, its characters.
 
     Raises:
@@ -254,7 +254,7 @@ def check_tokens(sentences: Sequence[Sequence[str]], first: int = 0) -> None:
     """
     if isinstance(sentences, str):
         sentences = [sentences]
-    for index, tokens in enumerate(sentences, first):
+    for index, tokens in enumerate(sentences):
         if isinstance(tokens, str):
             raise UserError(
                 f"parse: sentence {index} is the string {tokens[:60]!r}; give a list of its tokens "

@@ -65,7 +65,8 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", str(glove), "--device", "cpu"]
     command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
     shown = dry_run(cli, *command)
-    assert "13 steps at" in shown
+    for word in ("parameters", "sentences/s", "13 steps at", "for validation", "cpu, 1 threads"):
+        assert word in shown
     assert cli(command) == 0
     said = capsys.readouterr().out
     folder = tmp_path / "runs/models/dep-const-paper"

@@ -132,18 +132,6 @@ def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees: P
     np.testing.assert_allclose(np.load(tmp_path / "trees.npy"), expected, atol=1e-5)
 
 
-def test_vectors_that_do_not_fit_are_one_line(folder: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    try:
-        code = encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "v.npy")])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert code == 2 and "v.npy: no space left on the disk" in capsys.readouterr().err.splitlines()[-1]
-    assert not list(tmp_path.iterdir())
-
-
 def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
     assert search.cli([str(folder), str(corpus), LINES[2], "--top", "2"]) == 0
     first, second = capsys.readouterr().out.splitlines()

@@ -119,4 +119,7 @@ class _Retokenizer(RetokenizerForCharLSTM):
     def pad(self, examples: Sequence[dict[str, Any]], return_tensors: str = "pt") -> dict[str, Any]:
         """A padded batch under the names that benepar's ``forward`` reads."""
         batch = make_batch(self.table, [example["words"] for example in examples], end_boundary=True)
-        return {"char_ids": _Batch(batch), "valid_token_mask": batch.mask_BT()}
+        return {
+            "char_ids": _Batch(batch),
+            "valid_token_mask": torch.arange(batch.types_BT.shape[1]) < batch.lengths_B[:, None],
+        }

@@ -38,10 +38,7 @@ def test_heads_relations_and_tags_are_the_parsers(doc):
             assert token.dep_ == (relation if head else "ROOT")
         start += len(here)
     assert [sent.text.split()[0] for sent in doc.sents] == [s.words[0] for s in trees]
-
-
-def test_white_space_hangs_from_the_word_before_it(doc):
-    spaces = [token for token in doc if token.is_space]
+    spaces = [token for token in doc if token.is_space]  # they hang from the word before them
     assert [token.head.text for token in spaces] == ["cat", ".", "!"]
     assert {token.tag_ for token in spaces} == {"_SP"}
 

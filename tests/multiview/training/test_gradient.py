@@ -67,7 +67,7 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     step = trainer.prepare(next(trainer.jobs()))
     segment = step.segments[0]
     (batch,) = segment.micro_batches
-    rows = [table[step.rows.table] for table in trainer.network.tables]
+    rows = [table[step.table_rows] for table in trainer.network.tables]
     features = trainer.network.encode(batch.tokens, batch.plans, rows)
     value = trainer.network.objective(features, segment.targets)
     (value.loss / value.anchors).backward()

@@ -8,8 +8,10 @@ import torch
 from benepar.integrations.nltk_plugin import InputSentence
 
 from corpora.support.errors import UserError
+from parsing.convert import cli as convert
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
 from parsing.networks.constituency import SpanParser
+from parsing.text_parser import load_parser
 from parsing.trees.arrays import binarise
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
@@ -59,6 +61,10 @@ def test_benepars_character_model(tmp_path, changes) -> None:
     assert parser.tags == (TAGS if changes.get("predict_tags", True) else ("UNK",))
     assert set(parser.identity) == {"name", "version", "sha256"}
     stock = as_lists(stock_parse(benepar_model(1, **changes), SENTENCES))
+    assert convert(["const", str(path), str(tmp_path / "folder")]) == 2
+    assert convert(["const", str(path), str(tmp_path / "folder"), "--trust-pickle"]) == 0
+    for spec in (path, tmp_path / "folder"):
+        assert as_lists(load_parser("const", str(spec)).parse(SENTENCES)) == stock
     parser.positions = 40
     assert as_lists(parser.parse(SENTENCES)) == stock
     assert as_lists(parser.parse(SENTENCES[::-1])) == stock[::-1]
@@ -137,3 +143,25 @@ def test_what_is_no_model_of_benepars(tmp_path) -> None:
             load_benepar(spec)
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["dep", "const"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no checkpoint",
+        b"\x80\x65 not pickle's own error",
+        [1],
+        {"name": "crf-constituency", "state_dict": {}},
+        {"config": {"hparams": 3}, "state_dict": {}},
+        {"config": {"hparams": {}, "tag_vocab": {}, "label_vocab": {}, "char_vocab": {}}, "state_dict": 3},
+    ],
+)
+def test_other_files_are_refused(tmp_path, capsys, kind, content):
+    path = tmp_path / "file.pt"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        torch.save(content, path)
+    assert convert([kind, str(path), str(tmp_path / "out"), "--trust-pickle"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()

@@ -5,8 +5,10 @@ import torch
 from supar import BiaffineDependencyParser
 
 from corpora.support.errors import UserError
+from parsing.convert import cli as convert
 from parsing.libraries.supar import checkpoint_path, from_state
-from parsing.networks.dependency import BiaffineParser
+from parsing.networks.dependency import BiaffineParser, DependencyModel
+from parsing.text_parser import load_parser
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, random_arcs
 
@@ -24,11 +26,10 @@ def saved(parser):
 
 
 def ours(model, sentences):
-    parses = BiaffineParser(model, {}).parse(sentences)
-    return (
-        [p.heads.tolist() for p in parses],
-        [[model.relations[r] for r in p.relations] for p in parses],
-    )
+    parser = BiaffineParser(model, {}) if isinstance(model, DependencyModel) else model
+    parses = parser.parse(sentences)
+    names = [[parser.relations[r] for r in p.relations] for p in parses]
+    return [p.heads.tolist() for p in parses], names
 
 
 @pytest.mark.parametrize("sizes", [{"layers": 1}, {"layers": 3}, {"end_boundary": True}], ids=str)
@@ -95,10 +96,16 @@ def supar_parser(folder, *, vectors=False, **sizes):
     ],
     ids=["plain", "summed vectors", "concatenated vectors", "projected characters", "scaled"],
 )
-def test_supars_own_models_parse_alike_here(tmp_path, options):
+def test_supars_own_models_parse_alike_once_converted(tmp_path, capsys, options):
     parser = supar_parser(tmp_path, **options)
     sentences = [*TOKENS, ["The", "zebra", "sat", "."]]
-    assert ours(from_state(saved(parser), where="here"), sentences) == stock_predict(parser, sentences)
+    parser.save(str(tmp_path / "theirs.pt"))
+    arguments = ["dep", str(tmp_path / "theirs.pt"), str(tmp_path / "ours")]
+    assert convert(arguments) == 2 and not (tmp_path / "ours").exists()
+    assert "add --trust-pickle" in capsys.readouterr().err
+    assert convert([*arguments, "--trust-pickle"]) == 0
+    converted = load_parser("dep", str(tmp_path / "ours"))
+    assert ours(converted, sentences) == stock_predict(parser, sentences)
 
 
 def test_models_that_cannot_be_run_are_refused():
@@ -108,8 +115,5 @@ def test_models_that_cannot_be_run_are_refused():
     state["args"].encoder = "bert"
     with pytest.raises(UserError, match=r"encoder 'bert', features char; only 'lstm' with char converts"):
         from_state(state, where="m.pt")
-
-
-def test_an_unknown_name_lists_the_published_ones():
     with pytest.raises(UserError, match="biaffine-dep-en"):
         checkpoint_path("no-such-model")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
-import pickle
 import random
 import signal
 import subprocess
@@ -97,19 +95,21 @@ def test_builtin_parsers_in_a_worker_give_the_same_bytes(tmp_path: Path) -> None
     assert content(tmp_path / "here") == content(tmp_path / "there")
 
 
-def start(folder: Path, seconds: float) -> subprocess.Popen:
-    """The run of ``whole`` with two workers, slowed down to ``seconds`` per part, in a process of its own."""
-    values = toy_corpus(500), folder, LocalPool(partial(toys, partial(SlowDependencyParser, seconds)), 2)
-    script = (
-        "import sys, pickle, base64; from parsing.pipeline.driver import run_corpus\n"
-        f"run_corpus(*pickle.loads(base64.b64decode(sys.argv[1])), **{SIZES})\n"
-    )
+def slow_run(folder: str) -> None:
+    """The run of ``whole`` with two workers, slowed down to 0.1 s a part."""
+    slow = partial(toys, partial(SlowDependencyParser, 0.1))
+    run(toy_corpus(500), Path(folder), LocalPool(slow, 2))
+
+
+def started(script: str, folder: Path) -> subprocess.Popen:
+    """Python in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", script, base64.b64encode(pickle.dumps(values)).decode()],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -126,7 +126,7 @@ def test_killed_runs_resume_to_the_same_content(whole: Path, tmp_path: Path) -> 
     randomness = random.Random(1)
     for _ in range(2):
         done = len(Manifest.read(tmp_path).shards) if (tmp_path / "manifest.json").exists() else 0
-        process = start(tmp_path, seconds=0.1)
+        process = started("from tests.parsing.pipeline import test_driver as t; t.slow_run('.')", tmp_path)
         wait_for_rows(tmp_path, done + 1)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(randomness.uniform(0, 0.2))
@@ -195,12 +195,6 @@ def test_a_change_is_refused(whole: Path, change: dict, message: str) -> None:
     assert {path.name: path.read_bytes() for path in whole.iterdir()} == before
 
 
-def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(UserError, match="another run is writing here"):
-        run(toy_corpus(10), tmp_path)
-    run(toy_corpus(10), tmp_path)
-
-
 def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path) -> None:
     run(toy_corpus(500), tmp_path)
     before = (tmp_path / "manifest.json").read_bytes()
@@ -222,14 +216,7 @@ def command(folder: Path, load: str, before: str = "") -> subprocess.Popen:
         f"parsing.text_parser.load = toy.{load}\n"
         "sys.exit(parsing.run.cli('text.txt --tokenize space --workers 1 --output trees'.split()))\n"
     )
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return started(script, folder)
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
@@ -276,3 +263,5 @@ def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         run(toy_corpus(10), tmp_path / "file" / "cache")
+    with locked(tmp_path), pytest.raises(UserError, match="another run is writing here"):
+        run(toy_corpus(10), tmp_path)

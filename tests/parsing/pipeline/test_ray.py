@@ -9,7 +9,6 @@ import pytest
 
 from corpora.support.errors import UserError
 from parsing.pipeline.driver import Pool, run_corpus
-from parsing.text_parser import TextParser
 from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of_sentences, die, toys
 
 ray = pytest.importorskip("ray")
@@ -50,20 +49,6 @@ def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> N
     assert (tmp_path / "died").exists()
     assert there.manifest.content_sha256() == here.manifest.content_sha256()
 
-
-def no_parser() -> TextParser:
-    raise UserError("runs/none: no such model folder")
-
-
-@pytest.mark.slow
-def test_what_the_cluster_lacks_is_one_line() -> None:
-    from parsing.pipeline.ray import RayPool
-
-    with (
-        RayPool(no_parser, 1, address="local") as pool,
-        pytest.raises(UserError, match="no such model folder"),
-    ):
-        pool.submit("describe").result()
     with pytest.raises(UserError, match="the cluster has no GPUs"), RayPool(toys, 1, address="local", gpus=1):
         pass
     assert not ray.is_initialized()

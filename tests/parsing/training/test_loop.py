@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from corpora.support.errors import UserError
+from parsing.training import loop as loop_module
 from parsing.training.loop import Loop, Plan, read_log
 from parsing.training.task import Checkpoint, Checkpoints, Position, Task, cosine, ramp
 
@@ -47,24 +48,25 @@ class Regression(Task[list[int]]):
         return {"score": -float((self.module(self.x) - self.y).square().mean())}
 
 
-def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop[list[int]]:
-    options: dict[str, Any] = {"epochs": 4, "checkpoint_s": 0.0} | plan
-    return Loop(Regression(rate, pause_s), Plan(**options), folder, identity={"rate": rate})
-
-
-def newest(folder: Path) -> Checkpoint:
-    found = Checkpoints(folder, keep=1).newest()
-    assert found is not None
-    return found
+def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, save_s: float = 0.0, **plan: Any) -> Loop:
+    loop_module.CHECKPOINT_S = save_s
+    return Loop(Regression(rate, pause_s), Plan(**{"epochs": 4, **plan}), folder, identity={"rate": rate})
 
 
 def assert_same_run(one: Path, other: Path) -> None:
     for name in ("best", "checkpoints"):
-        ours, theirs = newest(one / name), newest(other / name)
+        ours, theirs = (Checkpoints(folder / name, 1).newest() for folder in (one, other))
         for a, b in ((ours.weights, theirs.weights), (ours.optimiser, theirs.optimiser)):
             assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
     logs = [[row | {"minutes": 0} for row in read_log(folder / "log.jsonl")] for folder in (one, other)]
     assert logs[0] == logs[1]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    assert make(folder).run() == 0
+    return folder
 
 
 def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
@@ -85,31 +87,29 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
     assert (tmp_path / "log.jsonl").stat().st_size == size
 
 
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
-    make(tmp_path / "whole").run()
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> None:
     program = (
         "from tests.parsing.training.test_loop import make; from pathlib import Path; import sys;"
         "make(Path(sys.argv[1]), pause_s=0.02).run()"
     )
     for extra_s in (0.0, 0.1):  # killed at different depths, once a checkpoint is there
-        saved = Checkpoints(tmp_path / "killed" / "checkpoints", keep=2)
+        saved = Checkpoints(tmp_path / "checkpoints", keep=2)
         before, deadline = saved.listed(), time.monotonic() + 60
-        process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "killed")])
+        process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
         while saved.listed()[-1:] == before[-1:] and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(extra_s)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    with open(tmp_path / "killed" / "log.jsonl", "a") as log:
+    with open(tmp_path / "log.jsonl", "a") as log:
         log.write('{"kind": "tra')  # cut off
-    make(tmp_path / "killed").run()
-    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+    make(tmp_path).run()
+    assert_same_run(whole, tmp_path)
 
 
-def test_a_signal_leaves_a_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    make(tmp_path / "whole", checkpoint_s=60).run()
+def test_a_signal_leaves_a_checkpoint(tmp_path: Path, whole: Path) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        loop = make(tmp_path / "stopped", checkpoint_s=60)
+        loop = make(tmp_path, save_s=60)
         before, step = signal.getsignal(number), loop.task.step
 
         def stop(position: Position, batch: list[int], number: int = number, step: Any = step) -> None:
@@ -117,23 +117,20 @@ def test_a_signal_leaves_a_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureF
                 os.kill(os.getpid(), number)
             step(position, batch)
 
-        loop.task.step = stop  # type: ignore[method-assign]
+        loop.task.step = stop
         assert loop.run() == code and signal.getsignal(number) is before
     assert loop.position.step == 12
-    make(tmp_path / "stopped", checkpoint_s=60).run()
-    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+    make(tmp_path, save_s=60).run()
+    assert_same_run(whole, tmp_path)
 
 
-def test_damaged_and_unwritten_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    make(tmp_path / "whole").run()
+def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypatch, caplog) -> None:
     make(tmp_path / "damaged").run()
     last = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).listed()[-1]
     (last / "optimiser.safetensors").write_bytes(b"")
     make(tmp_path / "damaged").run()
     assert "is damaged and skipped" in caplog.text
-    assert_same_run(tmp_path / "whole", tmp_path / "damaged")
+    assert_same_run(whole, tmp_path / "damaged")
 
     def full(self: Checkpoints, step: int, checkpoint: Checkpoint) -> None:
         if self.folder.name == "checkpoints":

@@ -62,22 +62,22 @@ def test_brackets_in_words() -> None:
     assert write_tree(odd) == "(TOP (S (NP (A a_b) (B _) (C -LRB-x-RRB-))))"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "(TOP (NP the end) (DT the))",
-            "(TOP (NP (DT the) end))",
-            "(TOP (NP ()) (DT the))",
-            "(TOP (-NONE- *))",
-        ),
-        *("(TOP (NP (DT the (NN end))))", "(DT the) (NN end)", "(TOP (DT the)", "(DT the))", "the", ""),
-    ],
-)
+NO_TREES = """(TOP (NP the end) (DT the))
+(TOP (NP (DT the) end))
+(TOP (NP ()) (DT the))
+(TOP (-NONE- *))
+(TOP (NP (DT the (NN end))))
+(DT the) (NN end)
+(TOP (DT the)
+(DT the))
+the
+"""
+
+
+@pytest.mark.parametrize("text", NO_TREES.split("\n"))
 def test_what_is_not_one_tree_is_one_line(text: str) -> None:
-    with pytest.raises(UserError, match=r"^here: not one tree of words") as caught:
+    with pytest.raises(UserError, match=r"^here: not one tree of words[^\n]*$"):
         read_tree(text, where="here")
-    assert "\n" not in str(caught.value)
 
 
 def test_trees_of_a_file_may_span_lines_and_mistakes_are_named(tmp_path) -> None:

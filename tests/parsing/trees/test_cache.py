@@ -148,12 +148,12 @@ def test_strings_round_trip(strings: list[str]) -> None:
 
 
 def test_long_sentences_widen_and_keep_their_fallback_trees(tmp_path: Path) -> None:
-    write_cache(tmp_path, [("short", "one"), ("w",) * 40_000, ("last",)])
+    n = 40_000
+    write_cache(tmp_path, [("short", "one"), ("w",) * n, ("last",)])
     batch = TreeCache.open(tmp_path).read(1, 2)
-    assert batch.flags.tolist() == [1 | 2 | 4]
-    assert batch.head.tolist() == list(range(40_000))
-    assert batch.dep_height.tolist() == list(range(39_999, -1, -1))
-    assert batch.const_height.tolist() == list(range(1, 40_000))
+    assert batch.flags.tolist() == [1 | 2 | 4] and batch.head.tolist() == list(range(n))
+    assert batch.dep_height.tolist() == batch.head.tolist()[::-1]
+    assert batch.const_height.tolist() == list(range(1, n))
 
 
 def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> None:
@@ -168,21 +168,19 @@ def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> 
             assert len(TreeCache.open(tmp_path, allow_partial=True)) == readable
 
 
-@pytest.mark.parametrize("damage", [0, 9, 245, 2000, -1, "truncated", "exchanged", "lost"])
+@pytest.mark.parametrize("damage", [0, 245, -1, "truncated", "exchanged", "lost"])
 def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, monkeypatch) -> None:
     cache = TreeCache.open(shutil.copytree(folder, tmp_path / "cache"))
     path = cache.folder / "shard-000001.h5"
     content = bytearray(path.read_bytes())
     monkeypatch.setattr("parsing.trees.cache.open_shard", None)
+    if damage == "exchanged":
+        content = (cache.folder / "shard-000002.h5").read_bytes()
+    elif isinstance(damage, int):
+        content[damage] ^= 16
+    path.write_bytes(content[:500] if damage == "truncated" else content)
     if damage == "lost":
         path.unlink()
-    elif damage == "exchanged":
-        path.write_bytes((cache.folder / "shard-000002.h5").read_bytes())
-    elif damage == "truncated":
-        path.write_bytes(content[:500])
-    else:
-        content[damage] ^= 16
-        path.write_bytes(content)
     with pytest.raises(UserError, match=r"shard-000001\.h5: (damaged shard|cannot be read)"):
         cache.read(20, 30)
 
