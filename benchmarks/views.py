@@ -31,7 +31,7 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, read_json
 from corpora.support.progress import progress
 from parsing.trees.cache import TreeCache
-from senteval_runner.cells import data_folder
+from senteval_runner.evaluation import data_folder
 
 TASKS = ("MR", "CR", "SUBJ", "TREC", "MRPC", "SICKRelatedness")
 SIMILARITY = ("STS12", "STS14", "STS16", "STSBenchmark")

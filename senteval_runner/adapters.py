@@ -1,8 +1,4 @@
-"""Our encoders behind other toolkits' interfaces: the original SentEval, and MTEB.
-
-    import senteval                                            # the original toolkit
-    prepare, batcher = senteval_functions(open_model("runs/models/mine"))
-    senteval.engine.SE(params, batcher, prepare).eval(["MR"])
+"""Our encoders behind MTEB's interface.
 
     mteb.evaluate(MtebEncoder(open_model("runs/models/mine"), "mine"), tasks)
 
@@ -12,7 +8,7 @@ sentence-transformers models come in by name (senteval_runner.vectors.encoders);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,23 +16,7 @@ import numpy as np
 from corpora.support.errors import MissingExtraError
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.features import Float, unit
-from senteval_runner.vectors.embed import Encoder, StoredEncoder, Tokens, as_vectors
-
-Batcher = Callable[[Any, Sequence[Tokens]], Float]
-
-
-def senteval_functions(encoder: Encoder) -> tuple[Batcher, Batcher]:
-    """``prepare``, which encodes a whole task at once, and ``batcher`` for the original toolkit.
-
-    Every sentence is encoded once; an empty one is encoded as a full stop.
-    """
-    vectors = as_vectors(encoder)
-
-    def encode(params: Any, sentences: Sequence[Tokens]) -> Float:
-        """Vectors [n, d] of token lists."""
-        return vectors(list(sentences))
-
-    return encode, encode
+from senteval_runner.vectors.embed import Encoder, StoredEncoder, as_vectors
 
 
 class MtebEncoder:

@@ -1,4 +1,4 @@
-"""Options of ``senteval_runner.run``."""
+"""Options of ``senteval_runner.run``; imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -10,9 +10,13 @@ returned in the files' order.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +34,7 @@ from senteval_runner.protocol.classify import Classification, inner_kfold, kfold
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
-from senteval_runner.vectors.embed import (
-    Encoder,
-    Part,
-    SentenceVectors,
-    SentEvalBatcher,
-    StoredEncoder,
-    as_vectors,
-)
+from senteval_runner.vectors.embed import Encoder, Part, SentenceVectors, StoredEncoder, as_vectors
 from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
@@ -47,7 +44,7 @@ class EncoderError(UserError):
 
 
 def evaluate(
-    encoder: Encoder | SentenceVectors | SentEvalBatcher,
+    encoder: Encoder | SentenceVectors,
     tasks: Sequence[str] | str,
     data: Path | str,
     protocol: str | Protocol = "default",
@@ -61,9 +58,7 @@ def evaluate(
 
     Args:
         encoder: an object with ``encode(list of sentences) -> [n, d]``
-            (:class:`senteval_runner.vectors.embed.Encoder`), a callable on token lists
-            (:class:`senteval_runner.vectors.embed.SentenceVectors`), or a ``batcher(params, batch)`` of the
-            original toolkit, whose ``params`` hold ``batch_size`` alone.
+            (:class:`senteval_runner.vectors.embed.Encoder`), or a function of token lists.
         tasks: SentEval's names or aliases; a string holds several, separated by commas.
         data: folder with ``downstream/`` and ``probing/``.
         protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
@@ -172,6 +167,32 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
         seconds=time.perf_counter() - started,
         **scored,
     )
+
+
+def data_folder(given: Path | None) -> Path:
+    """SentEval's data: the folder given, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
+
+    Raises:
+        UserError: no such folder.
+    """
+    outside = os.environ.get("MULTIVIEW_DATA")
+    folder = given or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
+            "download script at github.com/facebookresearch/SentEval writes it"
+        )
+    return folder
+
+
+def versions(*more: str) -> dict[str, str]:
+    """Versions of Python and of the installed packages that scores depend on, including ``more``."""
+    # Our own package has no version when it runs from a checkout that is not installed.
+    found = {"python": platform.python_version(), "multiview-embeddings": "checkout"}
+    for name in ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn", *more):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def data_hashes(task: TaskData) -> dict[str, str]:

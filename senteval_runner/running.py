@@ -1,35 +1,115 @@
-"""Run models x tasks x seeds for ``senteval_runner.run``; each finished cell is kept in its own file."""
+"""Run models x tasks x seeds for ``senteval_runner.run``; each finished cell is kept in its own file.
+
+A run leaves ``results.json``, ``.csv``, ``.md`` and ``report.html``.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pandas
+import torch
+from threadpoolctl import threadpool_info
 
 from corpora.senteval.files import TaskData
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS, TASK_NAMES, canonical_task
 from corpora.support.cli import config_to_json, log_to
 from corpora.support.errors import UserError
-from corpora.support.files import write_json
+from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
-from senteval_runner.cells import Cells, data_folder
 from senteval_runner.config import SentEvalConfig
-from senteval_runner.evaluation import evaluate_task, read_tasks
-from senteval_runner.protocol.config import get_protocol
-from senteval_runner.report.tables import PAPER_COLUMNS, headline
-from senteval_runner.reporting import Model, write_results
-from senteval_runner.vectors.encoders import open_model
+from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
+from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
+from senteval_runner.report import plots, tables
+from senteval_runner.report.page import Cell, Page, Section, Table, mean_and_deviation
+from senteval_runner.vectors.embed import StoredEncoder
+from senteval_runner.vectors.encoders import Source, distinct_names, find_source, open_model, split_parts
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
-from senteval_runner.vectors.sources import distinct_names, find_source, split_parts
 
+FORMAT = 1
+"""Version of the cell files; scores of another version are computed again."""
 GROUPS: Mapping[str, Sequence[str]] = {
-    "mv": tuple(dict.fromkeys(task for _, task, _, _ in PAPER_COLUMNS)),
+    "mv": tuple(dict.fromkeys(task for _, task, _, _ in tables.PAPER_COLUMNS)),
     "sts": (*STS_SUBSETS, *RELATEDNESS_TASKS),
     "sst": ("SST2", "SST5"),
     "probing": tuple(PROBING_FILES),
     "all": tuple(task for task in TASK_NAMES if task != "SNLI"),
 }
+
+
+@dataclass(kw_only=True)
+class Model:
+    """One row of the report."""
+
+    name: str
+    encoder: StoredEncoder
+    results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
+    """By seed and task."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Reason by task."""
+
+    @property
+    def key(self) -> str:
+        """Digest of everything that determines its vectors."""
+        return json_digest(self.encoder.identity, 16)
+
+    @property
+    def sources(self) -> list[Source]:
+        """What its parts were named as."""
+        return [part.source for part in self.encoder.parts if part.source is not None]
+
+    @property
+    def hours(self) -> float | None:
+        """Hours of training, all parts together; None where one part's are not recorded."""
+        hours = [source.hours for source in self.sources]
+        return None if None in hours else sum(filter(None, hours))
+
+    @property
+    def scores(self) -> list[dict[str, dict[str, float]]]:
+        """Metrics by task, one entry per seed."""
+        return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
+
+
+def run(config: SentEvalConfig) -> int:
+    """Evaluate every model on every task with every seed; write the results; print the tables."""
+    names, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), data_folder(config.data)
+    protocol = get_protocol(config.protocol, nhid=config.nhid)
+    specs = list(dict.fromkeys(config.models))
+    if config.expand is not None:
+        specs = expand_models(specs, config.expand)
+    tasks, missing = read_tasks(names, data)
+    trees = EvaluationTrees(folder=config.trees, tasks=tasks)
+    named = partial(
+        open_model, cache=config.cache, seed=config.random_seed, project=config.project, device=config.device,
+        trees=trees,
+    )  # fmt: skip
+    opened = [named(spec) for spec in specs]
+    shown = distinct_names([encoder.name for encoder in opened], specs)
+    models = [
+        Model(name=name, encoder=encoder, skipped=dict(missing))
+        for name, encoder in zip(shown, opened, strict=True)
+    ]
+    logger = log_to(config.output)
+    write_json(config.output / "config.json", config_to_json(config))
+    for name, why in missing.items():
+        logger.warning("skipped %s: %s", name, why)
+    cells = config.output / "parts"
+    with progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate") as bar:
+        for task in tasks:
+            for note in task.count_notes():
+                logger.warning("%s", note)
+            for model in models:
+                _score(model, task, seeds, protocol, cells, logger)
+                bar.update(len(seeds))
+    write_results(config, protocol, models)
+    return 0 if any(model.results for model in models) else 2
 
 
 def expand_tasks(text: str) -> list[str]:
@@ -62,7 +142,7 @@ def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
         parts = split_parts(spec)
         for place, source in enumerate(map(find_source, parts)):
             folder = model_folder(source.base)
-            if source.kind in ("multiview", "views") and has_trained_words(folder):
+            if source.kind == "multiview" and has_trained_words(folder):
                 if source.base not in folders:
                     folders[source.base] = expanded_folder(folder, vectors)
                 parts[place] = f"{folders[source.base]}{source.spec.removeprefix(source.base)}"
@@ -82,62 +162,154 @@ def _seeds(text: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def run(config: SentEvalConfig) -> int:
-    """Evaluate every model on every task with every seed; write the results; print the tables."""
-    names, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), data_folder(config.data)
-    protocol = get_protocol(config.protocol, nhid=config.nhid)
-    specs = list(dict.fromkeys(config.models))
-    if config.expand is not None:
-        specs = expand_models(specs, config.expand)
-    tasks, missing = read_tasks(names, data)
-    trees: EvaluationTrees | Path = config.trees
-    if not (config.trees / "manifest.json").exists():  # a folder of caches, not one finished cache
-        trees = EvaluationTrees(folder=config.trees, tasks=tasks)
-    opened = [
-        open_model(
-            spec,
-            cache=config.cache,
-            seed=config.random_seed,
-            project=config.project,
-            device=config.device,
-            trees=trees,
-        )
-        for spec in specs
-    ]
-    shown = distinct_names([encoder.name for encoder in opened], specs)
-    models = [
-        Model(name=name, encoder=encoder, skipped=dict(missing))
-        for name, encoder in zip(shown, opened, strict=True)
-    ]
-    logger = log_to(config.output)
-    write_json(config.output / "config.json", config_to_json(config))
-    cells = Cells(config.output / "parts", protocol)
-    for name, why in missing.items():
-        logger.warning("skipped %s: %s", name, why)
-    with progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate") as bar:
-        for task in tasks:
-            for note in task.count_notes():
-                logger.warning("%s", note)
-            for model in models:
-                _score(model, task, seeds, cells, logger)
-                bar.update(len(seeds))
-    write_results(config, protocol, models)
-    return 0 if any(model.results for model in models) else 2
+def cell_folder(folder: Path, model: str, protocol: Protocol, seed: int) -> Path:
+    """Where finished tasks lie, of one model (its key), protocol (its library's version too) and seed."""
+    library = {"torch": "torch", "sklearn": "scikit-learn"}[protocol.backend]
+    digest = json_digest([FORMAT, dataclasses.asdict(protocol), versions()[library]], 8)
+    return folder / f"{model}-{protocol.name}-{digest}" / str(seed)
 
 
-def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells, logger: logging.Logger) -> None:
+def _finished(path: Path, task: TaskData, logger: logging.Logger) -> TaskResult | None:
+    """A finished cell; None if there is none, it is damaged, or the data changed."""
+    if not path.exists():
+        return None
+    try:
+        found = read_record(path)
+    except UserError as error:
+        logger.warning("%s; computed again", error)
+        return None
+    return TaskResult(**found) if found["data_sha256"] == data_hashes(task) else None
+
+
+def _score(
+    model: Model,
+    task: TaskData,
+    seeds: Sequence[int],
+    protocol: Protocol,
+    cells: Path,
+    logger: logging.Logger,
+) -> None:
     """Score one model on one task with every seed; finished cells are read from disk."""
     try:
         for seed in seeds:
-            result = cells.load(model.key, seed, task)
+            path = cell_folder(cells, model.key, protocol, seed) / f"{task.name}.json"
+            result = _finished(path, task, logger)
             if result is None:
-                result = evaluate_task(model.encoder, task, cells.protocol, seed)
-                cells.save(model.key, seed, result)
+                result = evaluate_task(model.encoder, task, protocol, seed)
+                write_record(path, dataclasses.asdict(result))
             model.results.setdefault(seed, {})[task.name] = result
-            score = headline(task.name, result.metrics)
+            score = tables.headline(task.name, result.metrics)
             logger.info("%s %s seed %d: %.2f", model.name, task.name, seed, score)
     except UserError as error:
         why = str(error)
         told = why in model.skipped.values()
         logger.warning("skipped %s of %s: %s", task.name, model.name, "as before" if told else why)
         model.skipped[task.name] = why
+
+
+def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> None:
+    """Write all files; print the tables.
+
+    Args:
+        config: the run's options.
+        protocol: how scores were computed.
+        models: all models, with their results.
+    """
+    results = [
+        (model.name, Results(protocol=protocol, seed=seed, tasks=by))
+        for model in models
+        for seed, by in model.results.items()
+    ]
+    columns = ["model", "protocol", "seed", "task", "metric", "value"]
+    flat = [one.to_dataframe().assign(model=name) for name, one in results]
+    frame = pandas.concat(flat) if flat else pandas.DataFrame(columns=columns)
+    write_text(config.output / "results.csv", frame.to_csv(columns=columns, index=False, lineterminator="\n"))
+    write_json(config.output / "results.json", _results(config, protocol, models, results))
+    scored = [model for model in models if model.results]
+    scores = {model.name: model.scores for model in scored}
+    sections = tables.score_sections(
+        scores, {model.name: (model.encoder.dim, model.hours) for model in scored}
+    )
+    if len(scored) > 1:
+        first = {model.name: next(iter(model.results.values())) for model in scored}
+        sections.append(Section("Differences between models", [tables.difference_table(first)]))
+    sections += _remarks(models)
+    projected = f", projected to {config.project} dimensions" if config.project else ""
+    about = f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}."
+    page = Page("SentEval", sections, about)
+    print(page.markdown(), end="")
+    write_text(config.output / "results.md", page.markdown())
+    if scored:
+        drawn = [*sections, _bars(scores)]
+        write_text(config.output / "report.html", Page("SentEval", drawn, about).html())
+    print(f"written: {config.output}: report.html, results.md, results.csv, results.json")
+
+
+def _bars(models: tables.Models) -> Section:
+    """The main score of every task."""
+    heights, spread = {}, {}
+    for name, seeds in tables.headlines(models).items():
+        for task in seeds[0]:
+            values = [one[task] for one in seeds if task in one]
+            heights[name, task], spread[name, task] = mean_and_deviation(values)
+    tasks = list(dict.fromkeys(task for _, task in heights))
+    return Section("Per task", [plots.bars(list(models), tasks, heights, spread=spread)])
+
+
+def _results(
+    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], results: list[tuple[str, Results]]
+) -> dict[str, Any]:
+    """What ``results.json`` holds."""
+    averaged = tables.averaged_columns({model.name: model.scores for model in models})
+    # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
+    keys = ("internal_api", "version", "architecture", "num_threads")
+    blas = sorted(" ".join(str(info.get(key, "")) for key in keys) for info in threadpool_info())
+    return {
+        "format": FORMAT,
+        "config": config_to_json(config),
+        "protocol": dataclasses.asdict(protocol),
+        "versions": versions(),
+        "kernels": blas,
+        "torch_threads": torch.get_num_threads(),
+        "models": {
+            model.name: {
+                "spec": model.encoder.spec,
+                "key": model.key,
+                "dim": model.encoder.dim,
+                "hours": model.hours,
+                "parts": [dataclasses.asdict(source) for source in model.sources],
+                "paper_table": [tables.paper_row(scores) for scores in model.scores],
+                "similarity_table": [tables.similarity_row(scores, averaged) for scores in model.scores],
+                "skipped": model.skipped,
+            }
+            for model in models
+        },
+        "results": [
+            {"model": name, "seed": one.seed, **result.figures()}
+            for name, one in results
+            for result in one.tasks.values()
+        ],
+    }
+
+
+def _remarks(models: Sequence[Model]) -> list[Section]:
+    """Remarks on the data: unusual row counts, and what was skipped and why."""
+    notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
+    counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
+    who: dict[tuple[str, str], list[str]] = {}
+    for model in models:
+        for task, why in model.skipped.items():
+            who.setdefault((task, why), []).append(model.name)
+    # A model that cannot be read fails at every task for one reason, which is told once.
+    where: dict[tuple[str, str], list[str]] = {}
+    for (task, why), names in who.items():
+        affected = "every model" if len(names) == len(models) else ", ".join(names)
+        where.setdefault((affected, why), []).append(task)
+    skipped: list[list[Cell]] = [[", ".join(tasks), *reason] for reason, tasks in where.items()]
+    found = []
+    if counts:
+        found.append(Section("Row counts that differ from the published ones", [Table(["task"], counts)]))
+    if skipped:
+        title = "Skipped (the average is left out when one of the table's tasks is missing)"
+        found.append(Section(title, [Table(["tasks", "models", "reason"], skipped)]))
+    return found

@@ -1,6 +1,8 @@
 """Encoders with layers (Hugging Face), and encoders taken whole.
 
-A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences.
+A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences. The
+poolings are EMP's four: the state of [CLS], the state of [SEP], mean and maximum over all word pieces; as in
+bert-as-service the special ones count and padding does not.
 
 Legend of dimension suffixes: K columns, n sentences, B of a batch, T word pieces, D vector size.
 """
@@ -12,26 +14,127 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_json
-from multiview.pretrained import one_line
+from multiview.pretrained import one_line, quiet
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import Float
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, most_pieces, pool
-from senteval_runner.towers.units import OWN, WHOLE, Unit, chosen, transformer_layers
-from senteval_runner.vectors.embed import Part, StoredEncoder, text_of
-from senteval_runner.vectors.encoders import STRINGS, load_source
-from senteval_runner.vectors.pretrained import load_pretrained
-from senteval_runner.vectors.sources import Source, find_source
-from senteval_runner.vectors.store import VectorStore
+from senteval_runner.towers.transformer import most_pieces
+from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore, text_of
+from senteval_runner.vectors.encoders import STRINGS, Source, find_source
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees
+from senteval_runner.vectors.networks import load_pretrained
 
 BATCH = 32
 """Sentences encoded at a time."""
+POOLINGS = ("cls", "sep", "mean", "max")
+WHOLE, OWN = "whole", "own"
+"""The layer and the pooling of an encoder that is not opened up."""
+
+
+class Unit(NamedTuple):
+    """One row of a table under one pooling."""
+
+    layers: tuple[str, ...]
+    """One layer, or several whose vectors are put side by side."""
+    pooling: str
+
+    @property
+    def row(self) -> str:
+        """``-1``, or ``-1,-12``."""
+        return ",".join(self.layers)
+
+    @property
+    def name(self) -> str:
+        """``-1 mean``."""
+        return f"{self.row} {self.pooling}"
+
+    def columns(self) -> list[tuple[str, str]]:
+        """Layer and pooling of the stored vectors it is made of."""
+        return [(layer, self.pooling) for layer in self.layers]
+
+
+def transformer_layers(count: int) -> tuple[str, ...]:
+    """``emb``, then the layers from the bottom up as EMP counts them: ``-12`` ... ``-1``."""
+    return ("emb", *(str(number) for number in range(-count, 0)))
+
+
+def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
+    """Layers by name, ``top`` and ``bottom`` among them, in the given order.
+
+    Raises:
+        UserError: the backbone has no such layer, or one is named twice.
+    """
+    ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
+    found = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
+    for name in found:
+        if name not in layers or found.count(name) > 1:
+            raise UserError(f"{backbone}: {names}: no layer {name!r}; it has {', '.join(layers)}, each once")
+    return tuple(found)
+
+
+def chosen_joins(texts: Sequence[str], layers: Sequence[str], backbone: str) -> list[tuple[str, ...]]:
+    """``--concatenate`` as layers to be put side by side, each choice once.
+
+    ``top,bottom`` says nothing to a backbone with one layer.
+
+    Raises:
+        UserError: fewer than two layers, one of them twice, or one that the backbone lacks.
+    """
+    for text in texts:
+        if "," not in text:
+            raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
+    wanted = [text for text in texts if text != "top,bottom" or len(layers) > 2]
+    return list(dict.fromkeys(chosen(text, layers, backbone) for text in wanted))
+
+
+class Frame(NamedTuple):
+    """Where a tokenizer puts [CLS] and [SEP]: from the first real token when >= 0, else from the end."""
+
+    cls: int
+    sep: int
+    notes: tuple[str, ...] = ()
+    """Which of the two the tokenizer lacks, and what stands for it."""
+
+
+def frame_of(tokenizer: Any) -> Frame:
+    """The places in a sentence that the tokenizer encodes (XLNet puts both last).
+
+    A tokenizer without [CLS] (T5, GPT-2) has the first real token in its place, one without [SEP] the last.
+    """
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+    notes = []
+
+    def place(token_id: int | None, name: str, otherwise: int) -> int:
+        found = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
+        if found:
+            return found[-1] if found[-1] < special.index(0) else found[-1] - len(ids)
+        notes.append(f"no {name} token: the {'last' if otherwise else 'first'} token stands for it")
+        return otherwise
+
+    # RoBERTa's <s> and </s> are its cls and sep tokens.
+    cls, sep = place(tokenizer.cls_token_id, "[CLS]", 0), place(tokenizer.sep_token_id, "[SEP]", -1)
+    return Frame(cls, sep, tuple(notes))
+
+
+def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str) -> Tensor:
+    """One of :data:`POOLINGS` of one layer: [B, D]; the mask is 1 at real tokens, which are contiguous."""
+    real_BT = mask_BT.bool()
+    if pooling == "mean":
+        weight_BT = real_BT.to(hidden_BTD.dtype)
+        return torch.einsum("btd,bt->bd", hidden_BTD, weight_BT) / weight_BT.sum(1, keepdim=True)
+    if pooling == "max":
+        return hidden_BTD.masked_fill(~real_BT[:, :, None], float("-inf")).amax(1)
+    place: int = getattr(frame, pooling)
+    first_B = mask_BT.long().argmax(1) + (mask_BT.sum(1) if place < 0 else 0)
+    return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), first_B + place]
 
 
 class Backbone(ABC):
@@ -73,17 +176,16 @@ class TransformerBackbone(Backbone):
         device: where to compute; None is a GPU if there is one.
 
     Raises:
-        MissingExtraError: transformers is not installed.
+        MissingExtraError: sentence-transformers is not installed.
         UserError: nothing loadable is found under that name.
     """
 
     poolings = POOLINGS
 
     def __init__(self, source: Source, max_length: int = 256, device: str | None = None) -> None:
-        try:
-            from transformers import AutoConfig
-        except ImportError:
-            raise MissingExtraError("transformers", "burt") from None
+        quiet()
+        from transformers import AutoConfig
+
         self.source, self.max_length, self.device = source, max_length, pick_device(device)
         self.name, self.path = source.name, transformer_folder(source.spec)
         with one_line(f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"):
@@ -138,13 +240,9 @@ class TransformerBackbone(Backbone):
                 f"backbone {self.source.spec!r} gives {len(states)} states of {states[0].shape[2]} "
                 f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
             )
-        stacked_KBD = torch.stack(
-            [
-                pool(states[self.layers.index(layer)], batch["attention_mask"], self.frame, name)
-                for layer, name in self.columns
-            ]
-        )
-        vectors: Float = stacked_KBD.cpu().numpy()
+        mask_BT = batch["attention_mask"]
+        pooled = [pool(states[self.layers.index(at)], mask_BT, self.frame, how) for at, how in self.columns]
+        vectors: Float = torch.stack(pooled).cpu().numpy()
         return vectors
 
 
@@ -167,9 +265,10 @@ class WholeBackbone(Backbone):
         self.columns, self.identity = [(WHOLE, OWN)], [source.key, WHOLE]
 
     @cached_property
-    def _encoder(self) -> Part:
-        encode = load_source(self.source, device=self.device, trees=self.trees)
-        return Part(lambda: encode, tokens=self.source.kind not in STRINGS, name=self.name)
+    def _encoder(self) -> StoredEncoder:
+        trees = EvaluationTrees(folder=self.trees) if self.trees else None
+        encode = self.source.load(device=self.device, trees=trees)
+        return StoredEncoder(Part(lambda: encode, tokens=self.source.kind not in STRINGS, name=self.name))
 
     def notes(self) -> list[str]:
         """What its row contains."""
@@ -178,7 +277,7 @@ class WholeBackbone(Backbone):
 
     def encode(self, sentences: Sequence[list[str]]) -> Float:
         """The vectors of token lists, float32 [1, n, D]."""
-        return StoredEncoder(self._encoder)(sentences)[None]
+        return self._encoder(sentences)[None]
 
 
 def transformer_folder(spec: str) -> str:

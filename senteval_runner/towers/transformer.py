@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
-from senteval_runner.towers.config import Pooling
-from senteval_runner.towers.pooling import most_pieces
-from senteval_runner.vectors.pretrained import assemble, load_pretrained, pooling_module
+from senteval_runner.towers import Pooling
+from senteval_runner.vectors.networks import assemble, load_pretrained, pooling_module
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -119,3 +118,21 @@ def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.devi
         raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
     model.max_seq_length = max_length
     return Tower(model, None).to(device)
+
+
+PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Families whose positions begin after the padding's."""
+
+
+def most_pieces(shape: Any, tokenizer: Any) -> int | None:
+    """Word pieces of the longest text, special ones included; None where nothing limits it.
+
+    Args:
+        shape: the configuration of a Hugging Face encoder.
+        tokenizer: its tokenizer; one without a limit names a number beyond a million.
+    """
+    limits = [int(tokenizer.model_max_length)]
+    positions = int(getattr(shape, "max_position_embeddings", None) or 0)
+    if positions > 0:  # relative positions: XLNet says -1, T5 nothing
+        limits.append(positions - (int(shape.pad_token_id) + 1) * (shape.model_type in PADDED_FIRST))
+    return min(limits) if min(limits) < 10**6 else None

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
@@ -39,8 +40,6 @@ SAMPLE, BLOCK = 20_000, 100
 """Corpus sentences from which the direction is computed, and how many are read together."""
 LENGTHS = (3, 4, 5)
 """Of character n-grams, the marks at both ends of a word included: those of fastText but 6."""
-Drawn = Callable[[Sequence[str]], Float]
-"""Vectors [N, E] of N names."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
 """Vectors [N, E] of words and which of them are known, [N]."""
 
@@ -53,14 +52,12 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
         dim: of random vectors.
         seed: of random vectors.
     """
-    path = model_folder(words)
-    if not path.exists():
-        drawn = random_vectors(dim or RANDOM_DIM, seed)
-        vectors = drawn if words == "random" else with_ngrams(drawn)
-    elif path.is_dir():
+    if words in ("random", "ngrams"):
+        vectors = random_vectors(dim or RANDOM_DIM, seed, spelling=words == "ngrams")
+    elif model_folder(words).is_dir():
         vectors = MultiViewEncoder.load(words, "cpu").word_vectors
     else:
-        loaded = load_word_vectors(path, VECTOR_CACHE)
+        loaded = load_word_vectors(model_folder(words), VECTOR_CACHE)
         rows = {word: row for row, word in enumerate(loaded.words)}
 
         def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
@@ -72,25 +69,28 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
     return lambda tokens: (vectors(tokens), np.ones(len(tokens), np.bool_))
 
 
-def random_vectors(dim: int, seed: int) -> Drawn:
-    """A fixed random vector [E] for every name."""
-    table = WordTable.hashed(dim, views=1, seed=seed)
-    return lambda names: table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy()
+def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence[str]], Float]:
+    """Fixed random vectors of words, [N, E] of N words.
 
-
-def with_ngrams(drawn: Drawn) -> Drawn:
-    """Vectors of words that share what their spellings share.
-
-    A word's vector is the sum of those of its own name and of its n-grams, over the root of their number.
+    Args:
+        dim: E.
+        seed: of the vectors.
+        spelling: words share what their spellings share: a word's vector is the sum of those of its own name
+            and of its n-grams, over the root of their number.
     """
+    table = WordTable.hashed(dim, views=1, seed=seed)
 
-    def vectors(tokens: Sequence[str]) -> Float:
+    def drawn(names: Sequence[str]) -> Float:
+        found: Float = table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy()
+        return found
+
+    def spelt(tokens: Sequence[str]) -> Float:
         rows = {token: row for row, token in enumerate(dict.fromkeys(tokens))}
         sums = [drawn([token, *ngrams(token)]).sum(0) / np.sqrt(1 + len(ngrams(token))) for token in rows]
         found: Float = np.stack(sums)[[rows[token] for token in tokens]]
         return found
 
-    return vectors
+    return spelt if spelling else drawn
 
 
 def ngrams(word: str) -> list[str]:
@@ -101,7 +101,7 @@ def ngrams(word: str) -> list[str]:
 
 def sample(trees: TreeCache) -> list[list[str]]:
     """About ``SAMPLE`` sentences of a cache (all of a small one), in blocks spread evenly over it."""
-    blocks = max(1, SAMPLE // BLOCK) if len(trees) > SAMPLE else -(-len(trees) // BLOCK)
+    blocks = min(max(1, SAMPLE // BLOCK), -(-len(trees) // BLOCK))
     starts = [len(trees) * block // blocks for block in range(blocks)]
     ends = [min(start + BLOCK, end) for start, end in zip(starts, [*starts[1:], len(trees)], strict=True)]
     parts = (trees.read(start, end, ("token",)).words() for start, end in zip(starts, ends, strict=True))
@@ -144,14 +144,11 @@ class Bag:
         """Weighted means [n, E], the direction still in them."""
         flat = [token for tokens in sentences for token in tokens]
         vectors_NE, known_N = self.lookup(flat)
-        weights_N1 = np.array([self.weight(token) for token in flat], np.float32)[:, None]
-        means = np.zeros((len(sentences), vectors_NE.shape[1]), np.float32)
-        end = 0
-        for i, tokens in enumerate(sentences):
-            start, end = end, end + len(tokens)
-            rows = np.flatnonzero(known_N[start:end]) + start
-            if len(rows):
-                means[i] = (weights_N1[rows] * vectors_NE[rows]).mean(0)
+        weights_N = np.array([self.weight(token) for token in flat], np.float32) * known_N
+        ends = np.cumsum([0, *map(len, sentences)])
+        words_nN = csr_array((weights_N, np.arange(len(flat)), ends), shape=(len(sentences), len(flat)))
+        known_n1 = np.diff(np.cumsum([0, *known_N])[ends])[:, None]
+        means: Float = ((words_nN @ vectors_NE) / np.maximum(known_n1, 1)).astype(np.float32)
         return means
 
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:

@@ -1,120 +1,135 @@
-"""Encoders by name (see :mod:`senteval_runner.vectors.sources`), loaded on first use; vectors are kept.
+"""Encoders by name, loaded on first use; their vectors are kept.
 
-encoder = open_model("runs/models/mine+glove.txt")
-encoder([["A", "sentence", "."]])         # token lists, as evaluations have them
-encoder.encode(["A sentence."])           # raw texts
+    encoder = open_model("runs/models/mine+glove.txt")
+    encoder([["A", "sentence", "."]])         # token lists, as evaluations have them
+    encoder.encode(["A sentence."])           # raw texts
+
+| name | encoder |
+|---|---|
+| a folder written by ``multiview.train``, or ``builtin`` | :class:`multiview.model.MultiViewEncoder` |
+| ``MODEL?views=dep`` | one or more of that model's views: ``encode(views=...)`` |
+| a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
+| ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
+| any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
+| ``cls:NAME``, ``mean:NAME``, ``max:NAME`` | a transformer's last layer, pooled so |
+| ``random:dep,const@4800`` | untrained encoders of these views, 128 dimensions each by default |
+| ``random:lstm@4096?vectors=FILE`` | an untrained LSTM, over word vectors instead of random ones |
+| ``bag:WORDS``, ``sif:WORDS?corpus=CACHE`` | :mod:`senteval_runner.vectors.bags` |
+| ``start:MODEL?corpus=CACHE`` | that model before its first step, which the cache of its training decides |
+| ``A+B`` | the vectors of A and B side by side |
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from corpora.support.errors import UserError
+from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.files import json_digest, read_json, sha256_file
+from multiview.encoders.registry import view_class
+from multiview.folder.files import TIME, chosen_views, model_folder, model_records, training_hours
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import whole_model
+from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.bags import Bag, lookup_of
-from senteval_runner.vectors.embed import Encode, Part, StoredEncoder
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees, open_trees
-from senteval_runner.vectors.pretrained import pooled_model
-from senteval_runner.vectors.sources import Source, find_source, split_parts
-from senteval_runner.vectors.store import VectorStore
-from senteval_runner.vectors.untrained import RandomLSTM, load_start, untrained_views
+from senteval_runner.vectors.embed import Encode, Part, StoredEncoder, VectorStore
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees
+from senteval_runner.vectors.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
 
-BATCH = 128
-"""Sentences encoded at a time."""
+Kind = Literal[
+    "multiview", "start", "random", "bag", "words", "vectors", "sentence-transformers", "pooled"
+]  # fmt: skip
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
+BATCH = 128
+"""Sentences encoded at a time."""
+VIEW_DIM = 128
+"""Dimensions of one untrained view."""
+CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
+FORMS = {
+    "": "MODEL or MODEL?views=VIEWS, a MODEL of multiview.train",
+    **dict.fromkeys(("cls", "mean", "max"), "cls:NAME, mean:NAME or max:NAME of a transformer"),
+    "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
+    "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
+    "sif": f"sif:WORDS{CORPUS}",
+    "start": f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
+}
+OPTIONS = {"": (None, "views"), "random": (None, "vectors"), "sif": ("corpus",), "start": ("corpus",)}
+INSIDE = {"": ("multiview",), "start": ("multiview",), "bag": ("multiview", "words")}
+"""Kinds of encoders that a name may be made of, by prefix."""
+PATTERN = re.compile(
+    rf"(?:(?P<prefix>{'|'.join(filter(None, FORMS))}):)?(?P<base>[^?]+?)"
+    r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus)=(?P<value>.+))?"
+)
+MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 
-def open_model(
-    spec: str,
-    *,
-    cache: Path | None = None,
-    seed: int = 0,
-    project: int | None = None,
-    device: str | None = None,
-    trees: EvaluationTrees | Path | None = None,
-) -> StoredEncoder:
-    """The model a name means; it is loaded for the first sentence without a vector.
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """An encoder by name, not yet loaded."""
 
-    Args:
-        spec: the name; ``A+B`` concatenates.
-        cache: folder of stores, one subfolder per part; None keeps vectors in memory.
-        seed: of random encoders and of the projection.
-        project: dimensions of a random projection; None does not project.
-        device: of the models; None is a GPU if there is one.
-        trees: source of a tree encoder's trees, see :func:`tree_reading`.
+    spec: str
+    """Name as given by the user."""
+    kind: Kind
+    key: str
+    """Hex digest of everything that decides the vectors: files, or name with seed or library version."""
+    base: str
+    """The name between prefix and ``@`` or ``?``: a model, views, or words."""
+    prefix: str = ""
+    dim: int | None = None
+    """The number after ``@``."""
+    option: str = ""
+    """What stands after ``?views=``, ``?vectors=`` or ``?corpus=``."""
+    seed: int = 0
+    """Of random encoders."""
 
-    Raises:
-        UserError: the name cannot mean any model.
-    """
-    parts = [
-        Part(
-            functools.partial(load_source, source, device=device, trees=trees),
-            tokens=source.kind not in STRINGS,
-            name=source.name,
-            store=VectorStore(cache and cache / source.key),
-            source=source,
+    @property
+    def name(self) -> str:
+        """Short name for tables: of a path its last part."""
+        name = Path(self.base).absolute().name if Path(self.base).exists() else self.base
+        size = f"@{self.dim}" if self.dim else ""
+        said = {"multiview": f"?views={self.option}", "random": f" over {Path(self.option).stem}"}
+        return (
+            f"{self.prefix}{':' * bool(self.prefix)}{name}{size}{said.get(self.kind, '') * bool(self.option)}"
         )
-        for source in (find_source(part, seed=seed) for part in split_parts(spec))
-    ]
-    name = "+".join(part.name for part in parts)
-    keys = [part.source.key for part in parts if part.source]
-    return StoredEncoder(*parts, name=name, spec=spec, project=project, seed=seed, identity=keys)
 
+    @property
+    def hours(self) -> float | None:
+        """Hours of training, where they are recorded; of a view, those of its model."""
+        return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
 
-def load_source(
-    source: Source, *, device: str | None = None, trees: EvaluationTrees | Path | None = None
-) -> Encode:
-    """Load a source's model: a function from sentences to vectors [n, D].
+    def load(self, *, device: str | None = None, trees: EvaluationTrees | None = None) -> Encode:
+        """Load the model: a function from sentences (strings for :data:`STRINGS`) to vectors [n, d].
 
-    Raises:
-        UserError: a damaged model, or none under that name.
-    """
-    if source.kind == "vectors":
-        return PrecomputedVectors(Path(source.spec)).encode
-    if source.kind in ("words", "bag"):
-        lookup = lookup_of(source.base, source.dim, seed=source.seed)
-        return Bag(lookup, Path(source.option) if source.option else None).encode
-    if source.kind in ("sentence-transformers", "pooled"):
-        model = (
-            pooled_model(source.base, source.prefix, device)
-            if source.kind == "pooled"
-            else whole_model(source.base, device)
-        )
-        return functools.partial(
-            model.encode, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
-        )
-    if source.kind == "lstm":
-        return RandomLSTM(source, device=device).encode
-    views = source.option.split(",") if source.kind == "views" else None
-    return tree_reading(load_multiview(source, device), trees, views=views)
-
-
-def tree_reading(
-    model: MultiViewEncoder,
-    trees: EvaluationTrees | Path | None = None,
-    *,
-    views: Sequence[str] | None = None,
-) -> Encode:
-    """A multi-view encoder with stored trees; sentences without one are parsed on the fly.
-
-    Args:
-        model: the encoder.
-        trees: see :func:`senteval_runner.vectors.evaluation_trees.open_trees`. They are those of all views,
-            so that a model and each of its views share them.
-        views: only these; None is all.
-    """
-    stored = open_trees(model, trees)
-    return functools.partial(
-        model.encode, batch_size=BATCH, trees=stored, show_progress_bar=False, views=views
-    )
+        Raises:
+            UserError: a damaged model, or none under that name.
+        """
+        if self.kind == "vectors":
+            return precomputed(Path(self.base))
+        if self.kind in ("words", "bag"):
+            lookup = lookup_of(self.base, self.dim, seed=self.seed)
+            return Bag(lookup, Path(self.option) if self.option else None).encode
+        if self.kind in ("sentence-transformers", "pooled"):
+            if self.kind == "pooled":
+                model = assemble(load_pretrained(self.base), self.prefix).to(pick_device(device))
+            else:
+                model = whole_model(self.base, device)
+            return functools.partial(
+                model.encode, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
+            )
+        if self.kind == "random" and self.base == "lstm":
+            return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
+        views = self.option.split(",") if self.kind == "multiview" and self.option else None
+        return tree_reading(load_multiview(self, device), trees, views=views)
 
 
 def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
@@ -125,38 +140,192 @@ def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
     if source.kind == "start":
         return load_start(source.base, Path(source.option), device)
     if source.kind == "random":
-        return untrained_views(source, device)
+        dim = source.dim // len(source.base.split(",")) if source.dim else VIEW_DIM
+        words = fixed_words(source.option)
+        return MultiViewEncoder.untrained(source.base, dim=dim, words=words, seed=source.seed, device=device)
     return MultiViewEncoder.load(source.base, device)
 
 
-class PrecomputedVectors:
-    """Vectors computed elsewhere, by sentence."""
+def tree_reading(
+    model: MultiViewEncoder, trees: EvaluationTrees | None = None, *, views: Sequence[str] | None = None
+) -> Encode:
+    """A multi-view encoder with stored trees; sentences without one are parsed on the fly.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            # Opened here because numpy does not close a damaged archive.
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-                sentences, self.vectors = arrays["sentences"], arrays["vectors"]
-            if self.vectors.ndim != 2 or len(sentences) != len(self.vectors):
-                raise ValueError(f"{len(sentences)} sentences, vectors {list(self.vectors.shape)}")
-        except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise UserError(
-                f"{path}: expected arrays 'sentences' (strings) and 'vectors' [n, d] ({error})"
-            ) from None
-        self.rows = {str(sentence): row for row, sentence in enumerate(sentences)}
+    Args:
+        model: the encoder.
+        trees: its trees; None reads those that are in ``runs/trees``.
+        views: only these; None is all.
+    """
+    stored = (trees or EvaluationTrees()).of(model)
+    return functools.partial(
+        model.encode, batch_size=BATCH, trees=stored, show_progress_bar=False, views=views
+    )
 
-    def encode(self, sentences: Sequence[str]) -> Float:
-        """Vectors [n, d].
 
-        Raises:
-            UserError: a sentence has none.
-        """
-        missing = [sentence for sentence in sentences if sentence not in self.rows]
+def precomputed(path: Path) -> Encode:
+    """Vectors computed elsewhere, by sentence.
+
+    Raises:
+        UserError: not a file of them; when called, a sentence without a vector.
+    """
+    try:
+        # Opened here because numpy does not close a damaged archive.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            sentences, vectors = arrays["sentences"], arrays["vectors"]
+        if vectors.ndim != 2 or len(sentences) != len(vectors):
+            raise ValueError(f"{len(sentences)} sentences, vectors {list(vectors.shape)}")
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        raise UserError(
+            f"{path}: expected arrays 'sentences' (strings) and 'vectors' [n, d] ({error})"
+        ) from None
+    rows = {str(sentence): row for row, sentence in enumerate(sentences)}
+
+    def encode(wanted: Sequence[str]) -> Float:
+        missing = [sentence for sentence in wanted if sentence not in rows]
         if missing:
             raise UserError(
-                f"{self.path}: no vector for {len(missing)} of {len(sentences)} sentences, "
-                f"first {missing[0]!r}"
+                f"{path}: no vector for {len(missing)} of {len(wanted)} sentences, first {missing[0]!r}"
             )
-        vectors: Float = self.vectors[[self.rows[sentence] for sentence in sentences]]
-        return vectors
+        found: Float = vectors[[rows[sentence] for sentence in wanted]]
+        return found
+
+    return encode
+
+
+def open_model(
+    spec: str,
+    *,
+    cache: Path | None = None,
+    seed: int = 0,
+    project: int | None = None,
+    device: str | None = None,
+    trees: EvaluationTrees | None = None,
+) -> StoredEncoder:
+    """The model a name means; it is loaded for the first sentence without a vector.
+
+    Args:
+        spec: the name; ``A+B`` concatenates.
+        cache: folder of stores, one subfolder per part; None keeps vectors in memory.
+        seed: of random encoders and of the projection.
+        project: dimensions of a random projection; None does not project.
+        device: of the models; None is a GPU if there is one.
+        trees: of a tree encoder's sentences, see :func:`tree_reading`.
+
+    Raises:
+        UserError: the name cannot mean any model.
+    """
+    sources = [find_source(part, seed=seed) for part in split_parts(spec)]
+    parts = [
+        Part(
+            functools.partial(source.load, device=device, trees=trees),
+            tokens=source.kind not in STRINGS,
+            name=source.name,
+            store=VectorStore(cache and cache / source.key),
+            source=source,
+        )
+        for source in sources
+    ]
+    name, keys = "+".join(source.name for source in sources), [source.key for source in sources]
+    return StoredEncoder(*parts, name=name, spec=spec, project=project, seed=seed, identity=keys)
+
+
+def split_parts(spec: str) -> list[str]:
+    """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
+    parts = [spec] if Path(spec).exists() else spec.split("+")
+    if not all(parts):
+        raise UserError(f"model {spec!r}: an empty part; write A+B")
+    return parts
+
+
+def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
+    """Names of models; models of the same name are called by their specs instead."""
+    return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
+
+
+def find_source(spec: str, *, seed: int = 0) -> Source:
+    """Find out what a name means without loading it; folders and files are hashed.
+
+    Args:
+        spec: one model (:func:`split_parts` divides ``A+B``).
+        seed: of random encoders.
+
+    Raises:
+        UserError: the name cannot mean any model.
+    """
+    if model_folder(spec).exists():
+        return _on_disk(spec)
+    found = PATTERN.fullmatch(spec)
+    head = spec.partition(":")[0]
+    prefix = head if ":" in spec and head in FORMS else ""
+    wrong = UserError(f"model {spec!r}: expected {FORMS[prefix]}")
+    if not found or (found["prefix"] or "") != prefix or found["option"] not in OPTIONS.get(prefix, (None,)):
+        raise wrong
+    base, dim, option = found["base"], int(found["dim"]) if found["dim"] else None, found["value"] or ""
+    if not prefix and not option:
+        return _by_name(spec)
+    decided: list[object] = [prefix, dim]
+    if found["option"] in ("vectors", "corpus"):
+        file = Path(option) / "manifest.json" if found["option"] == "corpus" else Path(option)
+        if not file.is_file():
+            raise UserError(f"model {spec!r}: {file}: no such file")
+        decided.append(sha256_file(file))
+    kind: Kind = "random" if prefix == "random" else "bag"
+    if prefix == "random":
+        _check_untrained(spec, base.split(","), dim)
+    if prefix == "random" or (prefix in ("bag", "sif") and base in ("random", "ngrams")):
+        decided += [base, seed]
+    else:
+        inner = find_source(base)
+        group = "bag" if prefix == "sif" else prefix
+        if inner.kind not in INSIDE.get(group, ("sentence-transformers",)):
+            raise wrong
+        kind = {"": "multiview", "start": "start", "bag": "bag"}.get(group, "pooled")  # type: ignore[assignment]
+        decided.append(inner.key)
+        if not prefix:
+            views = [record.views for record in model_records(model_folder(base)).values()]
+            decided.append(chosen_views(views, option.split(",")))
+    return Source(
+        spec=spec, kind=kind, key=json_digest(decided, 16), base=base, prefix=prefix, dim=dim, option=option,
+        seed=seed,
+    )  # fmt: skip
+
+
+def _check_untrained(spec: str, views: Sequence[str], dim: int | None) -> None:
+    """Check the views and the size of untrained encoders; ``lstm`` is no view and stands alone."""
+    for view in views if views != ["lstm"] else ():
+        view_class(view)
+    each, left = divmod(dim or VIEW_DIM * len(views), len(views))
+    if left or ({"lstm", "seq"} & set(views) and each % 2):
+        raise UserError(
+            f"model {spec!r}: {dim} dimensions cannot be divided by {len(views)} views, or not halved for "
+            "the two directions of seq and lstm"
+        )
+
+
+def _on_disk(spec: str) -> Source:
+    """A file, or a model folder: a format number in config.json tells ours from a transformer."""
+    path = model_folder(spec)
+    if path.is_file():
+        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
+        return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], base=spec)
+    config = path / "config.json"
+    if not config.exists() and not (path / "modules.json").exists():
+        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
+    values = read_json(config) if config.is_file() else None
+    ours = isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
+    files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
+    # Training again what is finished adds lines to its log.
+    kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(path).parts)]
+    key = json_digest([[str(f.relative_to(path)), sha256_file(f)] for f in kept], 16)
+    return Source(spec=spec, kind="multiview" if ours else "sentence-transformers", key=key, base=spec)
+
+
+def _by_name(spec: str) -> Source:
+    """A name that sentence-transformers may know; none that was meant as a path."""
+    if Path(spec).suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
+        raise UserError(f"model {spec!r}: no such file or folder")
+    try:
+        key = json_digest([spec, version("sentence-transformers")], 16)
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+    return Source(spec=spec, kind="sentence-transformers", key=key, base=spec)

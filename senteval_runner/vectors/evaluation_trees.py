@@ -11,114 +11,109 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corpora.senteval.files import TaskData
 from corpora.support.files import json_digest, locked
-from parsing.pipeline.driver import run_corpus
-
-if TYPE_CHECKING:
-    from multiview.folder.reading import Reader
-    from multiview.model import MultiViewEncoder
-    from parsing.pipeline.driver import Pool
-    from parsing.trees.cache import ShardRow, TreeCache
+from corpora.text import Corpus, Sentence, in_pieces
+from multiview.folder.files import KINDS
+from multiview.folder.reading import Reader
+from multiview.model import MultiViewEncoder
+from parsing.pipeline.driver import LocalPool, Pool, run_corpus
+from parsing.text_parser import TextParser, load
+from parsing.trees.cache import Manifest, ShardRow, TreeCache
 
 Tokens = tuple[str, ...]
-DEFAULT_FOLDER = Path("runs/trees")
 # A killed run loses its unfinished shards; one core parses 4,096 sentences in a few seconds.
 SHARD_SENTENCES = 4096
 # Starting workers takes as long as parsing this many sentences in this process.
 WORTH_WORKERS = 2048
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EvaluationTrees:
     """The trees of some tasks' sentences."""
 
-    folder: Path
-    """Folder of the tree caches: ``senteval`` by ``parsing.run``, ``senteval-<parsers>`` written here."""
-    tasks: Sequence[TaskData]
+    folder: Path = Path("runs/trees")
+    """A finished tree cache, or a folder of them: ``senteval`` by ``parsing.run``, ``senteval-<parsers>``
+    written here."""
+    tasks: Sequence[TaskData] = ()
     """Tasks whose missing sentences are parsed."""
 
-    def cache(self, reader: Reader, needs: set[str]) -> TreeCache | None:
-        """Trees of the tasks' sentences by a model's own parsers; missing sentences are parsed now.
-
-        Args:
-            reader: the model's reader, which knows its parsers.
-            needs: ``dep``, ``const`` or both.
+    def of(self, model: MultiViewEncoder) -> TreeCache | None:
+        """Trees by a model's own parsers, those of all its views, so that each of its views shares them.
 
         Returns:
-            All caches as one, or None if there are no sentences.
+            All caches as one; None if there are no trees or the model needs none.
 
         Raises:
             UserError: the parsers are not those the model was trained with, or the folder cannot be written.
         """
+        needs, reader = sorted(model.requires - {"tokens"}), model.reader
+        if (self.folder / "manifest.json").exists():
+            return TreeCache.open(self.folder)
+        if not needs:
+            return None
         identities = {need: reader.identities.get(need) or reader.parser(need).identity for need in needs}
+        if not self.tasks:
+            return find_caches(self.folder, identities)
         name = f"senteval-{json_digest({need: dict(who) for need, who in identities.items()}, 12)}"
         with locked(self.folder / name, option="--trees", wait=True):
             found = find_caches(self.folder, identities)
             # As encoders get them: an empty sentence is ".".
-            distinct = (
+            sentences = (
                 tuple(tokens) or (".",)
                 for task in self.tasks
                 for part in task.splits.values()
                 for tokens in part.sentences()
             )
-            missing: list[Tokens] = list(dict.fromkeys(distinct))
+            missing = list(dict.fromkeys(sentences))
             if found is not None:
                 left_N, _ = reader.look_up(found, missing)
                 missing = [missing[place] for place in left_N]
             if missing:
-                self._parse(missing, self.folder / name / _digest(missing), reader, needs)
+                _parse(missing, self.folder / name / _digest(missing)[:12], reader, needs)
                 found = find_caches(self.folder, identities)
         return found
 
-    def _parse(self, sentences: list[Tokens], output: Path, reader: Reader, needs: set[str]) -> None:
-        from corpora.text import Corpus, Sentence, in_pieces
-        from parsing.pipeline.driver import LocalPool, Pool
-        from parsing.text_parser import TextParser, load
 
-        corpus = Corpus(
-            "senteval",
-            lambda: in_pieces("senteval", map(Sentence, sentences)),
-            about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
-            hash_input=lambda: _digest(sentences, 64),
-        )
-        pool: Pool
-        if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
-            parsers = (reader.parser(need) if need in needs else None for need in ("dep", "const"))
-            parser = TextParser(*parsers)
-            pool = Pool(lambda: parser)
-        else:
-            specs = (reader.parser_spec(need) if need in needs else None for need in ("dep", "const"))
-            pool = LocalPool(functools.partial(load, *specs))
-        summary = run_corpus(
-            corpus, output, pool, shard_sentences=SHARD_SENTENCES, expected=lambda: len(sentences)
-        )
-        print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
+def _parse(sentences: list[Tokens], output: Path, reader: Reader, needs: Sequence[str]) -> None:
+    """Parse sentences into a new cache: many of them in worker processes."""
+    corpus = Corpus(
+        "senteval",
+        lambda: in_pieces("senteval", map(Sentence, sentences)),
+        about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
+        hash_input=lambda: _digest(sentences),
+    )
+    pool: Pool
+    if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
+        parser = TextParser(*(reader.parser(need) if need in needs else None for need in ("dep", "const")))
+        pool = Pool(lambda: parser)
+    else:
+        specs = [reader.parser_spec(need) if need in needs else None for need in ("dep", "const")]
+        pool = LocalPool(functools.partial(load, *specs))
+    summary = run_corpus(
+        corpus, output, pool, shard_sentences=SHARD_SENTENCES, expected=lambda: len(sentences)
+    )
+    print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
 
 
-def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
-    """Every cache of evaluation sentences below ``folder`` by these parsers, read as one.
+def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None:
+    """Every cache of evaluation sentences below ``folder`` by these parsers, read as one; None without any.
 
     Args:
         folder: usually ``runs/trees``.
         identities: parser identity per annotation (``dep``, ``const``); a cache may hold more.
-
-    Returns:
-        None when there is none.
     """
-    from multiview.folder.files import KINDS
-    from parsing.trees.cache import Manifest, TreeCache
-
+    wanted = {KINDS[need]: dict(who) for need, who in identities.items()}
     rows: list[ShardRow] = []
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
         manifest = Manifest.read(path.parent)
-        if any(manifest.identity.get(KINDS[need]) != dict(who) for need, who in identities.items()):
+        if any(manifest.identity.get(kind) != who for kind, who in wanted.items()):
             continue
         first = first or manifest
         for row in manifest.shards:
@@ -126,38 +121,11 @@ def find_caches(folder: Path, identities: dict[str, Any]) -> TreeCache | None:
             rows.append(replace(row, index=len(rows), file=place))
     if first is None or not rows:
         return None
-    identity = {KINDS[need]: dict(who) for need, who in identities.items()}
-    joined = replace(
-        first, identity={"corpus": {"name": "senteval"}, **identity}, complete=True, shards=tuple(rows)
-    )
-    return TreeCache(folder, joined)
+    identity = {"corpus": {"name": "senteval"}, **wanted}
+    return TreeCache(folder, replace(first, identity=identity, complete=True, shards=tuple(rows)))
 
 
-def _digest(sentences: Sequence[Tokens], length: int = 12) -> str:
-    """Hex digest over sentences in order."""
-    digest = hashlib.sha256()
-    for sentence in sentences:
-        digest.update("\t".join(sentence).encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()[:length]
-
-
-def open_trees(model: MultiViewEncoder, trees: EvaluationTrees | Path | None = None) -> TreeCache | None:
-    """The tree cache of a model.
-
-    Args:
-        model: the encoder.
-        trees: trees of tasks, folder of a finished cache, or None for all matching caches in ``runs/trees``.
-
-    Returns:
-        None if no trees are stored or the model needs none.
-    """
-    from parsing.trees.cache import TreeCache
-
-    needs = model.requires - {"tokens"}
-    if isinstance(trees, Path):
-        return TreeCache.open(trees)
-    if needs and trees is not None:
-        return trees.cache(model.reader, needs)
-    if needs and needs <= set(model.reader.identities):
-        return find_caches(DEFAULT_FOLDER, {need: model.reader.identities[need] for need in needs})
-    return None
+def _digest(sentences: Sequence[Tokens]) -> str:
+    """SHA-256 over sentences in order."""
+    lines = "".join("\t".join(sentence) + "\n" for sentence in sentences)
+    return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()

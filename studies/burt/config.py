@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.cli import Count, CountOrNone, Fraction, Positive, configuration
-from senteval_runner.towers.config import Concatenation, Pieces, Pooling
+from senteval_runner.towers import Concatenation, Pieces, Pooling
 
 Objective = Literal["nli", "identification", "classification"]
 Ablation = Literal["objectives", "pooling", "concatenation", "negatives"]

@@ -22,7 +22,7 @@ from corpora.support.errors import UserError
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
-from senteval_runner.vectors.sources import find_source, split_parts
+from senteval_runner.vectors.encoders import find_source, split_parts
 from studies.faq.config import FaqConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import PairHead, Siamese
@@ -78,11 +78,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 
 
 def tune(
-    model: str,
-    pairs: LabelledPairs,
-    config: FaqConfig,
-    folder: Path,
-    report: Callable[[str], None] = lambda line: None,
+    model: str, pairs: LabelledPairs, config: FaqConfig, folder: Path, report: Callable[[str], None] = print
 ) -> Tower:
     """A copy of a model after training on ``pairs``; a state in ``folder`` is resumed.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from senteval_runner.towers.config import Concatenation
+from senteval_runner.towers import Concatenation
 from senteval_runner.towers.transformer import Tower, embed_all
 from studies.finetune.examples import Examples
 

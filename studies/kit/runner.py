@@ -90,7 +90,7 @@ class Run:
         return found
 
     def _figures(self, cell: Cell) -> Figures:
-        from senteval_runner.cells import versions
+        from senteval_runner.evaluation import versions
 
         identity = json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
         folder = self.output / (cell.folder or "cells")

@@ -14,17 +14,23 @@ import numpy as np
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import STS_SUBSETS
 from corpora.support.errors import UserError
-from senteval_runner.cells import data_folder
-from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.features import Float
 from senteval_runner.report.page import Page
 from senteval_runner.report.tables import headline
 from senteval_runner.running import expand_tasks
-from senteval_runner.towers.backbones import Backbone, WholeBackbone, open_backbone
-from senteval_runner.towers.units import WHOLE, Unit, chosen, chosen_joins
+from senteval_runner.towers.backbones import (
+    WHOLE,
+    Backbone,
+    Unit,
+    WholeBackbone,
+    chosen,
+    chosen_joins,
+    open_backbone,
+)
 from senteval_runner.vectors.embed import Part, Tokens
-from senteval_runner.vectors.sources import distinct_names, find_source
+from senteval_runner.vectors.encoders import distinct_names, find_source
 from studies.kit.runner import Cell, Figures, Run
 from studies.layers.config import LayersConfig
 from studies.layers.report import frame, page

@@ -14,7 +14,7 @@ import pandas as pd
 from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner.report import plots
 from senteval_runner.report.page import Cell, Column, Figure, Page, Section, Table
-from senteval_runner.towers.units import OWN
+from senteval_runner.towers.backbones import OWN
 from studies.kit.data import published
 
 TASK_GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.support.cli import Count, CountOrNone, Positive, configuration
-from senteval_runner.towers.config import Pieces
+from senteval_runner.towers import Pieces
 
 
 @configuration

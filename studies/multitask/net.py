@@ -17,7 +17,7 @@ from torch.nn import functional
 from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, pearson
-from senteval_runner.towers.config import Concatenation, Pooling
+from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.examples import Examples
 from studies.finetune.heads import PairHead, seeded_linear

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from corpora.support.errors import UserError
-from senteval_runner.towers.config import Pooling
+from senteval_runner.towers import Pooling
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")

@@ -18,8 +18,7 @@ from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Score, Section, Table, bootstrap
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import distinct_names, find_source
+from senteval_runner.vectors.encoders import distinct_names, find_source, open_model
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run
 from studies.passages import cross

@@ -23,8 +23,7 @@ from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.sources import find_source, split_parts
+from senteval_runner.vectors.encoders import find_source, open_model, split_parts
 from studies.finetune.examples import pair_in_fraction
 from studies.kit.data import published
 from studies.kit.runner import Cell, Figures, Run

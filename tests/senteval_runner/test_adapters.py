@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 from multiview.model import MultiViewEncoder
-from senteval_runner.adapters import MtebEncoder, senteval_functions
+from senteval_runner.adapters import MtebEncoder
 from tests.senteval_runner.encoders import RandomBag
-
-
-def test_the_original_toolkit_s_functions() -> None:
-    bag = RandomBag(5)
-    prepare, batcher = senteval_functions(bag)
-    samples = [["a", "b"], [], ["c"]]
-    prepare(None, samples)
-    vectors = batcher(None, samples[1:])
-    assert bag.calls == [3] and vectors.shape == (2, 5)
-    np.testing.assert_array_equal(vectors[0], RandomBag(5).encode([["."]])[0])
 
 
 def test_mteb_s_protocol() -> None:

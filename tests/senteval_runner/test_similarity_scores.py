@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +11,11 @@ import pytest
 from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
-from senteval_runner import evaluate, running
+from senteval_runner import evaluate
 from senteval_runner.report.page import Table
 from senteval_runner.report.tables import averaged_columns, score_sections, similarity_row
 from tests.fixtures.senteval import text
 from tests.senteval_runner.encoders import RandomBag
-from tests.senteval_runner.test_run import config
 
 ENCODER = RandomBag()
 Pairs = list[tuple[str, str, float]]
@@ -90,16 +88,3 @@ def test_the_average_names_its_sets_and_needs_them_all(data: Path, pairs: Mappin
     ]
     half = next(line for line in shown.splitlines() if line.startswith("| half"))
     assert half.count("| –") == 3
-
-
-def test_a_report_has_them(
-    tmp_path: Path, data: Path, words: Path, pairs: Mapping[str, Pairs], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    options = config(tmp_path, data, str(words), tasks="sts")
-    assert running.run(options) == 0
-    page = (tmp_path / "report/results.md").read_text()
-    assert "STS average: the mean of STS13 all, STS16 all, SICK-R (cosine)." in page
-    values = json.loads((tmp_path / "report/results.json").read_text())
-    (row,) = values["models"]["words.txt"]["similarity_table"]
-    assert {"STS13 all", "STS13 mean", "SICK-R (cosine)", "STS average"} <= row.keys()

@@ -18,7 +18,7 @@ from senteval_runner.evaluation import read_tasks
 from senteval_runner.vectors import encoders, evaluation_trees
 from senteval_runner.vectors.embed import Encode
 from senteval_runner.vectors.encoders import tree_reading
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches, open_trees
+from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
@@ -133,9 +133,9 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     """Many sentences go to workers, which load the parsers by their specification."""
     here, there = tmp_path / "here", tmp_path / "there"
     untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
-    a = open_trees(untrained, trees_of(here, data, "CR"))
+    a = trees_of(here, data, "CR").of(untrained)
     monkeypatch.setattr(evaluation_trees, "WORTH_WORKERS", 0)
-    b = open_trees(untrained, trees_of(there, data, "CR"))
+    b = trees_of(there, data, "CR").of(untrained)
     assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
     one, other = a.read(0, len(a)), b.read(0, len(b))
     for field in one.fields:

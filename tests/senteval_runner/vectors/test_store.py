@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from senteval_runner.vectors.embed import Part, StoredEncoder
-from senteval_runner.vectors.store import VectorStore
+from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore
 from tests.senteval_runner.encoders import RandomBag
 
 

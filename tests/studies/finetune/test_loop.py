@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from parsing.training.task import Checkpoints
-from senteval_runner.towers.config import Concatenation
+from senteval_runner.towers import Concatenation
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.heads import PairHead, combine

@@ -14,10 +14,10 @@ import pytest
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import TASK_NAMES
 from corpora.support.errors import UserError
-from senteval_runner.towers.backbones import TransformerBackbone
-from senteval_runner.towers.units import (
+from senteval_runner.towers.backbones import (
     OWN,
     WHOLE,
+    TransformerBackbone,
     Unit,
     chosen,
     chosen_joins,

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
+    POOLINGS,
+    Frame,
     TransformerBackbone,
+    frame_of,
     open_backbone,
+    pool,
     transformer_folder,
 )
-from senteval_runner.towers.pooling import POOLINGS, Frame, frame_of, pool
-from senteval_runner.vectors.sources import find_source
+from senteval_runner.vectors.encoders import find_source
 from tests.studies.layers.transformers_tiny import build
 
 SENTENCES = [

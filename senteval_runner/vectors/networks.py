@@ -1,8 +1,9 @@
-"""Encoders whose weights stay as they were drawn: what training has to beat.
+"""Networks behind names: pre-trained transformers, and encoders whose weights stay as they were drawn.
 
-``random:VIEWS`` are views with plain random weights, the control of the papers (MV, table 3); ``random:lstm``
-a bidirectional LSTM, the maximum over its words (Wieting & Kiela 2019). ``start:MODEL`` is a model of
-``multiview.train`` before its first step, with its own vocabulary, initial weighting and seed.
+The latter are what training has to beat. ``random:VIEWS`` are views with plain random weights, the control of
+the papers (MV, table 3); ``random:lstm`` a bidirectional LSTM, the maximum over its words (Wieting & Kiela
+2019). ``start:MODEL`` is a model of ``multiview.train`` before its first step, with its own vocabulary,
+initial weighting and seed.
 
 Legend of dimension suffixes: n sentences, N words of a batch, G word-vector size, D sentence vector.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,50 +26,86 @@ from multiview.config import TrainConfig
 from multiview.encoders.registry import Reading
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
+from multiview.pretrained import one_line, quiet
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.networks.device import pick_device
 from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.bags import VECTOR_CACHE
-from senteval_runner.vectors.sources import Source
 
-VIEW_DIM, WORD_DIM = 128, 128
-BATCH = 128
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
-
-def view_dim(source: Source) -> int:
-    """Dimensions of one view of ``random:VIEWS@DIM``."""
-    return VIEW_DIM if source.dim is None else source.dim // len(source.base.split(","))
+WORD_DIM, BATCH = 128, 128
 
 
-def fixed_words(source: Source) -> WordTable | None:
-    """The vectors of ``?vectors=FILE`` as a table that any encoder reads; None without."""
-    if not source.option:
+def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> Any:
+    """The transformer under a name or in a folder, or with ``whole`` all of a sentence-transformers model.
+
+    Safetensors only: the older .bin weights are pickle. No code of the folder is run.
+
+    Raises:
+        UserError: nothing loadable is found under that name.
+    """
+    quiet()
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
+    advice = "give a folder with safetensors weights, a name when the machine is online, or tiny"
+    # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
+    # in them, and so would the saved files.
+    with one_line(f"backbone {backbone!r} cannot be loaded", advice), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
+        return (SentenceTransformer if whole else Transformer)(
+            backbone,
+            model_kwargs={"use_safetensors": True, **ours},
+            config_kwargs=ours,
+            processor_kwargs=ours,
+            **options,
+        )
+
+
+def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
+    """Transformer + Pooling (``mean``, ``cls`` or ``max``) as a sentence-transformers model on the CPU."""
+    from sentence_transformers import SentenceTransformer
+
+    width: int = transformer.get_embedding_dimension()  # type: ignore[operator]
+    return SentenceTransformer(modules=[transformer, pooling_module(width, pooling)], device="cpu")
+
+
+def pooling_module(width: int, mode: str) -> nn.Module:
+    """Word pieces [B, T, D] to sentences [B, D], D = ``width``; mode: ``mean``, ``cls`` or ``max``."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    result: nn.Module = Pooling(width, mode)
+    return result
+
+
+def fixed_words(file: str) -> WordTable | None:
+    """The vectors of a file as a table that any encoder reads; None without a file."""
+    if not file:
         return None
-    loaded = load_word_vectors(Path(source.option), VECTOR_CACHE)
+    loaded = load_word_vectors(Path(file), VECTOR_CACHE)
     return WordTable.with_fixed(Vocabulary(loaded.words), loaded.vectors)
-
-
-def untrained_views(source: Source, device: str | None) -> MultiViewEncoder:
-    """Untrained encoders of some views, for ``random:VIEWS``."""
-    words, dim = fixed_words(source), view_dim(source)
-    return MultiViewEncoder.untrained(source.base, dim=dim, words=words, seed=source.seed, device=device)
 
 
 class RandomLSTM:
     """A bidirectional LSTM with weights uniform in ±1/√h, h units each way, as torch draws them.
 
     Args:
-        source: size, word vectors and seed.
+        dim: D = 2 h.
+        words: word vectors; None draws them.
+        seed: of weights and word vectors.
         device: where to compute.
     """
 
-    def __init__(self, source: Source, *, device: str | None) -> None:
-        words = fixed_words(source) or WordTable.hashed(WORD_DIM, views=1, seed=source.seed)
+    def __init__(self, dim: int, words: WordTable | None, seed: int, device: str | None) -> None:
+        words = words or WordTable.hashed(WORD_DIM, views=1, seed=seed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(source.seed)
-            lstm = nn.LSTM(words.dim, view_dim(source) // 2, bidirectional=True)
+            torch.manual_seed(seed)
+            lstm = nn.LSTM(words.dim, dim // 2, bidirectional=True)
         chosen = pick_device(device)
         self.words, self.lstm = words.to(chosen), lstm.to(chosen)
 

@@ -1,0 +1,130 @@
+"""Networks behind names: pooled transformers, random encoders, and the weights that a training began with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from corpora.support.errors import UserError
+from corpora.support.files import read_record, write_record
+from multiview.config import TrainConfig
+from multiview.folder.files import save_members
+from multiview.model import MultiViewEncoder
+from multiview.train import main
+from multiview.training import trainer as trainer_module
+from parsing.trees.cache import TreeCache
+from senteval_runner.protocol.features import glorot_projection
+from senteval_runner.vectors.encoders import open_model
+from senteval_runner.vectors.networks import load_start
+from tests.fixtures.trees import changed
+from tests.parsing.trees.test_cache import corpus_of, write_cache
+from tests.studies.layers.transformers_tiny import build
+
+SENTENCES = [["the", "cat", "sat"], ["a", "cat"], ["the"], ["unheard", "of"]]
+POOLS = {"cls": lambda h: h[0], "mean": lambda h: h.mean(axis=0), "max": lambda h: h.max(axis=0)}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_transformers_last_layer_is_pooled_as_the_name_says(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    from transformers import AutoModel, AutoTokenizer
+
+    bert = build(tmp_path / "bert", "bert")
+    tokenizer, model = AutoTokenizer.from_pretrained(bert), AutoModel.from_pretrained(bert).eval()
+    with torch.no_grad():
+        states = [
+            model(**tokenizer(" ".join(tokens), return_tensors="pt")).last_hidden_state[0].numpy()
+            for tokens in SENTENCES
+        ]
+    opened = {name: open_model(f"{name}:{bert}", device="cpu") for name in POOLS}
+    for name, pool in POOLS.items():
+        np.testing.assert_allclose(opened[name](SENTENCES), [pool(h) for h in states], atol=1e-5)
+    assert opened["cls"].name == "cls:bert" and opened["cls"].identity != opened["max"].identity
+    # the control of table 3
+    projected = open_model(f"cls:{bert}", project=4096, device="cpu")
+    expected = opened["cls"](SENTENCES) @ glorot_projection(states[0].shape[1], 4096, seed=0)
+    np.testing.assert_allclose(projected(SENTENCES), expected, atol=1e-5)
+    assert projected.dim == 4096
+
+
+@pytest.fixture
+def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
+    path = tmp_path / "glove.txt"
+    path.write_text("the .1 -.4 1.2\ncat -.7 .3 .9\nsat 2.1 -.2 -.5\na .6 1.4 -1.1\n")
+    return path
+
+
+@pytest.mark.parametrize("spec", ["random:seq@8", "random:seq,seq@8", "random:lstm@8"])
+def test_random_encoders_have_size_words_and_seed(glove: Path, spec: str) -> None:
+    plain, over = open_model(spec), open_model(f"{spec}?vectors={glove}")
+    assert plain(SENTENCES).shape == over(SENTENCES).shape == (4, 8)
+    assert np.abs(plain(SENTENCES) - over(SENTENCES)).max() > 1e-3
+    np.testing.assert_array_equal(over(SENTENCES), open_model(f"{spec}?vectors={glove}")(SENTENCES))
+    assert np.abs(over(SENTENCES) - open_model(f"{spec}?vectors={glove}", seed=1)(SENTENCES)).max() > 1e-3
+
+
+def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("senteval_runner.vectors.networks.BATCH", 2)
+    encoder = open_model(f"random:lstm@6?vectors={glove}", seed=3)
+    rows = (line.split() for line in glove.read_text().splitlines())
+    table = {word: np.array(values, dtype=np.float32) for word, *values in rows}
+    unknown = np.mean(list(table.values()), axis=0)
+    torch.manual_seed(3)
+    lstm = nn.LSTM(3, 3, bidirectional=True)
+    for tokens, vector in zip(SENTENCES, encoder(SENTENCES), strict=True):
+        inputs = torch.from_numpy(np.stack([table.get(token, unknown) for token in tokens]))
+        np.testing.assert_allclose(vector, lstm(inputs)[0].detach().numpy().max(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("start", ["xavier", "bag"])
+def test_a_start_is_what_no_training_leaves(
+    tiny: TrainConfig, toy_trees: Path, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = changed(tiny, seed=3, encoder={"start": start})
+    assert main(changed(config, name="trained", loop={"validation": 0})) == 0
+    # Validations are best before the first step, so a run keeps the weights it began with.
+    left = [0.5, 0.1]
+
+    def scores(*_: object, **__: object) -> dict[str, float]:
+        recall = left.pop(0) if len(left) > 1 else left[0]
+        return {"anchors": 10, "recall@1": recall, "loss": 1.0}
+
+    monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
+    assert main(changed(config, name="kept")) == 0
+    torch.manual_seed(7)
+    before = torch.random.get_rng_state()
+    begun = load_start(config.output / "trained", toy_trees, "cpu")
+    assert torch.equal(torch.random.get_rng_state(), before)
+    kept, trained = (MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained"))
+    cache = TreeCache.open(toy_trees)
+    vectors = [model.encode(None, trees=cache) for model in (begun, kept, trained)]
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
+    assert begun.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
+
+
+def test_starts_of_joined_models_and_of_other_trees(
+    tiny: TrainConfig, toy_trees: Path, tmp_path: Path
+) -> None:
+    for seed in (0, 1):
+        main(changed(tiny, name=f"both/{seed}", seed=seed, loop={"epochs": 1}))
+    folder = tiny.output / "both"
+    save_members(folder, ["0", "1"], card="")
+    cache = TreeCache.open(toy_trees)
+    both, *parts = (
+        load_start(model, toy_trees, "cpu").encode(None, trees=cache)
+        for model in (folder, folder / "0", folder / "1")
+    )
+    np.testing.assert_allclose(both, np.hstack(parts), atol=1e-6)
+    write_cache(tmp_path / "other", corpus_of(60))
+    with pytest.raises(UserError, match=r"other: is not the tree cache that .*0 was trained on"):
+        load_start(folder / "0", tmp_path / "other")
+    record = read_record(folder / "0/config.json")
+    write_record(folder / "0/config.json", record | {"training": {"fine_tuned_from": "x"}})
+    with pytest.raises(UserError, match=r"0: has no record of multiview\.train"):
+        load_start(folder / "0", toy_trees)
