@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import tyro
 
 from corpora.support.cli import Command, Commands, configuration
-from corpora.support.errors import UserError
+from corpora.support.errors import UserError, printable
 
 
 @configuration
@@ -31,8 +31,6 @@ class Convert:
     """Model folder to write."""
     trust_pickle: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Open the checkpoint although that runs code in it; only for files you trust."""
-    name: str = ""
-    """Name of the model, part of its identity; the checkpoint's name by default."""
 
 
 def main(kind: str, config: Convert) -> None:
@@ -59,11 +57,9 @@ def main(kind: str, config: Convert) -> None:
         raise UserError(f"{path}: no such file")
     try:
         data = torch.load(path, map_location="cpu", weights_only=False)
-    except OSError:
-        raise
     except Exception as error:  # damaged pickles raise anything
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path}: not a checkpoint that can be opened ({text})") from None
+        text = printable(f"{type(error).__name__}: {error}")
+        raise UserError(f"{path}: not a checkpoint that can be opened ({text[:200]})") from None
     content: dict[str, Any]
     if kind == "dep":
         content = from_state(data, where=str(path)).content()
@@ -71,7 +67,7 @@ def main(kind: str, config: Convert) -> None:
         from parsing.libraries.benepar import from_checkpoint
 
         content = {"kind": "benepar", **from_checkpoint(data, where=str(path))}
-    name = config.name or Path(config.checkpoint).name
+    name = Path(config.checkpoint).name  # part of its identity
     identity = save_model_folder(config.output, name=name, version="converted", half=False, **content)
     card = (
         f"# {name}\n\nConverted from the checkpoint `{path.name}` (sha256 {sha256_file(path)}); "

@@ -254,16 +254,15 @@ def expected_sentences(corpus: Corpus, spec: str) -> int | None:
     else:
         return count
     limit = corpus.identity.get("first_sentences")
-    bound = None if limit is None else int(limit)
-    if spec in NAMED:  # even if there is a folder of that name
-        return bound
-    total_bytes = 0
-    for path in list_files(Path(spec)):
-        with readable(path) as stream:
-            while block := stream.read(BLOCK_BYTES):
-                total_bytes += len(block.translate(None, b" \t\r\n"))
-    estimate = total_bytes * count // max(seen_bytes, 1)
-    return estimate if bound is None else min(estimate, bound)
+    bounds = [] if limit is None else [int(limit)]
+    if spec not in NAMED:  # even if there is a folder of that name
+        total_bytes = 0
+        for path in list_files(Path(spec)):
+            with readable(path) as stream:
+                while block := stream.read(BLOCK_BYTES):
+                    total_bytes += len(block.translate(None, b" \t\r\n"))
+        bounds.append(total_bytes * count // max(seen_bytes, 1))
+    return min(bounds, default=None)
 
 
 cli = Command(
