@@ -30,9 +30,8 @@ from corpora.senteval.files import Split, read_task
 from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Column, Table
+from senteval_runner.report.page import Cell as TableCell
+from senteval_runner.report.page import Column, Page, Section, Table
 from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready

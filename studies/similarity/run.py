@@ -29,8 +29,7 @@ from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import accuracy, cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Column, Table
+from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import find_source, open_model, split_parts
