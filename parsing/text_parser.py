@@ -99,11 +99,6 @@ class TextParser:
             tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
         )
 
-    def __repr__(self) -> str:
-        parsers = (self.dependency, self.constituency)
-        names = [f"{p.identity['name']} {p.identity['version']}" for p in parsers if p is not None]
-        return f"TextParser({', '.join(names)})"
-
     @property
     def identity(self) -> dict[str, Any]:
         """What decides the trees of a sentence: the parsers and the limit; part of a cache's identity."""

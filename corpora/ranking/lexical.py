@@ -58,15 +58,15 @@ class Tfidf:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.vectorizer = TfidfVectorizer()
-        self.size, self.words = len(texts), None
+        self.size = len(texts)
         words_of = self.vectorizer.build_analyzer()
-        if any(words_of(text) for text in texts):  # the library fails on a collection without words
-            # Words by texts, so that a query only touches the rows of its own words.
+        self.empty = not any(words_of(text) for text in texts)  # which the library refuses
+        if not self.empty:  # words by texts, so that a query only touches the rows of its own words
             self.words = self.vectorizer.fit_transform(texts).T.tocsr()
 
     def scores(self, query: str) -> Scores:
         """One cosine per text, [N]."""
-        if self.words is None:
+        if self.empty:
             return np.zeros(self.size)
         found: Scores = (self.vectorizer.transform([query]) @ self.words).toarray()[0]
         return found

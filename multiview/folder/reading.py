@@ -89,10 +89,8 @@ class Reader:
 
     def parser_spec(self, need: str) -> str:
         """The parser to load for an annotation: as given, else the builtin one or the one on record."""
-        identity = self.identities.get(need) or {}
-        builtin = not identity or str(identity.get("name", "")).startswith("builtin")
-        recorded = "builtin" if builtin else identity.get("spec") or identity.get("path") or identity["name"]
-        return self.specs.get(need) or str(recorded)
+        name = str((self.identities.get(need) or {}).get("name", "builtin"))
+        return self.specs.get(need) or ("builtin" if name.startswith("builtin") else name)
 
     def _check(self, need: str, found: Any, where: str, advice: str) -> None:
         identity = self.identities.get(need)

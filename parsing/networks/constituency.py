@@ -14,7 +14,7 @@ N words (packed), D encoder output, S spans, H hidden, K labels without the null
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import torch
@@ -158,7 +158,7 @@ class ConstituencyModel(EncodedModel):
         encoder: EncoderConfig,
         config: SpanConfig,
     ) -> None:
-        super().__init__(vocabulary, encoder, labels=labels, tags=tags)
+        super().__init__(vocabulary, encoder, config_to_json(config), labels=labels, tags=tags)
         self.config = config
         self.labels, self.tags = tuple(labels), tuple(tags)
         width = self.encoder.output_dim
@@ -169,10 +169,6 @@ class ConstituencyModel(EncodedModel):
             nn.ReLU(),
             nn.Linear(config.tag_hidden, len(tags)),
         )
-
-    def sizes(self) -> dict[str, Any]:
-        """See :meth:`EncodedModel.sizes`."""
-        return config_to_json(self.config)
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:

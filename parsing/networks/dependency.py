@@ -19,7 +19,6 @@ M relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the scor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +57,7 @@ class DependencyModel(EncodedModel):
         encoder: EncoderConfig,
         scorer: ScorerConfig,
     ) -> None:
-        super().__init__(vocabulary, encoder, relations=relations)
+        super().__init__(vocabulary, encoder, {"scorer": config_to_json(scorer)}, relations=relations)
         self.relations, self.scorer = tuple(relations), scorer
         self.end_positions = int(encoder.end_boundary)
         """Positions after the last word, 1 with an encoder that spans share; no head is there."""
@@ -70,10 +69,6 @@ class DependencyModel(EncodedModel):
             nn.init.zeros_(layer.bias)
         self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
         self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
-
-    def sizes(self) -> dict[str, Any]:
-        """See :meth:`EncodedModel.sizes`."""
-        return {"scorer": config_to_json(self.scorer)}
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
@@ -153,9 +148,7 @@ def _argmax_rows(scores: Float) -> Int64:
     """First index of the largest value of every row."""
     best = np.zeros(len(scores), dtype=np.int64)
     for i in range(len(scores)):
-        for j in range(1, len(scores)):
-            if scores[i, j] > scores[i, best[i]]:
-                best[i] = j
+        best[i] = scores[i].argmax()
     return best
 
 

@@ -251,27 +251,31 @@ class DeviceParser:
 
 
 class EncodedModel(nn.Module):
-    """A network over the sentence encoder; ``predicted`` are its names of ids, by what they name."""
+    """A network over the sentence encoder.
+
+    ``sizes``: its configuration besides the encoder's, JSON values; ``predicted``: its names of ids, by what
+    they name.
+    """
 
     kind: ClassVar[str]
 
     def __init__(
-        self, vocabulary: ParserVocabulary, encoder: EncoderConfig, **predicted: Sequence[str]
+        self,
+        vocabulary: ParserVocabulary,
+        encoder: EncoderConfig,
+        sizes: dict[str, Any],
+        **predicted: Sequence[str],
     ) -> None:
         super().__init__()
-        self.vocabulary = vocabulary
+        self.vocabulary, self.sizes = vocabulary, sizes
         self.predicted = {what: list(names) for what, names in predicted.items()}
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
-
-    @abstractmethod
-    def sizes(self) -> dict[str, Any]:
-        """Configuration besides the encoder's, JSON values."""
 
     def content(self) -> dict[str, Any]:
         """What :func:`save_model_folder` writes."""
         return {
             "kind": self.kind,
-            "config": {"encoder": config_to_json(self.encoder.config), **self.sizes()},
+            "config": {"encoder": config_to_json(self.encoder.config), **self.sizes},
             "vocabulary": {**config_to_json(self.vocabulary), **self.predicted},
             "tensors": self.state_dict(),
         }

@@ -78,11 +78,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 
 
 def tune(
-    model: str,
-    pairs: LabelledPairs,
-    config: FaqConfig,
-    folder: Path,
-    report: Callable[[str], None] = lambda line: None,
+    model: str, pairs: LabelledPairs, config: FaqConfig, folder: Path, report: Callable[[str], None] = print
 ) -> Tower:
     """A copy of a model after training on ``pairs``; a state in ``folder`` is resumed.
 

@@ -15,13 +15,8 @@ import sys
 from studies.kit.runner import command
 from studies.passages.config import PassagesConfig
 
-cli = command(
-    PassagesConfig,
-    "studies.passages.methods:rank",
-    "studies.passages",
-    (__doc__ or "").split("\n")[0],
-    plugins=True,
-)
+ABOUT = "Passage ranking with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3)."
+cli = command(PassagesConfig, "studies.passages.methods:rank", "studies.passages", ABOUT, plugins=True)
 
 
 if __name__ == "__main__":

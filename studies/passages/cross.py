@@ -31,6 +31,7 @@ HIDDEN = 256
 """Width of the MLP's hidden layer."""
 BATCH = 16
 """Pairs of a relevant and an irrelevant passage per step."""
+Report = Callable[[str], None]
 EVALUATE_EVERY = 100
 """Steps between evaluations on the development questions."""
 LEARNING_RATE = 2e-5
@@ -97,13 +98,7 @@ def cross_scores(
 
 
 def fine_tune(
-    data: PassageSet,
-    backbone: str,
-    config: PassagesConfig,
-    *,
-    seed: int,
-    folder: Path,
-    report: Callable[[str], None],
+    data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path, report: Report
 ) -> tuple[CrossRanker, list[Row]]:
     """Train on the set, resuming a state in ``folder``; keep the weights that are best on dev.
 

@@ -183,14 +183,7 @@ def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) ->
 
 
 def train_scorer(
-    scorer: nn.Module,
-    train: Part,
-    dev: Part,
-    *,
-    epochs: int,
-    learning_rate: float,
-    margin: float,
-    seed: int,
+    scorer: nn.Module, train: Part, dev: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[float]:
     """Train in place and keep the pass that is best on dev (the start counts as pass 0).
 
@@ -211,7 +204,11 @@ def train_scorer(
     """
     generator = np.random.default_rng(seed)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
-    curve = [mean(measure(dev.questions, score(scorer, dev)))[SELECT]]
+
+    def on_dev() -> float:
+        return mean(measure(dev.questions, score(scorer, dev)))[SELECT]
+
+    curve = [on_dev()]
     kept = copy.deepcopy(scorer.state_dict())
     with progress(total=epochs, unit="pass", description="train scorer") as bar:
         while len(curve) <= epochs and len(curve) - curve.index(max(curve)) <= PATIENCE:
@@ -224,7 +221,7 @@ def train_scorer(
                 optimiser.zero_grad(set_to_none=True)
                 torch.autograd.backward(loss)
                 optimiser.step()
-            curve.append(mean(measure(dev.questions, score(scorer, dev)))[SELECT])
+            curve.append(on_dev())
             bar.update(1)
             if curve[-1] > max(curve[:-1]):
                 kept = copy.deepcopy(scorer.state_dict())

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.cli import Command, configuration
+from multiview import encode
 from multiview.encoders import registry
 from multiview.encoders.registry import Encoder, register_view
 from tests.parsing.trees.test_cache import write_cache
@@ -97,18 +97,10 @@ def python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@configuration
-class Options:
-    """Options of a command."""
-
-    count: int = 1
-    """A number."""
-
-
 @pytest.mark.parametrize("module", ["no_such_view", "views/bow.py"])
 def test_a_plugin_that_is_not_there(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert Command(Options, lambda config: None, "p", "d", plugins=True)(["--plugin", module]) == 2
-    assert capsys.readouterr().err.startswith(f"python -m p: --plugin {module}: no such module in ")
+    assert encode.cli(["--plugin", module]) == 2
+    assert f"--plugin {module}: no such module in " in capsys.readouterr().err
 
 
 def test_a_notebooks_cell_may_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:

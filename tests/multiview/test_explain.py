@@ -64,7 +64,7 @@ class GivenTrees:
         return words
 
 
-class Dependency:
+class GivenDependency:
     relations = ("root", "any")
     identity: ClassVar = {"name": "given-dep", "version": "1", "sha256": "2" * 64}
 
@@ -76,20 +76,15 @@ class Dependency:
         return [DependencyParse(heads=h, relations=(h > 0).astype(np.int32)) for h in heads]
 
 
-class Constituency:
-    labels = ("", "X")
-    tags = ("T",)
+class GivenConstituency(GivenDependency):
+    labels, tags = ("", "X"), ("T",)
     identity: ClassVar = {"name": "given-const", "version": "1", "sha256": "3" * 64}
 
-    def __init__(self, trees: GivenTrees) -> None:
-        self.trees = trees
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
+    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:  # type: ignore[override]
         found = []
         for tokens in sentences:
             starts, ends = np.array(self.trees.spans[tuple(tokens)], np.int32).T
-            ones = np.ones(len(starts), np.int32)
-            tags = np.zeros(len(tokens), np.int32)
+            tags, ones = np.zeros(len(tokens), np.int32), np.ones(len(starts), np.int32)
             found.append(ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=ones))
         return found
 
@@ -98,8 +93,8 @@ def given_encoder(trees: GivenTrees, views: str = "dep,const") -> MultiViewEncod
     """An untrained model that parses by these trees."""
     encoder = MultiViewEncoder.untrained(views, dim=8, word_dim=6, device="cpu", start="bag")
     encoder.reader.corpus = {"tokenizer": "space"}
-    encoder.reader.parsers["dep"] = Dependency(trees)
-    encoder.reader.parsers["const"] = Constituency(trees)
+    encoder.reader.parsers["dep"] = GivenDependency(trees)
+    encoder.reader.parsers["const"] = GivenConstituency(trees)
     return encoder
 
 

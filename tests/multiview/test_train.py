@@ -250,7 +250,7 @@ def test_training_that_only_harms_keeps_the_start(tiny: TrainConfig, monkeypatch
     training = read_json(tiny.folder / "config.json")["training"]
     assert (training["step"], training["sentences"], training["best"]["recall@1"]) == (0, 0, 0.5)
     card = (tiny.folder / "README.md").read_text()
-    assert "had seen no sentence" in card and "| start | 1.0000 | 0.5000 |" in card
+    assert "those of the start" in card and "start: validation loss 1.0000, recall@1 0.5000" in card
     kept = MultiViewEncoder.load(tiny.folder).members[0].network
     start = Trainer(tiny, open_trees(tiny.trees)).network
     assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), start.parameters(), strict=False))

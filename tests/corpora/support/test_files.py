@@ -114,25 +114,26 @@ def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".kept.tmp"]
 
 
-HOLD = """
-import sys, time
+HELD = """
+import multiprocessing, sys, time
 from pathlib import Path
 from corpora.support.files import locked
-with locked(Path(sys.argv[1])):
-    print("held", flush=True)
+with locked(Path(sys.argv[1]), wait=True):
+"""
+HOLD = (
+    HELD
+    + """    print("held", flush=True)
     time.sleep(60)
 """
-
-UNGUARDED = """
-import multiprocessing
-from pathlib import Path
-from corpora.support.files import locked
-with locked(Path("folder"), wait=True):
-    process = multiprocessing.get_context("spawn").Process(target=print)
+)
+SPAWN = (
+    HELD
+    + """    process = multiprocessing.get_context("spawn").Process(target=print)
     process.start()
     process.join()
     print("ended with", process.exitcode)
 """
+)
 
 
 def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
@@ -151,11 +152,9 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> No
 
 
 def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(UNGUARDED, encoding="utf-8")
+    (tmp_path / "script.py").write_text(SPAWN, encoding="utf-8")
+    words = [sys.executable, tmp_path / "script.py", tmp_path / "folder"]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
-    )
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
     assert "ended with 1" in done.stdout
     assert "work under `if __name__ == '__main__':`" in done.stderr

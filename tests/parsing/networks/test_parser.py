@@ -24,7 +24,7 @@ from parsing.networks import parser as parser_module
 from parsing.networks.config import ScorerConfig
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
-from parsing.networks.device import devices_of, pick, pick_device
+from parsing.networks.device import devices_of, pick_device
 from parsing.networks.parser import DeviceParser, load_model_folder, parse_both, save_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.score import constituency_agreement, dependency_agreement
@@ -147,12 +147,6 @@ def test_a_model_does_not_mind_the_device(kind: str) -> None:
     trained_on["version"] = "0"
     with pytest.raises(UserError, match="the model was trained on trees of"):
         Reader([SimpleNamespace(corpus={}, parsers={kind: trained_on})]).parser(kind)
-
-
-def test_pick_is_indexing_by_a_mask() -> None:
-    values, mask = torch.randn(3, 4, 2), torch.rand(3, 4) > 0.5
-    assert torch.equal(pick(values, mask), values[mask])
-    assert pick(values.to("meta"), mask).shape == values[mask].shape
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

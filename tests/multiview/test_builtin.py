@@ -1,7 +1,8 @@
-"""The compact form of the builtin encoder: its numbers one by one, damaged ones in one line."""
+"""``builtin`` wherever a model is named, and its compact form: numbers one by one, damage in one line."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,63 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from senteval_runner.vectors.sources import find_source
 
 from corpora.support.errors import UserError
+from multiview import encode, search
 from multiview.folder.files import load_members, model_folder, unpack
 from multiview.model import MultiViewEncoder
+from multiview.sklearn import MultiViewTransformer
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
+
+TEXTS = ["the cat rained", "stock prices fell !", "word"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS) + "\n")
+    return tmp_path / "corpus.txt"
+
+
+def test_it_is_the_folder(builtin: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = MultiViewEncoder.load("builtin")
+    expected = MultiViewEncoder.load(builtin).encode(TEXTS)
+    np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
+    assert encoder.name == "builtin" and encoder.folder == builtin
+    assert model_folder("builtin") == model_folder(Path("builtin")) == builtin
+    assert model_folder("./x/builtin") == Path("x/builtin")
+    np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(TEXTS), expected)
+    assert encode.cli(["builtin", str(corpus), "--output", str(corpus.parent / "v.npy")]) == 0
+    np.testing.assert_array_equal(np.load(corpus.parent / "v.npy"), expected)
+    assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in repr(encoder)
+    capsys.readouterr()
+    assert search.cli(["builtin", str(corpus), "stock prices fell !", "--top", "1"]) == 0
+    assert capsys.readouterr().out == f"1.0000        1  {TEXTS[1]}\n"
+
+
+@pytest.mark.parametrize("name", ["bultin", "built-in", "Builtin"])
+def test_a_misspelt_one_is_named_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert encode.cli([name, "no.txt"]) == 2
+    assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
+    with pytest.raises(UserError, match="did you mean builtin"):
+        find_source(name)
+
+
+@pytest.mark.parametrize(
+    ("removed", "told"),
+    [("m0/model.safetensors", "model.safetensors: no such file"), ("", "has no builtin encoder")],
+)
+def test_a_missing_or_damaged_one_is_one_line(
+    builtin: Path, corpus: Path, tmp_path: Path, monkeypatch, removed: str, told: str, capsys
+) -> None:
+    shutil.copytree(builtin, tmp_path / "copy")
+    monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "copy")
+    path = tmp_path / "copy" / removed
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert encode.cli(["builtin", str(corpus)]) == 2
+    shown = capsys.readouterr().err
+    assert told in shown and shown.count("\n") == 1
 
 
 @settings(max_examples=60, deadline=None)
