@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.report.page import Section
-from senteval_runner.report.table import Cell, Column, Score, Table
+from senteval_runner.report.page import Cell, Column, Score, Section, Table
 
 Scores = Mapping[str, Mapping[str, float]]
 """Metrics by task."""

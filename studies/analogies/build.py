@@ -39,7 +39,7 @@ from corpora.support.files import sha256_file, write_json
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import unit
-from senteval_runner.report.table import Cell, Column, Table
+from senteval_runner.report.page import Cell, Column, Table
 from senteval_runner.vectors.bags import VECTOR_CACHE
 from studies.analogies.config import BuildConfig
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill

@@ -12,9 +12,8 @@ import numpy as np
 
 from corpora.support.files import sha256_file
 from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Page, Section
+from senteval_runner.report.page import Block, Cell, Column, Page, Section, Table
 from senteval_runner.report.plots import NO_PLANE, has_plane, pca, tsne
-from senteval_runner.report.table import Cell, Column, Table
 from senteval_runner.vectors.encoders import open_model
 from studies.analogies.config import ScoreConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions

@@ -25,9 +25,8 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, sha256_file
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Table
+from senteval_runner.report.page import Cell as TableCell
+from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
 from studies.burt.config import Ablation, BurtConfig, Objective
 from studies.burt.data import CLASSES, read_data

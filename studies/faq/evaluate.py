@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Page, Section
+from senteval_runner.report.page import Block, Column, Page, Section, Table
+from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.plots import NO_PLANE, has_plane, tsne
-from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Column, Table
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
 from studies.faq.data import Data, read_faq

@@ -13,8 +13,7 @@ import pandas as pd
 
 from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner.report import plots
-from senteval_runner.report.page import Figure, Page, Section
-from senteval_runner.report.table import Cell, Column, Table
+from senteval_runner.report.page import Cell, Column, Figure, Page, Section, Table
 from senteval_runner.towers.backbones import OWN
 from studies.kit.data import published
 

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from corpora.support.cli import config_to_json
 from corpora.support.files import json_digest
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Column, Table
+from senteval_runner.report.page import Cell as TableCell
+from senteval_runner.report.page import Column, Page, Section, Table
 from studies.finetune.examples import Stream, fixed, sampled
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready

@@ -20,8 +20,7 @@ from parsing.networks.device import pick_device
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, spearman
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Column, Table
+from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import find_source, open_model, split_parts

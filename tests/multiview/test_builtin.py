@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from senteval_runner.vectors.sources import find_source
 
 from corpora.support.errors import UserError
 from multiview import encode, search
 from multiview.folder.files import load_members, model_folder, unpack
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
-from senteval_runner.vectors.sources import find_source
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
 
