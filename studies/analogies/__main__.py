@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -55,9 +56,7 @@ class ScoreConfig:
 
 def build(config: BuildConfig) -> None:
     """Write the questions."""
-    from studies.analogies.build import build
-
-    build(config)
+    import_module("studies.analogies.build").build(config)
 
 
 cli = Commands(
