@@ -1,1 +1,31 @@
 """Measure us and the peer in one run, alternating; each command ends with one line of JSON."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+
+def alternate(
+    calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds of every call, in turns, after one unmeasured round."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            start = clock()
+            call()
+            if turn:
+                taken[name].append(clock() - start)
+    return taken
+
+
+def ratios(taken: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
+    """Their time over ours in each round of :func:`alternate`."""
+    return [b / a for a, b in zip(taken[ours], taken[theirs], strict=True)]
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Median and range."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"

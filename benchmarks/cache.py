@@ -21,7 +21,7 @@ from statistics import median
 import h5py
 import numpy as np
 
-from benchmarks.timing import alternate, spread
+from benchmarks import alternate, spread
 from parsing.run import cli as parse
 from parsing.trees.batch import NODE_FIELDS
 from parsing.trees.cache import TreeCache

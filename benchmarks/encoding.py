@@ -26,11 +26,13 @@ from statistics import median
 
 from tyro.conf import Positional
 
-from benchmarks.timing import alternate, ratios, spread
+from benchmarks import alternate, ratios, spread
 from corpora.inputs import read_lines
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
 
+SENTENCES, STARTS = 500, 3
+"""Sentences in a round; new processes of each, for the latency."""
 LOAD = {
     "ours": "from multiview.model import MultiViewEncoder as Model",
     "peer": "from sentence_transformers import SentenceTransformer as Model",
@@ -64,12 +66,8 @@ class EncodingConfig:
     """A sentence-transformers model; all-MiniLM-L6-v2 is that of the extra ``bench``, else the hub's."""
     text: Path | None = None
     """A sentence a line; None is the Wikipedia text of $MULTIVIEW_DATA."""
-    sentences: Count = 500
-    """Sentences in a round."""
     rounds: Count = 5
     """Rounds that are measured, after one that is not."""
-    starts: Count = 3
-    """New processes of each, for the latency."""
 
 
 def packaged(name: str) -> str:
@@ -95,9 +93,9 @@ def main(config: EncodingConfig) -> None:
         raise UserError("--text: give a text, or set MULTIVIEW_DATA")
     text = config.text or Path(os.environ["MULTIVIEW_DATA"]) / "corpora" / "wikipedia.txt.xz"
     known = [line.text.strip() for line in read_lines(text) if line.text.strip()]
-    needed = (config.rounds + 1) * config.sentences
+    needed = (config.rounds + 1) * SENTENCES
     if len(known) < needed:
-        raise UserError(f"{text}: {len(known)} sentences; the rounds need {needed} (--sentences, --rounds)")
+        raise UserError(f"{text}: {len(known)} sentences; the rounds need {needed} (--rounds)")
     # Imported late: both take seconds, and --help should not.
     import torch
     from sentence_transformers import SentenceTransformer
@@ -110,20 +108,20 @@ def main(config: EncodingConfig) -> None:
         "ours": MultiViewEncoder.load(config.model, "cpu"),
         "peer": SentenceTransformer(names["peer"], device="cpu"),
     }
-    starts = {name: iter(range(0, needed, config.sentences)) for name in models}
+    starts = {name: iter(range(0, needed, SENTENCES)) for name in models}
 
     def encode(name: str) -> None:
         start = next(starts[name])
-        models[name].encode(drawn[start : start + config.sentences], show_progress_bar=False)
+        models[name].encode(drawn[start : start + SENTENCES], show_progress_bar=False)
 
     calls = {name: lambda name=name: encode(name) for name in models}
     taken = alternate(calls, config.rounds, time.process_time)
     for name, seconds in taken.items():
-        print(f"{name:6} {spread([config.sentences / s for s in seconds], 0)} sentences per second of a core")
+        print(f"{name:6} {spread([SENTENCES / s for s in seconds], 0)} sentences per second of a core")
     faster = ratios(taken, "ours", "peer")
     print(f"ratio  {spread(faster)}")
     found: dict[str, list[list[float]]] = {name: [] for name in models}
-    for _ in range(config.starts):
+    for _ in range(STARTS):
         for name, results in found.items():
             results.append(latency(LOAD[name], names[name]))
     what = ("import and load, s", "first sentence then, s", "one more sentence, ms")

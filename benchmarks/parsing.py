@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from nltk.tree import Tree
 
-from benchmarks.timing import alternate, ratios, spread
+from benchmarks import alternate, ratios, spread
 from corpora.support.cli import peak_memory
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser

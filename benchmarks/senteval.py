@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.timing import alternate, ratios, spread
+from benchmarks import alternate, ratios, spread
 from corpora.senteval.files import read_task
 from senteval_runner.protocol import batched
 from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol

@@ -23,7 +23,7 @@ from typing import Literal
 
 import torch
 
-from benchmarks.timing import spread
+from benchmarks import spread
 from corpora.support.cli import Command, configuration
 from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch

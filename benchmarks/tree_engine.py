@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.timing import alternate, ratios
+from benchmarks import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.networks.device import Products

@@ -35,8 +35,7 @@ from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Cell, Table, mean_and_deviation
+from senteval_runner.report.page import Cell, Page, Section, Table, mean_and_deviation
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import Source, distinct_names, find_source, open_model, split_parts
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees

@@ -31,8 +31,7 @@ from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, cached_sentences, constituency_svg, dependency_svg
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Figure, Page, Section
-from senteval_runner.report.table import Column, Score, Table, bootstrap
+from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, bootstrap
 from senteval_runner.vectors.encoders import open_model
 
 BLOCK_SENTENCES = 400

@@ -1,22 +1,185 @@
 """One page for every report: sections of tables, figures and prose, as Markdown or HTML.
 
+    table = Table(
+        ["model", Column("MR", best="high"), Column("MSE", best="low")],
+        [["dep,const", Score(74.21, 0.31), 25.3], ["random", 60.1, None]],
+        notes=("Mean ± standard deviation over seeds.",),
+    )
     page = Page("Scores", [Section("Downstream", [table, "Some prose.", plots.bars(...)])])
     write_text(folder / "report.html", page.html())
     write_text(folder / "report.md", page.markdown())
 
-The HTML file is self-contained: it includes its style, its figures and a short script that sorts tables;
-every text is escaped. It follows the reader's choice of light or dark, and has a style for print. Markdown
-has tables and prose only.
+A cell is a text, a number, a :class:`Score` or None (printed as a dash). Numbers are formatted here and
+nowhere else, so both outputs show the same digits. The HTML file is self-contained: it includes its style,
+its figures and a short script that sorts tables; every text is escaped. It follows the reader's choice of
+light or dark, and has a style for print. Markdown has tables and prose only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import operator
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
-from senteval_runner.report.table import Table, escaped
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number and its uncertainty."""
+
+    value: float
+    deviation: float | None = None
+    """Standard deviation, printed after ±."""
+    interval: tuple[float, float] | None = None
+    """Lower and upper end, printed in brackets."""
+
+    @classmethod
+    def over_seeds(cls, values: Sequence[float]) -> Score | None:
+        """Mean and, for several seeds, standard deviation; None without a value."""
+        if not values:
+            return None
+        mean, deviation = mean_and_deviation(values)
+        return cls(mean, deviation if len(values) > 1 else None)
+
+
+Cell = str | int | float | Score | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the cells of a column are printed."""
+
+    name: str
+    digits: int = 2
+    """Decimals of floats and scores."""
+    best: Literal["high", "low"] | None = None
+    """Which value is bold; values that are printed alike are all bold, a single row never is."""
+
+
+@dataclass(frozen=True)
+class ShownCell:
+    """A cell as it is printed."""
+
+    text: str
+    left: bool = False
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows and notes."""
+
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    notes: Sequence[str] = ()
+    quoted: Sequence[Sequence[Cell]] = ()
+    """Rows from elsewhere: printed below with a †, never marked as best."""
+    quoted_title: str = ""
+    """Where they are from, a note."""
+
+    @property
+    def sortable(self) -> bool:
+        """Whether a reader may reorder the rows: a blank label belongs to the row above it."""
+        return len(self.rows) + len(self.quoted) > 1 and all(row[0] != "" for row in self.rows)
+
+    def head(self) -> list[ShownCell]:
+        """The names of the columns."""
+        return [ShownCell(column.name, self._left(place)) for place, column in enumerate(self._columns())]
+
+    def body(self) -> Iterator[list[ShownCell]]:
+        """All rows, ready to print."""
+        digits = [column.digits for column in self._columns()]
+        best = [self._best(place) for place in range(len(self.columns))]
+        left = [self._left(place) for place in range(len(self.columns))]
+        for row in self.rows:
+            texts = [shown(cell, d) for cell, d in zip(row, digits, strict=True)]
+            values = [shown(_number(cell), d) for cell, d in zip(row, digits, strict=True)]
+            yield [ShownCell(*cell) for cell in zip(texts, left, map(operator.eq, values, best), strict=True)]
+        for name, *row in self.quoted:
+            texts = [f"{name} †", *map(shown, row, digits[1:])]
+            yield [ShownCell(*cell) for cell in zip(texts, left, strict=True)]
+
+    def all_notes(self) -> list[str]:
+        """The notes, and what † means."""
+        return [*self.notes, *([f"† {self.quoted_title}."] if self.quoted and self.quoted_title else [])]
+
+    def markdown(self) -> str:
+        """The table with its title as a heading of level 3 and its notes below."""
+        head = self.head()
+        lines = [[escaped(cell.text) for cell in head], [":---" if cell.left else "---:" for cell in head]]
+        for row in self.body():
+            lines.append([f"**{escaped(cell.text)}**" if cell.best else escaped(cell.text) for cell in row])
+        title = f"### {escaped(self.title)}\n\n" if self.title else ""
+        table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
+        return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
+
+    def _columns(self) -> list[Column]:
+        return [Column(column) if isinstance(column, str) else column for column in self.columns]
+
+    def _left(self, place: int) -> bool:
+        """Text stands left; a text that starts like a number (1,200, ≤ 500, +0.2) is one."""
+        texts = [cell for row in self.rows if isinstance(cell := row[place], str)]
+        return place == 0 or any(not text or text[0] not in f"0123456789(≤<~+-−{DASH}" for text in texts)
+
+    def _best(self, place: int) -> str | None:
+        """The best value of a column as it is printed."""
+        column = self._columns()[place]
+        values = [value for row in self.rows if (value := _number(row[place])) is not None]
+        if column.best is None or len(values) < 2:
+            return None
+        return shown(max(values) if column.best == "high" else min(values), column.digits)
+
+
+def _number(cell: Cell) -> float | None:
+    """The finite number in a cell, if it holds one."""
+    value = cell.value if isinstance(cell, Score) else cell
+    return None if value is None or isinstance(value, str) or not math.isfinite(value) else value
+
+
+def shown(cell: Cell, digits: int = 2) -> str:
+    """A cell as text: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, a dash for what is missing."""
+    if isinstance(cell, str):
+        return cell
+    if _number(cell) is None:
+        return DASH
+    if isinstance(cell, Score):
+        deviation = "" if cell.deviation is None else f" ± {cell.deviation:.{digits}f}"
+        interval = "" if cell.interval is None else " [{:.{d}f}, {:.{d}f}]".format(*cell.interval, d=digits)
+        return f"{cell.value:.{digits}f}{deviation}{interval}"
+    return str(cell) if isinstance(cell, int) else f"{cell:.{digits}f}"
+
+
+def escaped(text: str) -> str:
+    """Text for a line of Markdown: no cell ends early, no tag opens, no line breaks."""
+    return " ".join(text.split("\n")).replace("|", "\\|").replace("<", "\\<")
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample standard deviation (0 for one value) over seeds."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def bootstrap(values_A: NDArray[np.floating], group_A: NDArray[np.integer]) -> Score:
+    """Mean of values [A] and its 95 % interval from 2,000 resamples.
+
+    Whole groups (documents, questions; [A]) are drawn, because the items of a group are not independent.
+    """
+    _, index_A = np.unique(group_A, return_inverse=True)
+    count_K = np.bincount(index_A).astype(np.float64)
+    sum_K = np.bincount(index_A, weights=values_A)
+    K = len(count_K)
+    draws = np.random.default_rng(0).multinomial(K, np.full(K, 1 / K), 2000)
+    low, high = np.quantile((draws @ sum_K) / (draws @ count_K), [0.025, 0.975])
+    return Score(float(values_A.mean()), interval=(float(low), float(high)))
 
 
 @dataclass(frozen=True)

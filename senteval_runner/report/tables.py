@@ -26,8 +26,7 @@ from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STRUCTURE_T
 from corpora.support.progress import progress
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.structure import pair_scores
-from senteval_runner.report.page import Section
-from senteval_runner.report.table import Cell, Column, Score, Table
+from senteval_runner.report.page import Cell, Column, Score, Section, Table
 
 Scores = Mapping[str, Mapping[str, float]]
 """Metrics by task."""

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,9 +40,8 @@ from corpora.support.files import sha256_file, write_json
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import unit
-from senteval_runner.report.table import Cell, Column, Table
+from senteval_runner.report.page import Cell, Column, Table
 from senteval_runner.vectors.bags import VECTOR_CACHE
-from studies.analogies.config import BuildConfig
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (
     CATEGORIES,
@@ -54,14 +54,15 @@ from studies.analogies.questions import (
 )
 from studies.analogies.score import Float
 
+if TYPE_CHECKING:
+    from studies.analogies.__main__ import BuildConfig
+
 WRONG_WORDS = 4
 SPARE = 12
 """Words looked at beyond those wanted: the question's own, and other spellings of one word."""
 SCORES = 2**26
 """Scores of words in memory at a time."""
 Pair = tuple[str, str]
-Google = Mapping[str, Sequence[Terms]]
-"""Questions by section."""
 
 
 @cache
@@ -84,14 +85,6 @@ def content_words() -> frozenset[str]:
     found = {name: pairs for name, pairs in load_pairs().items() if CATEGORIES[name].semantic}
     texts = [" ".join([*pair, *wrong]) for pairs in found.values() for pair, wrong in pairs.items()]
     return frozenset(" ".join(texts).lower().split()) | {"him", "himself", "herself"}
-
-
-def all_questions(category: Category, google: Google | None) -> list[Terms]:
-    """All possible word questions of a category, in the source's order."""
-    if google is not None:
-        return list(google.get(category.google, ()))
-    facts = load_pairs()[category.name]
-    return [(a, b, c, d) for a, b in facts for c, d in facts if a != c and b != d]
 
 
 class Ranking:
@@ -147,19 +140,15 @@ class Ranking:
 def wrong_answers(
     category: Category, asked: Sequence[Terms], ranking: Ranking | None, generator: random.Random
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Per question the wrong words, and what wrong phrases and sentences have in their slots.
+    """Per word question its wrong words, and what wrong phrases and sentences have in their slots.
 
-    Args:
-        category: the relation.
-        asked: its word questions.
-        ranking: ranks the wrong answers; None takes random ones of the category.
-        generator: of the random choices.
+    Without a ranking they are random ones of the category.
 
     Raises:
         UserError: no wrong answer is known for a participle or comparative.
     """
     facts = load_pairs()[category.name]
-    used = dict.fromkeys(pair for a, b, c, d in asked for pair in ((a, b), (c, d)))
+    used = dict.fromkeys(pair for terms in asked for pair in (terms[:2], terms[2:]))
     words = sorted({word for pair in used for word in (*pair, *facts.get(pair, ()))})
     plain = sorted({word for pair in used if not facts.get(pair) for word in pair})
 
@@ -194,37 +183,29 @@ def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
 def in_context(
     category: Category, level: str, terms: Terms, wrong: Sequence[str], here: Frame, there: Frame
 ) -> tuple[list[str], list[str], str]:
-    """A phrase or sentence question: a, b, c and the answer, the wrong answers, where the contexts come from.
+    """A word question as phrases or sentences: a, b, c and the answer, the wrong answers, the source.
 
-    Args:
-        category: one that has contexts.
-        level: phrase or sentence.
-        terms: of the word question.
-        wrong: what the wrong answers have in their slots.
-        here: the context of the first pair.
-        there: of the second pair.
+    ``here`` and ``there`` are the contexts of its two pairs; ``wrong`` fills the slots of the wrong answers.
     """
-    source = f"{here.source} {there.source}"
-    if category.kind == "predicate":
-        a, _, c, d = terms
-        texts = [fill(here.left, a), fill(here.left, f"not {a}"), fill(there.left, c), fill(there.left, d)]
-        return texts, [fill(there.left, word) for word in wrong], source
+    a, b, c, d = terms
     wordings, wording = [here.left, here.right, there.left, there.right], there.right
-    if category.semantic:
-        wordings, wording, source = [here.left, here.right, here.right, here.left], here.right, here.source
+    if category.kind == "predicate":
+        b, wordings, wording = f"not {a}", [here.left, here.left, there.left, there.left], there.left
+    elif category.semantic:
+        wordings, wording, there = [here.left, here.right, here.right, here.left], here.right, here
     texts = [
         fill(frame, slot_text(category.kind, level, word, is_right=place % 2 == 1))
-        for place, (frame, word) in enumerate(zip(wordings, terms, strict=True))
+        for place, (frame, word) in enumerate(zip(wordings, (a, b, c, d), strict=True))
     ]
     others = [fill(wording, slot_text(category.kind, level, word, is_right=False)) for word in wrong]
-    return texts, others, source
+    return texts, others, " ".join(dict.fromkeys([here.source, there.source]))
 
 
 def build_questions(
     frames: Frames,
     ranking: Ranking | None = None,
     *,
-    google: Google | None = None,
+    google: Mapping[str, Sequence[Terms]] | None = None,
     seed: int,
     limit: int | None = None,
 ) -> list[Question]:
@@ -233,7 +214,7 @@ def build_questions(
     Args:
         frames: contexts by kind and level.
         ranking: ranks the wrong answers; None takes random ones.
-        google: Google's questions; None for the project's facts.
+        google: Google's questions by section; None for the project's facts.
         seed: seed of questions, contexts and candidate order.
         limit: most questions per category; None for UNI's numbers.
 
@@ -243,7 +224,10 @@ def build_questions(
     questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
         generator = random.Random(f"{seed} {category.name}")
-        possible = all_questions(category, google)
+        facts = load_pairs()[category.name]
+        possible = [(a, b, c, d) for a, b in facts for c, d in facts if a != c and b != d]
+        if google is not None:
+            possible = list(google.get(category.google, ()))
         wanted = min(category.questions, limit or category.questions, len(possible))
         asked = [possible[i] for i in sorted(generator.sample(range(len(possible)), wanted))]
         wrong = list(wrong_answers(category, asked, ranking, generator))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from corpora.support.errors import UserError
-from studies.burt.config import BurtConfig, Objective
 from studies.finetune.examples import (
     Draw,
     Examples,
@@ -24,7 +23,10 @@ from studies.finetune.examples import (
     with_negatives,
 )
 
-CLASSES: dict[Objective, tuple[str, ...]] = {
+if TYPE_CHECKING:
+    from studies.burt.__main__ import BurtConfig
+
+CLASSES = {
     "nli": NLI_LABELS,
     "identification": ("different", "paraphrase"),
     "classification": ("equivalence", "entailment", "independent"),
@@ -34,7 +36,7 @@ MERGED = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Ind
 MAX_WORDS = 6
 """Of a phrase (BURT)."""
 HELD_ROWS = 2000
-"""Most held-out rows that are scored during training."""
+"""Most held-out rows that are scored during training, a fixed random choice."""
 T = TypeVar("T")
 
 
@@ -42,17 +44,19 @@ T = TypeVar("T")
 class BurtData:
     """Training and held-out examples by objective."""
 
-    train: dict[Objective, Draw] = field(default_factory=dict)
-    held: dict[Objective, Examples] = field(default_factory=dict)
+    train: dict[str, Draw] = field(default_factory=dict)
+    held: dict[str, Examples] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     """To train on."""
     summary: list[str] = field(default_factory=list)
     """What was read, kept and dropped, one line per set."""
 
-    def hold(self, objective: Objective, examples: Examples) -> None:
-        """A fixed random choice of at most :data:`HELD_ROWS` held-out examples."""
-        if len(examples):
-            self.held[objective] = examples.take(choose(len(examples), HELD_ROWS, "held"))
+    def add(self, objective: str, draw: Draw, texts: Iterable[str], held: Examples) -> None:
+        """The data of one objective."""
+        self.train[objective] = draw
+        self.texts += texts
+        if len(held):
+            self.held[objective] = held.take(choose(len(held), HELD_ROWS, "held"))
 
 
 def read_data(config: BurtConfig) -> BurtData:
@@ -77,19 +81,14 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     labelled = every.take(np.flatnonzero(every.target >= 0))
     dev = nli_examples(row for path in config.nli_dev for row in read_nli(path))
     kept = without_premises(labelled, dev.first)
-    names = ", ".join(path.name for path in config.nli)
-    dropped = len(every) - len(labelled) + skipped.total()
-    premises = len(labelled) - len(kept)
-    if config.nli_dev:
-        train, held = kept, dev.take(np.flatnonzero(dev.target >= 0))
-    else:
+    train, held = kept, dev.take(np.flatnonzero(dev.target >= 0))
+    if not config.nli_dev:
         train, held = hold_out(kept, config.held_out)
-    data.train["nli"] = fixed(train)
-    data.texts += train.texts()
-    data.hold("nli", held)
+    data.add("nli", fixed(train), train.texts(), held)
     data.summary.append(
-        f"nli ({names}): {len(train):,} pairs to train on, {len(held):,} held out; dropped {dropped:,} "
-        f"without a three-way label, {premises:,} whose premise is in --nli-dev"
+        f"nli: {len(train):,} pairs to train on, {len(held):,} held out; dropped "
+        f"{len(every) - len(labelled) + skipped.total():,} without a three-way label, "
+        f"{len(labelled) - len(kept):,} whose premise is in --nli-dev"
     )
 
 
@@ -107,17 +106,14 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     )
     if "identification" in config.objectives:
         pairs, pairs_held = (list(zip(side.first, side.second or (), strict=True)) for side in (train, held))
-        data.train["identification"] = with_negatives(pairs, config.negatives, config.seed, others=pairs_held)
+        draw = with_negatives(pairs, config.negatives, config.seed, others=pairs_held)
         other = with_negatives(pairs_held, config.negatives, config.seed, "held out", others=pairs)
-        data.texts += train.texts()
-        data.hold("identification", other(0))
+        data.add("identification", draw, train.texts(), other(0))
     if "classification" in config.objectives:
         three, three_held = (side.take(np.flatnonzero(side.target >= 0)) for side in (train, held))
         if len(set(three.target.tolist())) < len(CLASSES["classification"]):
             raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(MERGED)}")
-        data.train["classification"] = fixed(three)
-        data.texts += three.texts()
-        data.hold("classification", three_held)
+        data.add("classification", fixed(three), three.texts(), three_held)
 
 
 def at_most(rows: Iterable[T], limit: int) -> list[T]:
@@ -166,7 +162,7 @@ def nli_examples(rows: Iterable[tuple[str, str, str]]) -> Examples:
 
     Class -1 is another label: ``-`` (no majority) or the two-way ``not_entailment``.
     """
-    ids = {label: place for place, label in enumerate(CLASSES["nli"])}
+    ids = {label: place for place, label in enumerate(NLI_LABELS)}
     return Examples.of_pairs((premise, hypothesis, ids.get(label, -1)) for premise, hypothesis, label in rows)
 
 

@@ -1,15 +1,4 @@
-r"""Train BURT: files in, an ordinary sentence-transformers folder out.
-
-    python -m studies.burt --output runs/burt/bert --backbone bert-base-uncased --nli train.jsonl \
-        --ppdb ppdb-2.0-s-phrasal.gz
-    python -m studies.burt --output runs/burt/paper --preset paper --nli ... --nli-dev ... --ppdb ...
-    python -m studies.burt --output runs/burt/ablation --ablation negatives --backbone ... --nli ...
-
-The output is the model (``SentenceTransformer(folder)`` loads it), with ``heads.safetensors`` and the
-report. An ablation trains the rows of a block of Table 4, one option changed at a time, each
-in a folder of its own; the blocks below one output share the full model.
-Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
-"""
+"""BURT's training: the objectives in turn, and the rows of Table 4."""
 
 from __future__ import annotations
 
@@ -17,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
 
@@ -25,17 +15,17 @@ from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, sha256_file
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Table
+from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
-from studies.burt.config import Ablation, BurtConfig, Objective
 from studies.burt.data import CLASSES, read_data
 from studies.finetune.examples import Stream
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit
-from studies.finetune.tiny import ready
-from studies.kit.runner import Cell, Figures, Run
+from studies.finetune.tiny import MAX_LENGTH, ready
+from studies.kit import Cell, Figures, Run
+
+if TYPE_CHECKING:
+    from studies.burt.__main__ import BurtConfig
 
 FILES = ("nli", "nli_dev", "ppdb")
 """Options that name data."""
@@ -43,7 +33,7 @@ FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""
 DROPOUT = 0.1
 """In every dropout layer (BURT)."""
-GRIDS: Mapping[Ablation, Mapping[str, object]] = {
+GRIDS: Mapping[str, Mapping[str, object]] = {
     "objectives": {
         "NLI": ("nli",),
         "NLI+PI": ("nli", "identification"),
@@ -85,8 +75,18 @@ def train_all(config: BurtConfig, run: Run) -> Page:
         )
         for name, (folder, row) in rows.items()
     }
+    found = run.figures(cells)
+    scores = [
+        [name, score, 100 * before, 100 * figures["history"][-1][score]]
+        for name, figures in found.items()
+        for score, before in sorted(figures["history"][0].items())
+        if score != "step"
+    ]
+    table = Table(["trained", "held-out score", "before", "after"], scores)
     folders = " ".join(str(config.output / folder) for folder, _ in rows.values())
-    return _page(run.figures(cells), folders)
+    after = f"Words, phrases, sentences: python -m studies.similarity {folders} --words FOLDER --data FOLDER"
+    data = dict.fromkeys(line for figures in found.values() for line in figures["data"])
+    return Page("BURT", [Section("Scores × 100", [table, after]), Section("Data", list(data))])
 
 
 def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
@@ -97,7 +97,7 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     """
     if config.ablation is None:
         return {"model": (".", config)}
-    full = {one.name: one.default for one in dataclasses.fields(BurtConfig) if one.name in GRIDS}
+    full = {one.name: one.default for one in dataclasses.fields(config) if one.name in GRIDS}
     for option, value in full.items():
         if getattr(config, option) != value:
             raise UserError(f"--ablation {config.ablation} sets --{option} itself; leave it out")
@@ -116,7 +116,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         run.log(line)
     device = pick_device("auto")
     tower = load_tower(
-        backbone, pooling=config.pooling, max_length=config.max_length, dropout=DROPOUT, device=device
+        backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
     )
     heads: dict[str, PairHead] = {
         name: PairHead(tower.dim, len(classes), config.concatenation, config.seed + place)
@@ -124,21 +124,21 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         if name in config.objectives
     }
     net = Siamese(tower, heads).to(device)
-
-    def task(name: Objective) -> Task:
-        stream = Stream(data.train[name], config.batch_size, config.seed, name)
-        return Task(stream, lambda examples: net.loss(name, examples))
-
-    tasks: dict[str, Task] = {name: task(name) for name in config.objectives}
+    tasks: dict[str, Task] = {
+        name: Task(
+            Stream(data.train[name], config.batch_size, config.seed, name),
+            partial(net.loss, name),
+        )
+        for name in config.objectives
+    }
     cycle = one_round(config.objectives)
     per_epoch = steps_per_epoch(cycle, {name: one.stream.batches_per_pass for name, one in tasks.items()})
     run.log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
-    steps = max(1, round(config.epochs * per_epoch))
     history = fit(
         net,
         tasks,
         LoopConfig(learning_rate=config.learning_rate),
-        steps=steps,
+        steps=max(1, round(config.epochs * per_epoch)),
         cycle=cycle,
         evaluate_every=config.evaluate_every,
         evaluate=lambda: {
@@ -154,36 +154,20 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     return {"history": history, "data": data.summary}
 
 
-def one_round(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
+def one_round(objectives: Sequence[str]) -> tuple[str, ...]:
     """One round of batches: every second one is NLI, the PPDB objectives alternate on the others."""
-    others: list[Objective] = [name for name in ("identification", "classification") if name in objectives]
+    others = [name for name in ("identification", "classification") if name in objectives]
     if "nli" not in objectives:
         return tuple(others)
     return tuple(name for other in others for name in ("nli", other)) or ("nli",)
 
 
-def steps_per_epoch(cycle: Sequence[Objective], batches: Mapping[str, int]) -> int:
-    """Steps per epoch.
+def steps_per_epoch(cycle: Sequence[str], batches: Mapping[str, int]) -> int:
+    """Steps per epoch, given the batches of one pass of each set.
 
     The sets differ in size by orders of magnitude. So an epoch is one pass over NLI, which gets half of the
     steps; without NLI it is one pass over the set that takes longest. The other sets repeat, reshuffled
-    at each of their passes. ``batches`` are those of one pass of each set.
+    at each of their passes.
     """
-    decisive: list[Objective] = ["nli"] if "nli" in cycle else list(dict.fromkeys(cycle))
+    decisive = ["nli"] if "nli" in cycle else cycle
     return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)
-
-
-def _page(found: Mapping[str, Figures], folders: str) -> Page:
-    """Each score before the first step and after the last, and how to go on."""
-    rows: list[list[TableCell]] = []
-    for name, figures in found.items():
-        first, last = figures["history"][0], figures["history"][-1]
-        for score in sorted(last):
-            if score != "step" and not score.startswith("loss/"):
-                rows.append([name, score, 100 * first[score], 100 * last[score]])
-    data = dict.fromkeys(line for figures in found.values() for line in figures["data"])
-    columns = ["trained", "held-out score", "before", "after"]
-    after = (
-        f"Words, phrases and sentences: python -m studies.similarity {folders} --words FOLDER --data FOLDER"
-    )
-    return Page("BURT", [Section("Scores × 100", [Table(columns, rows), after]), Section("Data", list(data))])

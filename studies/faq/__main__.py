@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from studies.faq.config import FaqConfig
-from studies.kit.runner import command
+from studies.kit import command
 
 cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", "FAQ retrieval.", plugins=True)
 

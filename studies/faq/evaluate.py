@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Page, Section
+from senteval_runner.report.page import Block, Column, Page, Section, Table
+from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.plots import NO_PLANE, has_plane, tsne
-from senteval_runner.report.table import Cell as TableCell
-from senteval_runner.report.table import Column, Table
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
 from studies.faq.data import Data, read_faq
 from studies.faq.train import LabelledPairs, cosines, tune
-from studies.kit.runner import Cell, Figures, Run
+from studies.kit import Cell, Figures, Run
 
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 COLUMNS = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,15 +26,16 @@ from senteval_runner.towers.backbones import (
     Backbone,
     Unit,
     WholeBackbone,
-    chosen,
     chosen_joins,
     open_backbone,
 )
 from senteval_runner.vectors.embed import Part, Tokens
 from senteval_runner.vectors.encoders import distinct_names, find_source
-from studies.kit.runner import Cell, Figures, Run
-from studies.layers.config import LayersConfig
+from studies.kit import Cell, Figures, Run
 from studies.layers.report import frame, page
+
+if TYPE_CHECKING:
+    from studies.layers.__main__ import LayersConfig
 
 SEED = 1111
 """SentEval's, of classifiers and folds; and of the rows that --limit draws."""
@@ -86,8 +88,8 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
     if config.mlp:
         without = ", ".join(NO_HIDDEN_LAYER)
         remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {without} have none")
-    scores: dict[tuple[str, str, str], dict[str, float]] = {}
-    mlp: dict[tuple[str, str, str], dict[str, float]] = {}
+    scores: dict[bool, dict[tuple[str, str, str], dict[str, float]]] = {False: {}, True: {}}
+    """Without and with a hidden layer."""
     for name in tasks:
         try:
             task = read_task(name, data)
@@ -95,12 +97,9 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
             run.leave_out(name, error)
             continue
         if config.limit:
-            whole, task = task, limited(task, config.limit)
-            rows = [
-                f"{split} {len(part):,} of {len(whole.splits[split]):,}"
-                for split, part in task.splits.items()
-            ]
-            remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(rows)}")
+            whole, task = task.splits, limited(task, config.limit)
+            rows = ", ".join(f"{key} {len(task.splits[key]):,} of {len(whole[key]):,}" for key in whole)
+            remarks.append(f"--limit, not comparable with the full task: {name}: {rows}")
         decided = [STORAGE, SEED, config.limit, data_hashes(task)]
         trained = [one for one in protocols if not one.nhid or name not in NO_HIDDEN_LAYER]
         cells = {
@@ -113,21 +112,16 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
             for unit in subject.units
         }
         for (subject_name, unit, hidden), figures in run.figures(cells).items():
-            found = mlp if hidden else scores
-            found.setdefault((subject_name, unit.row, unit.pooling), {})[name] = figures["score"]
+            row = scores[hidden > 0].setdefault((subject_name, unit.row, unit.pooling), {})
+            row[name] = figures["score"]
     remarks += [note for subject in subjects for note in subject.backbone.notes()]
     compared = {subject.name: subject.backbone.compared for subject in subjects}
-    return page(frame(scores), frame(mlp), compared, remarks)
+    return page(frame(scores[False]), frame(scores[True]), compared, remarks)
 
 
 def _score(subject: Subject, unit: Unit, task: TaskData, protocol: Protocol, folder: Path) -> Figures:
     result = evaluate_task(partial(subject.vectors, unit), task, protocol, SEED)
-    return {
-        "score": headline(task.name, result.metrics),
-        "dim": result.dim,
-        "rows": result.rows,
-        "metrics": result.metrics,
-    }
+    return {"score": headline(task.name, result.metrics), "dim": result.dim, "metrics": result.metrics}
 
 
 def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
@@ -136,44 +130,39 @@ def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
     Raises:
         UserError: a layer or pooling that an encoder lacks.
     """
-    backbones: list[Backbone] = []
-    specs: list[str] = []
-    for spec, whole in [*((s, False) for s in config.backbones), *((s, True) for s in config.encoders)]:
+    found: dict[str, Backbone] = {}
+    for spec in config.backbones:
         try:
-            backbones.append(
-                WholeBackbone(find_source(spec), config.trees, config.device)
-                if whole
-                else open_backbone(spec, trees=config.trees, device=config.device)
-            )
+            found[spec] = open_backbone(spec)
         except UserError as error:
             run.leave_out(spec, error)
-        else:
-            specs.append(f"{spec} {WHOLE}" if whole else spec)
-    names = distinct_names([backbone.name for backbone in backbones], specs)
-    return [choose(*pair, config) for pair in zip(names, backbones, strict=True)]
+    for spec in config.encoders:
+        try:
+            found[f"{spec} {WHOLE}"] = WholeBackbone(find_source(spec))
+        except UserError as error:
+            run.leave_out(spec, error)
+    names = distinct_names([backbone.name for backbone in found.values()], list(found))
+    return [choose(*pair, config) for pair in zip(names, found.values(), strict=True)]
 
 
 def choose(name: str, backbone: Backbone, config: LayersConfig) -> Subject:
-    """Choose layers and poolings of a backbone; only their columns are computed and stored.
+    """The layers and poolings of a backbone; only their columns are computed and stored.
 
-    An encoder without layers has its one row whatever is wanted of the others.
+    An encoder taken whole has its one row whatever is wanted of the others.
 
     Raises:
-        UserError: the backbone lacks one of them.
+        UserError: the backbone lacks a pooling, or a layer that is to be joined.
     """
     whole = isinstance(backbone, WholeBackbone)
     wanted = backbone.poolings if whole else config.poolings or backbone.poolings
     for pooling in wanted:
         if pooling not in backbone.poolings:
             raise UserError(f"{backbone.name}: no pooling {pooling!r}; it has {', '.join(backbone.poolings)}")
-    named = "all" if whole else config.layers
-    layers = backbone.layers if named == "all" else chosen(named, backbone.layers, backbone.name)
-    rows = [(layer,) for layer in backbone.layers if layer in layers]
+    rows = [(layer,) for layer in backbone.layers]
     joins = chosen_joins(() if whole else config.concatenate, backbone.layers, backbone.name)
     poolings = [pooling for pooling in backbone.poolings if pooling in wanted]
     units = [Unit(*pair) for pair in product([*rows, *joins], poolings)]
-    needed = {column for unit in units for column in unit.columns()}
-    backbone.columns = [column for column in backbone.columns if column in needed]
+    backbone.columns = [column for column in backbone.columns if column[1] in poolings]
     return Subject(name=name, backbone=backbone, part=backbone.part(config.cache, STORAGE), units=units)
 
 

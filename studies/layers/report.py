@@ -13,10 +13,9 @@ import pandas as pd
 
 from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner.report import plots
-from senteval_runner.report.page import Figure, Page, Section
-from senteval_runner.report.table import Cell, Column, Table
+from senteval_runner.report.page import Cell, Column, Figure, Page, Section, Table
 from senteval_runner.towers.backbones import OWN
-from studies.kit.data import published
+from studies.kit import published
 
 TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
     "similarity": (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness"),
@@ -122,9 +121,8 @@ def page(
         remarks: what a reader of the scores must know.
     """
     sections = [Section("Remarks", remarks)]
-    scored = set(scores.index.get_level_values("backbone"))
-    compared = {name: layers for name, layers in compared.items() if name in scored}
-    if compared:
+    scored = scores.index.get_level_values("backbone")
+    if compared := {name: layers for name, layers in compared.items() if name in scored}:
         sections += [Section("By task group", list(_tables(scores, mlp, compared)))]
         sections += [Section("Layers and tasks", list(heat_maps(scores, compared)))]
     return Page("What the layers know", sections)
@@ -141,14 +139,12 @@ def _tables(
     yield _table(f"Layers, {POOLING} pooling{best}", layer_table(share), "layers")
     first, *others = compared
     for other in others:
-        change = difference(scores, first, other)
-        if len(change):
+        if len(change := difference(scores, first, other)):
             yield _table(f"Difference in points, {POOLING} pooling", layer_table(change))
     if len(mlp):
         gains = mlp - scores.reindex(mlp.index)[mlp.columns]
         yield _table("Multi-layer perceptron minus logistic regression", layer_table(gains))
-    alike = likeness(scores)
-    if alike.size:
+    if (alike := likeness(scores)).size:
         yield _table("Correlation of scores over tasks with encoders taken whole", alike)
 
 
@@ -159,18 +155,14 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
         [*map(str, labels), *(None if pd.isna(value) else float(value) for value in row)]
         for labels, row in zip(means.index, means.to_numpy(), strict=True)
     ]
-    quoted: list[list[Cell]] = []
-    if paper and len(means.columns):
-        file = Path(__file__).with_name(f"published-{paper}.csv")
-        for name, figures in published(file).items():
-            quoted.append([*name.split(", ", 1), *(figures[column] for column in means.columns)])
+    theirs = published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
     return Table(
         [*map(str, means.index.names), *(Column(name, best="high") for name in means.columns)],
         rows,
         title=title,
-        notes=(NOTE,) if quoted else (),
-        quoted=quoted,
-        quoted_title=f"Published, not computed here: {SOURCE}" if quoted else "",
+        notes=(NOTE,) if paper else (),
+        quoted=[[*name.split(", ", 1), *map(row.get, means.columns)] for name, row in theirs.items()],
+        quoted_title=f"Published, not computed here: {SOURCE}",
     )
 
 

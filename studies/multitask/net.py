@@ -1,12 +1,27 @@
-"""The tower and one head per task: BERT (both texts in one pass) or SBERT (two vectors).
+"""Configurations under SEQ-MT's names, and the tower with one head per task that they train.
+
+A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``; all but the task may be
+missing. Table 1 of the paper names its thirteen rows so::
+
+    SA                sentiment, single sentences: a head on [CLS]
+    P, STS, NLI       both texts of a pair read together, a head on [CLS] (BERT)
+    P(M)              both texts read alone and pooled (SBERT): features u, v, |u-v|; (C) and (X) likewise
+    P(M)*             with u*v added: u, v, |u-v|, u*v
+    P[sub](M)         trained on a fresh random tenth of the data each epoch
+    SA-P-STS(M)       sentiment first, then paraphrases, then similarity
+
+Siamese ``STS`` predicts the cosine itself, joint ``STS`` a logit; ``*`` has no meaning for either.
 
 Shapes: B examples, D width, C classes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.correlation import accuracy, pearson
@@ -21,10 +37,74 @@ from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.examples import Examples
 from studies.finetune.heads import PairHead, seeded_linear
-from studies.multitask.config import MultitaskConfig
-from studies.multitask.stages import TASKS, Stage, TaskName
-from studies.multitask.tasks import Tasks
 
+TaskName = Literal["sst", "quora", "sts", "nli"]
+TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")
+LETTERS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
+POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
+_LETTERS_OF = {task: letters for letters, task in LETTERS.items()}
+_POOLING_OF = {pooling: letter for letter, pooling in POOLINGS.items()}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: which task is trained, with which head."""
+
+    task: TaskName
+    pooling: Pooling | None = None
+    """Siamese pooling; None is the joint (BERT) head."""
+    product: bool = False
+    """Add u*v to u, v, |u-v|."""
+    sampled: bool = False
+    """Train on a fresh tenth of the examples each epoch."""
+
+    def __str__(self) -> str:
+        pooling = f"({_POOLING_OF[self.pooling]})" if self.pooling else ""
+        return f"{_LETTERS_OF[self.task]}{'[sub]' * self.sampled}{pooling}{'*' * self.product}"
+
+    @property
+    def slug(self) -> str:
+        """The stage as part of a folder name."""
+        parts = [self.task, "sub" * self.sampled, self.pooling or "", "prod" * self.product]
+        return "-".join(filter(None, parts))
+
+
+Stages = tuple[Stage, ...]
+"""A configuration."""
+
+
+def name_of(stages: Sequence[Stage]) -> str:
+    """The configuration's name, as :func:`parse_stages` reads it."""
+    return "-".join(map(str, stages))
+
+
+def parse_stages(text: str) -> Stages:
+    """Read a configuration's name.
+
+    Raises:
+        UserError: a stage does not have the form above.
+    """
+    stages = []
+    for part in text.strip().split("-"):
+        found = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", part)
+        letters, sub, letter, star = found.groups() if found else ("", "", "", "")
+        if not found or (star and not (letter and letters in ("P", "NLI"))):
+            raise UserError(
+                f"stage {part!r}: want SA, P, STS or NLI, then [sub], (C|M|X), * after P(M) or NLI(M)"
+            )
+        stages.append(Stage(LETTERS[letters], POOLINGS.get(letter), bool(star), bool(sub)))
+    return tuple(stages)
+
+
+class TaskExamples(NamedTuple):
+    """The three splits of a task."""
+
+    train: Examples
+    dev: Examples
+    test: Examples
+
+
+Tasks = dict[TaskName, TaskExamples]
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
 """Outputs of a head: classes, or one value for the binary and the graded task."""
 
@@ -97,16 +177,14 @@ class MultitaskNet(nn.Module):
     ``earlier`` are the stages before ``stage`` and their folders; ``backbone`` is what the tower starts from.
     """
 
-    def __init__(
-        self, config: MultitaskConfig, stage: Stage, earlier: Sequence[tuple[Stage, Path]], backbone: str
-    ) -> None:
+    def __init__(self, seed: int, stage: Stage, earlier: Sequence[tuple[Stage, Path]], backbone: str) -> None:
         super().__init__()
         device = pick_device("auto")
         stages = [*(one for one, _ in earlier), stage]
         # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
         pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
         joint = next((one.pooling is None for one in reversed(stages) if one.task != "sst"), True)
-        self.tower = load_tower(backbone, pooling=pooling, max_length=config.max_length, device=device)
+        self.tower = load_tower(backbone, pooling=pooling, device=device)
         self.stage = stage
         latest = {one.task: (one, folder) for one, folder in earlier}
         self.heads = nn.ModuleDict()
@@ -114,7 +192,7 @@ class MultitaskNet(nn.Module):
             new = Stage(task, None if joint or task == "sst" else pooling)
             held, folder = latest.get(task, (new, None))
             style = stage if task == stage.task else held
-            self.heads[task] = TaskHead(style, self.tower, config.seed)
+            self.heads[task] = TaskHead(style, self.tower, seed)
             if folder and (held.pooling, held.product) == (style.pooling, style.product):
                 self.heads[task].load_state_dict(load_file(folder / "head.safetensors"))
         self.to(device)

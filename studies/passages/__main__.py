@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from studies.kit.runner import command
+from studies.kit import command
 from studies.passages.config import PassagesConfig
 
 ABOUT = "Passage ranking with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3)."

@@ -1,4 +1,11 @@
-"""Models on sets of words, phrases and sentences: a cell each, and their table."""
+"""Models on sets of words, phrases and sentences: a cell each, and their table.
+
+SemEval-2013 task 5(a), does a phrase mean a word? Accuracy on the test pairs in percent. Frozen vectors: a
+classifier on [|u - v|, u ∗ v] of word and phrase, its L2 weight chosen by cross-validation on the training
+pairs, as SentEval does for MRPC. Fine-tuned, as BURT does it: encoder and softmax head on [u; v; |u-v|]
+together. BURT gives no settings; batch, length and optimiser are those of its pre-training. Tested on
+hand-made files only.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +13,40 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corpora.pairs.labelled import read_ppdb
-from corpora.pairs.similarity import SETS, find_set, read_semeval2013_5a
+from corpora.pairs.similarity import SETS, WordPhrasePairs, find_set, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
 from parsing.networks.device import pick_device
 from senteval_runner.evaluation import data_hashes, evaluate_task
+from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.protocol.correlation import cosines, spearman
-from senteval_runner.report.page import Page, Section
-from senteval_runner.report.table import Column, Table
+from senteval_runner.protocol.correlation import accuracy, cosines, spearman
+from senteval_runner.protocol.features import design, pair_blocks
+from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import find_source, open_model, split_parts
-from studies.finetune.examples import pair_in_fraction
-from studies.kit.data import published
-from studies.kit.runner import Cell, Figures, Run
-from studies.similarity.config import SimilarityConfig
-from studies.similarity.semeval import MAX_LENGTH, frozen_accuracy, tuned_accuracy
+from studies.finetune.examples import Examples, Stream, fixed, pair_in_fraction
+from studies.finetune.heads import PairHead, Siamese
+from studies.finetune.loop import LoopConfig, Task, fit
+from studies.kit import Cell, Figures, Run, published
+
+if TYPE_CHECKING:
+    from studies.similarity.__main__ import SimilarityConfig
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
 """With the encoder fine-tuned, as in BURT."""
+EPOCHS = 2
+BATCH = 16
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
     "sentences": (*STS_TASKS, *(f"{name} (trained head)" for name in RELATEDNESS_TASKS)),
@@ -64,8 +76,8 @@ class Model:
         device = pick_device("auto")
         if self.kinds == ["pooled"]:
             pooling, _, name = self.spec.partition(":")
-            return load_tower(name, pooling=pooling, max_length=MAX_LENGTH, device=device)  # type: ignore[arg-type]
-        return load_whole(self.spec, max_length=MAX_LENGTH, device=device)
+            return load_tower(name, pooling=pooling, device=device)  # type: ignore[arg-type]
+        return load_whole(self.spec, device=device)
 
 
 Score = Callable[[Model, Path], Figures]
@@ -73,15 +85,14 @@ Score = Callable[[Model, Path], Figures]
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
-    """Score every model on every requested set.
+    """Score every model on every requested set; published rows stand below.
 
     Raises:
         UserError: nothing to compare.
     """
     if config.fine_tune and config.semeval2013 is None:
         raise UserError("--fine-tune needs --semeval2013 FOLDER")
-    absent: list[str] = []
-    sets = list(_sets(config, run, absent))
+    sets = list(_sets(config, run))
     if not sets and not run.left_out:
         raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
     cells = {
@@ -97,37 +108,47 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     found: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
         found.setdefault(spec, {}).update(figures)
-    return _page(config, found, f"Not below {config.words}: {', '.join(absent)}." if absent else "")
+    ours = {name: with_averages(figures) for name, figures in found.items()}
+    columns = list(dict.fromkeys(column for row in ours.values() for column in row))
+    file = Path(__file__).with_name(f"published-{config.published}.csv")
+    theirs = published(file) if config.published else {}
+    table = Table(
+        ["model", *(Column(column, digits=1, best="high") for column in columns)],
+        [[name, *map(row.get, columns)] for name, row in ours.items()],
+        notes=["Spearman's correlation × 100; SemEval-2013 5(a): accuracy in percent."],
+        quoted=[[name, *map(with_averages(row).get, columns)] for name, row in theirs.items()],
+        quoted_title="published (BURT)",
+    )
+    absent = [name for name in SETS if config.words and name not in {one for one, *_ in sets}]
+    note = f"Not below {config.words}: {', '.join(absent)}." if absent else ""
+    return Page("Similarity of words, phrases and sentences", [Section("Scores", [table])], note)
 
 
-def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tuple[str, object, Score]]:
-    """Names, identities and scores of the requested sets; word sets that are not there go to ``absent``."""
+def _sets(config: SimilarityConfig, run: Run) -> Iterator[tuple[str, object, Score]]:
+    """Names, identities and scores of the requested sets that are there."""
     if config.words is not None:
-        found = {name: find_set(name, config.words) for name in SETS}
-        absent += [name for name, pairs in found.items() if pairs is None]
-        if len(absent) == len(SETS):
+        found = {name: pairs for name in SETS if (pairs := find_set(name, config.words)) is not None}
+        if not found:
             raise UserError(f"{config.words}: holds none of the word sets {', '.join(SETS)}")
         for name, pairs in found.items():
-            if pairs is not None:
-                rows = (pairs.left, pairs.right, pairs.score)
-                yield name, sha256_file(pairs.file), _scored(name, correlate, *rows)
+            rows = (pairs.left, pairs.right, pairs.score)
+            yield name, sha256_file(pairs.file), _correlation(name, *rows)
     if config.phrases is not None:
         pairs_of = phrase_pairs(config.phrases, config.held_out)
-        yield PHRASES, [sha256_file(config.phrases), config.held_out], _scored(PHRASES, correlate, *pairs_of)
-    for name in (*STS_TASKS, *RELATEDNESS_TASKS):
-        if config.data is None:
-            break
-        try:
-            task = read_task(name, config.data)
-        except UserError as error:
-            run.leave_out(name, error)
-            continue
-        yield name, data_hashes(task), _scored("", sentence_similarity, task, config.seed)
+        yield PHRASES, [sha256_file(config.phrases), config.held_out], _correlation(PHRASES, *pairs_of)
+    if config.data is not None:
+        for name in (*STS_TASKS, *RELATEDNESS_TASKS):
+            try:
+                task = read_task(name, config.data)
+            except UserError as error:
+                run.leave_out(name, error)
+            else:
+                yield name, data_hashes(task), partial(_sentences, task, config.seed)
     if config.semeval2013 is not None:
         both = read_semeval2013_5a(config.semeval2013)
         identity = json_digest([[part.words, part.phrases, part.same] for part in both], 64)
         frozen = f"{SEMEVAL}, frozen"
-        yield frozen, identity, _scored(frozen, frozen_accuracy, *both, config.seed)
+        yield frozen, identity, lambda model, _: {frozen: frozen_accuracy(model.vectors, *both, config.seed)}
         if config.fine_tune:
             options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
             yield (
@@ -137,14 +158,12 @@ def _sets(config: SimilarityConfig, run: Run, absent: list[str]) -> Iterator[tup
             )
 
 
-def _scored(column: str, function: Callable[..., Any], *arguments: object) -> Score:
-    """Figures of a function of frozen vectors, which names its columns itself where ``column`` is empty."""
+def _correlation(name: str, left: Sequence[str], right: Sequence[str], gold: Sequence[float]) -> Score:
+    return lambda model, _: {name: correlate(model.vectors, left, right, gold)}
 
-    def compute(model: Model, _: Path) -> Figures:
-        found = function(model.vectors, *arguments)
-        return {column: found} if column else found
 
-    return compute
+def _sentences(task: TaskData, seed: int, model: Model, _: Path) -> Figures:
+    return {**sentence_similarity(model.vectors, task, seed)}
 
 
 def correlate(
@@ -171,6 +190,55 @@ def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> 
     }
 
 
+def frozen_accuracy(
+    vectors: SentenceVectors, train: WordPhrasePairs, test: WordPhrasePairs, seed: int
+) -> float:
+    """Accuracy on ``test`` of the classifier tuned on ``train``.
+
+    Raises:
+        UserError: a class has fewer training pairs than there are folds.
+    """
+    protocol = get_protocol("default")
+    fewest = min(train.same.count(0), train.same.count(1))
+    if fewest < protocol.kfold:
+        raise UserError(f"SemEval-2013 5(a): {fewest} training pairs of a class, folds need {protocol.kfold}")
+    sides = (train.words + test.words, train.phrases + test.phrases)
+    u, v = (vectors([text.split() for text in side]) for side in sides)
+    y, rows = np.array(train.same + test.same), np.arange(len(train) + len(test))
+    x = design(list(pair_blocks(u, v)))
+    return kfold(x, y, rows[: len(train)], rows[len(train) :], 2, protocol, seed).acc
+
+
+def tuned_accuracy(
+    tower: Tower,
+    train: WordPhrasePairs,
+    test: WordPhrasePairs,
+    *,
+    folder: Path,
+    seed: int,
+    learning_rate: float,
+) -> float:
+    """Accuracy on ``test`` of tower and head, trained on ``train``; the tower's weights move.
+
+    Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
+    """
+    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)})
+    fitted, scored = (
+        Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
+    )
+    stream = Stream(fixed(fitted), BATCH, seed, "semeval2013")
+    fit(
+        net,
+        {"same": Task(stream, partial(net.loss, "same"))},
+        LoopConfig(learning_rate=learning_rate),
+        steps=EPOCHS * stream.batches_per_pass,
+        evaluate=dict,
+        seed=seed,
+        folder=folder,
+    )
+    return round(100 * accuracy(net.predict("same", scored), scored.target), 2)
+
+
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
     """PPDB's phrase pairs and their scores of equivalence; two single words are none.
 
@@ -180,16 +248,16 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     Raises:
         UserError: no line is such a pair.
     """
-    left, right, gold = [], [], []
-    for pair in read_ppdb(file):
-        score = pair.feature("Equivalence")
-        is_held = not held_out or pair_in_fraction(pair.left, pair.right, held_out)
-        if score is not None and is_held and (" " in pair.left or " " in pair.right):
-            left.append(pair.left)
-            right.append(pair.right)
-            gold.append(score)
-    if not gold:
+    rows = [
+        (pair.left, pair.right, equivalence)
+        for pair in read_ppdb(file)
+        if " " in pair.left + pair.right
+        and (equivalence := pair.feature("Equivalence")) is not None
+        and (not held_out or pair_in_fraction(pair.left, pair.right, held_out))
+    ]
+    if not rows:
         raise UserError(f"{file}: no (held-out) pair of phrases with PPDB 2.0's feature Equivalence")
+    left, right, gold = (list(column) for column in zip(*rows, strict=True))
     return left, right, gold
 
 
@@ -200,21 +268,3 @@ def with_averages(scores: Mapping[str, float]) -> dict[str, float]:
         if set(columns) <= scores.keys():
             found[name] = fmean(scores[column] for column in columns)
     return found
-
-
-def _page(config: SimilarityConfig, found: Mapping[str, Figures], note: str) -> Page:
-    """A row per model, published rows below."""
-    ours = {name: with_averages(figures) for name, figures in found.items()}
-    columns = list(dict.fromkeys(column for row in ours.values() for column in row))
-    theirs = []
-    if config.published:
-        rows = published(Path(__file__).with_name(f"published-{config.published}.csv"))
-        theirs = [[name, *map(with_averages(row).get, columns)] for name, row in rows.items()]
-    table = Table(
-        ["model", *(Column(column, digits=1, best="high") for column in columns)],
-        [[name, *map(row.get, columns)] for name, row in ours.items()],
-        notes=["Spearman's correlation × 100; SemEval-2013 5(a): accuracy in percent."],
-        quoted=theirs,
-        quoted_title="published (BURT)" if theirs else "",
-    )
-    return Page("Similarity of words, phrases and sentences", [Section("Scores", [table])], note)

@@ -29,7 +29,7 @@ def test_the_command_on_a_cpu(capsys: pytest.CaptureFixture[str], monkeypatch: p
 
     assert gpu.cli(["--device", "cpu", "--quick"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["good"] and {"dep/native", "const/torch"} <= result["parts"]["encoders"].keys()
+    assert result["good"] and {"dep/native", "const/native"} <= result["parts"]["encoders"].keys()
     monkeypatch.setattr(gpu, "CHECKS", (fails, gpu.waiting))
     assert gpu.cli(["--device", "cpu", "--quick"]) == 1
     result = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -147,19 +147,6 @@ def test_an_encoder_that_never_works_raises_its_own_fault(data: Path) -> None:
         evaluate(3, ["CR"], data, QUICK)
 
 
-def test_results_as_a_table_and_in_words(data: Path) -> None:
-    results = evaluate(RandomBag(8), ["CR", "MRPC", "MR"], data, QUICK)
-    table = results.to_dataframe()
-    assert list(table.columns) == ["protocol", "seed", "task", "metric", "value"]
-    wide = table.pivot(index="task", columns="metric", values="value")
-    assert list(wide.index) == ["CR", "MRPC"] and list(wide.columns) == ["acc", "devacc", "f1"]
-    assert wide.loc["MRPC", "f1"] == results["MRPC"]["f1"]
-    shown = repr(results).splitlines()
-    assert shown[0] == "protocol fast, seed 1111" and shown[1].startswith("CR: devacc ")
-    assert shown[1].endswith("(52 rows, 8 dimensions)") and shown[3].startswith("MR: skipped, ")
-    assert len(shown) == 4 and max(map(len, shown)) <= 100
-
-
 def test_unknown_names_are_refused(data: Path) -> None:
     with pytest.raises(UserError, match="unknown task"):
         evaluate(RandomBag(8), ["MRX"], data)

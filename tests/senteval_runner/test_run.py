@@ -201,7 +201,7 @@ def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, monkeypatch, cap
         "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
         "SICKRelatedness": "SICK_trial.txt:",
         "TREC": "no rows in",
-        "MPQA": "MPQA lacks mpqa.pos, mpqa.neg",
+        "MPQA": "downstream/MPQA/mpqa.pos",
         "Tense": "past_present.txt.gz: cannot be read",
     }.items():
         assert message in skipped[name] and "\n" not in skipped[name]

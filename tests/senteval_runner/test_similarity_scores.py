@@ -12,7 +12,7 @@ from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
 from senteval_runner import evaluate
-from senteval_runner.report.table import Table
+from senteval_runner.report.page import Table
 from senteval_runner.report.tables import averaged_columns, score_sections, similarity_row
 from tests.fixtures.senteval import text
 from tests.senteval_runner.encoders import RandomBag

@@ -11,15 +11,15 @@ from typing import Any
 from safetensors.torch import load_file
 
 from corpora.support.files import read_record
-from studies.burt.config import BurtConfig
+from studies.burt.__main__ import BurtConfig
 from studies.burt.data import read_data
 from studies.burt.train import train_all
 from studies.finetune.tiny import build_tiny
-from studies.kit.runner import run_study
-from studies.multitask.config import MultitaskConfig
+from studies.kit import run_study
+from studies.multitask.__main__ import MultitaskConfig
+from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
-from studies.multitask.tasks import read_all_tasks
-from studies.similarity.config import SimilarityConfig
+from studies.similarity.__main__ import SimilarityConfig
 from studies.similarity.run import score
 from tests.fixtures.goldens import fingerprint
 from tests.studies.finetune.fixtures import (

@@ -240,4 +240,4 @@ def test_a_run_reads_them_and_its_card_says_so(
     wanted = changed(distilled, table={"size": 20}).table
     ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), wanted)
     assert words.vocabulary.words == ranked and words.expanded == 8
-    assert f"`{encoder}` encodes them one by one" in (folder / "README.md").read_text()
+    assert f"--vectors distil:{encoder}" in (folder / "README.md").read_text()

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from senteval_runner.report import plots
-from senteval_runner.report.page import Figure, Page, Section
-from senteval_runner.report.table import Column, Score, Table, shown
+from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, shown
 
 printable = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Cn")), max_size=12)
 numbers = st.floats(-1e6, 1e6, allow_nan=False)

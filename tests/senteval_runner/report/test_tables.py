@@ -12,7 +12,7 @@ from scipy.stats import pearsonr, rankdata
 from senteval_runner import running
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report import tables
-from senteval_runner.report.table import Table
+from senteval_runner.report.page import Table
 from senteval_runner.report.tables import AVERAGE, NOTE, PAIR_AVERAGES, paired_bootstrap, published_rows
 from tests.senteval_runner.test_run import config
 

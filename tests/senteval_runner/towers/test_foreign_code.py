@@ -14,7 +14,6 @@ from parsing.libraries.benepar import load_benepar
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.transformer import load_tower, load_whole
 from senteval_runner.vectors.encoders import open_model
-from studies.burt.__main__ import cli as burt
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("sentence_transformers")
@@ -94,17 +93,3 @@ def test_a_broken_folder_is_one_line(name: str, broken: str, tmp_path: Path) -> 
     with pytest.raises(UserError) as error:
         LOADERS[name](str(folder))
     assert "\n" not in str(error.value) and str(folder) in str(error.value)
-
-
-def test_burt_refuses_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mark = hostile(tmp_path / "model", "evil")
-    rows = [{"gold_label": "neutral", "sentence1": f"a cat {i}", "sentence2": "the cat"} for i in range(9)]
-    rows += [{**row, "gold_label": label} for row in rows for label in ("entailment", "contradiction")]
-    (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.setattr(builtins, "input", lambda question="": "y")
-    given = ["--nli", str(tmp_path / "nli.jsonl"), "--objectives", "nli", "--output", str(tmp_path / "out")]
-    assert burt(["--backbone", str(tmp_path / "model"), *given]) == 2
-    assert "cannot be loaded" in capsys.readouterr().err.splitlines()[-1]
-    assert not mark.exists()

@@ -86,11 +86,7 @@ def test_negation_is_unis() -> None:
 GOOGLE = {
     "family": [("boy", "girl", "king", "queen"), ("king", "queen", "duke", "duchess")],
     "gram3-comparative": [("bad", "worse", "big", "bigger")],
-    "gram8-plural": [
-        ("dog", "dogs", "cat", "cats"),
-        ("cat", "cats", "dog", "dogs"),
-        ("cow", "cows", "cat", "cats"),
-    ],
+    "gram8-plural": [("dog", "dogs", "cat", "cats"), ("cow", "cows", "cat", "cats")],
 }
 
 
@@ -101,15 +97,11 @@ def test_googles_questions_are_asked_as_they_stand() -> None:
     assert Counter((q.category, q.level) for q in questions) == {
         **{("male-female", level): 2 for level in ("word", "phrase", "sentence")},
         **{("positive-comparative", level): 1 for level in ("word", "phrase", "sentence")},
-        ("singular-plural", "word"): 3,
+        ("singular-plural", "word"): 2,
     }
     assert any("the duchess" in q.answer for q in questions)
-    for rows, told in (
-        ({"gram3-comparative": [("bad", "worse", "odd", "odder")]}, "no wrong answer beside 'odder'"),
-        ({"currency": [("a", "b", "c", "b"), ("d", "e", "f", "g")]}, "is a term of the question"),
-    ):
-        with pytest.raises(UserError, match=told):
-            build_questions(FRAMES, google=rows, seed=0)
+    with pytest.raises(UserError, match="no wrong answer beside 'odder'"):
+        build_questions(FRAMES, google={"gram3-comparative": [("bad", "worse", "odd", "odder")]}, seed=0)
 
 
 @pytest.mark.data
@@ -127,9 +119,10 @@ def test_lengths_stand_beside_the_papers() -> None:
     assert row[1:4] == [12, pytest.approx(np.mean(tokens)), 4.1] and row[5] == 10.1
 
 
-def test_same_seed_same_questions() -> None:
-    assert build_questions(FRAMES, seed=1, limit=12) == SMALL
-    assert build_questions(FRAMES, seed=2, limit=12) != SMALL
+def test_the_seed_decides_and_the_file_keeps_them(tmp_path: Path) -> None:
+    assert build_questions(FRAMES, seed=1, limit=12) == SMALL != build_questions(FRAMES, seed=2, limit=12)
+    write_questions(tmp_path / "q.tsv", SMALL)
+    assert read_questions(tmp_path / "q.tsv") == SMALL
 
 
 def test_semantic_wordings_lead_away_from_the_answer() -> None:
@@ -248,17 +241,11 @@ def test_paraphrase_minds_articles_and_names() -> None:
     assert paraphrase(("the", "Work", "of", SLOT)) == (("the", "Work", "of", SLOT), 0)
 
 
-def test_file_round_trip(tmp_path: Path) -> None:
-    write_questions(tmp_path / "q.tsv", SMALL)
-    assert read_questions(tmp_path / "q.tsv") == SMALL
-
-
 @pytest.mark.parametrize(
     ("column", "value", "told"),
     [
         (7, "nobody", "is not once among"),
         (2, "paragraph", "level 'paragraph'"),
-        (3, "colours", "category 'colours'"),
         (1, "gone", "is no word question"),
         (0, SMALL[1].question_id, "occurs twice"),
         (4, "", "column 'a' is empty"),
@@ -286,10 +273,9 @@ def test_bad_rows_are_named(tmp_path: Path, column: int, value: str, told: str) 
     ],
 )
 def test_bad_google_files(tmp_path: Path, text: str, told: str) -> None:
-    path = tmp_path / "bad.txt"
-    path.write_text(text)
+    (tmp_path / "bad.txt").write_text(text)
     with pytest.raises(UserError, match=told):
-        read_google(path)
+        read_google(tmp_path / "bad.txt")
 
 
 def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -10,12 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studies.analogies import report
+from studies.analogies import score
 from studies.analogies.build import build_questions
 from studies.analogies.contexts import collect_frames
 from studies.analogies.questions import CATEGORIES, Question
-from studies.analogies.report import differences, figures, pair_texts, pattern, tables
-from studies.analogies.score import AnalogyScores, TextVectors, answer_ranks, summarise
+from studies.analogies.score import (
+    AnalogyScores,
+    TextVectors,
+    answer_ranks,
+    differences,
+    figures,
+    pair_texts,
+    pattern,
+    summarise,
+    tables,
+)
 
 SMALL = build_questions(collect_frames(), seed=1, limit=12)
 
@@ -87,10 +96,9 @@ def test_averages_are_those_of_table_4() -> None:
         for i in range(len(found))
     ]
     found = summarise(asked, [rank for some in ranks.values() for rank in some])
-    assert found["averages"]["word"] == pytest.approx(
-        {"semantic": 3 / 5, "syntactic": 1 / 2, "average": 0.55}
-    )
-    assert summarise(asked[:1], [1])["averages"]["word"] == {"semantic": 1.0} and found["overall"] is None
+    means = {"semantic": 3 / 5, "syntactic": 1 / 2, "average": 0.55}
+    assert found["averages"]["word"] == pytest.approx(means) and found["overall"] is None
+    assert summarise(asked[:1], [1])["averages"]["word"] == {"semantic": 1.0}
 
 
 def test_the_table_has_unis_columns() -> None:
@@ -136,10 +144,10 @@ def test_scores_agree_with_each_other() -> None:
 
 
 def test_figures_hold_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "tsne", report.pca)  # half a minute of a busy machine otherwise
+    monkeypatch.setattr(score, "tsne", score.pca)  # half a minute of a busy machine otherwise
     drawn: list[tuple] = []
     for kind in ("scatter", "bars"):
-        monkeypatch.setattr(report.plots, kind, lambda *given, **options: drawn.append((*given, options)))
+        monkeypatch.setattr(score.plots, kind, lambda *given, **options: drawn.append((*given, options)))
     scores, vectors = random_scores()
     pattern(SMALL, vectors)
     differences(SMALL, vectors)

@@ -8,25 +8,21 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-import studies.burt
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
-from studies.burt.__main__ import cli
-from studies.burt.config import Ablation, BurtConfig
-from studies.burt.data import read_data
+from studies.burt import data as burt_data
+from studies.burt import train
+from studies.burt.__main__ import Ablation, BurtConfig, cli
+from studies.burt.data import balanced, hold_out_phrases, nli_examples, read_data, usable, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
+from studies.finetune.examples import Examples, hold_out, normalised
 from studies.finetune.loop import LoopConfig
-from studies.kit.data import published, read_presets
-from studies.kit.runner import run_study
+from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
-from tests.studies.finetune.fixtures import (
-    SYNONYMS,
-    nli_rows,
-    ppdb_line,
-    write_jsonl,
-    write_ppdb,
-)
+from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
 
 ALL = ("nli", "identification", "classification")
 
@@ -34,10 +30,13 @@ ALL = ("nli", "identification", "classification")
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("data")
+    old = folder / "ppdb1.txt"
+    old.write_text("\n".join(ppdb_line(a, b) for a, b in SYNONYMS), encoding="utf-8")
     return {
         "nli": write_jsonl(folder / "train.jsonl", nli_rows(400, 1)),
         "nli_dev": write_jsonl(folder / "dev.jsonl", nli_rows(150, 2)),
         "ppdb": write_ppdb(folder / "ppdb.txt"),
+        "ppdb1": old,
     }
 
 
@@ -47,35 +46,80 @@ def config(files: dict[str, Path], output: Path, **options: Any) -> BurtConfig:
     return BurtConfig(output=output, **{**data, **values})
 
 
-def unlabelled(folder: Path) -> Path:
-    """The synonyms as PPDB 1.0 lists them."""
-    path = folder / "ppdb1.txt"
-    path.write_text("\n".join(ppdb_line(a, b) for a, b in SYNONYMS), encoding="utf-8")
-    return path
+ROWS = [
+    ("quick", "fast", "Equivalence"),
+    ("big", "large", "Equivalence"),
+    ("very big", "big", "ForwardEntailment"),
+    ("large", "very large", "ReverseEntailment"),
+    ("red", "quick", "Independent"),
+    ("hot", "cold", "Exclusion"),
+    ("oven", "cold", "OtherRelated"),
+    ("shop", "store", None),
+]
+
+
+def test_phrases_are_short_and_different_and_their_labels_are_kept_ones() -> None:
+    six = "a b c d e f"
+    rows = usable(
+        (a, b, None) for a, b in [(six, "x"), (six + " g", "x"), ("x", six), (six, "x"), ("x", "x")]
+    )
+    assert (rows.first, rows.second) == ([six, "x"], ["x", six]), "each direction once"
+    assert usable(ROWS).target.tolist() == [0, 0, 1, 1, 2, -1]
+
+
+def test_both_directions_of_a_pair_are_on_one_side() -> None:
+    a, b = [f"a {i}" for i in range(200)], [f"b {i * i}" for i in range(200)]
+    sides = [hold_out_phrases(Examples(*pair, np.zeros(200)), 0.3) for pair in ((a, b), (b, a))]
+    assert sides[0][1].first == sides[1][1].second and 30 < len(sides[0][1]) < 90
+    assert all(len(kept) + len(held) == 200 for kept, held in sides)
+
+
+def test_classes_are_balanced_and_all_are_positive_pairs() -> None:
+    """BURT counts more than a million positive pairs: three labels of 354k, Independent among them."""
+    rows = balanced(usable(ROWS), per_class=354_000, seed=1)
+    assert rows.target.tolist() == [0, 1, 2, -1]
+    assert rows.first[1] in ("very big", "large") and rows.first[2:] == ["red", "shop"]
+    many = usable((f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4))
+    for most, size in ((10**6, 4), (3, 3)):
+        assert np.bincount(balanced(many, most, 2).target).tolist() == [size] * 3
+    assert balanced(many, 3, 2).first != balanced(many, 3, 3).first, "a random choice"
+
+
+def test_nli_rows_without_a_three_way_label_are_marked() -> None:
+    examples = nli_examples([("a", "b", "neutral"), ("a", "c", "-"), ("a", "d", "contradiction")])
+    assert examples.target.tolist() == [1, -1, 2]
+
+
+def test_unseen_premises_are_dropped_under_any_tokenisation() -> None:
+    examples = Examples(["A man isn't here .", "A dog"], ["x", "y"], np.array([0, 1]))
+    assert without_premises(examples, ["a man is n't here."]).first == ["A dog"]
+
+
+@given(st.lists(st.text("abc XYZ.", max_size=6), max_size=30), st.floats(0, 1))
+@settings(max_examples=30)
+def test_a_first_text_is_on_one_side_only(texts: list[str], share: float) -> None:
+    kept, held = hold_out(Examples(texts, texts, np.arange(len(texts))), share)
+    assert sorted([*kept.target, *held.target]) == list(range(len(texts)))
+    assert not {normalised(t) for t in kept.first} & {normalised(t) for t in held.first}
 
 
 def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Path) -> None:
     data = read_data(config(files, tmp_path, held_out=0.3))
-    nli, pairs, classes = (data.train[name](0) for name in ALL)  # type: ignore[index]
+    nli, pairs, classes = (data.train[name](0) for name in ALL)
     assert not set(nli.first) & set(data.held["nli"].first) and len(data.held["nli"]) == 150
-    positive = {
-        pair
-        for pair, y in zip(zip(pairs.first, pairs.second or [], strict=True), pairs.target, strict=True)
-        if y
-    }
+    labelled = zip(pairs.first, pairs.second or [], pairs.target, strict=True)
+    positive = {(a, b) for a, b, target in labelled if target}
     assert set(zip(classes.first, classes.second or [], strict=True)) <= positive
     for examples in (classes, data.held["classification"]):
         assert len(set(np.bincount(examples.target).tolist())) == 1, "equal classes on both sides"
     assert any("60 of 90 rows" in line for line in data.summary)
-    few = read_data(config(files, tmp_path, per_class=4)).train["classification"](0)
-    assert np.bincount(few.target).tolist() == [4, 4, 4]
 
 
 def test_missing_data_is_named(files: dict[str, Path], tmp_path: Path) -> None:
     for options, told in (
         ({"nli": ()}, "nli needs --nli"),
         ({"ppdb": ()}, "--ppdb"),
-        ({"ppdb": (unlabelled(tmp_path),)}, "classification needs PPDB 2.0"),
+        ({"ppdb": (files["ppdb1"],)}, "classification needs PPDB 2.0"),
     ):
         with pytest.raises(UserError, match=told):
             read_data(config(files, tmp_path, **options))
@@ -86,7 +130,7 @@ def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_pa
 
     # PPDB 1.0 has paraphrases alone. |u-v|, u*v: with so few phrases the paper's u, v are learnt by heart.
     settings = config(
-        {**files, "ppdb": unlabelled(tmp_path)},
+        {**files, "ppdb": files["ppdb1"]},
         tmp_path / "burt",
         objectives=("nli", "identification"),
         concatenation="diff-prod",
@@ -94,17 +138,15 @@ def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_pa
     )
     assert run_study(settings, train_all) == 0
     before, *_, after = read_record(settings.output / "cell.json")["figures"]["history"]
-    assert before["nli"] < 0.5
-    assert after["nli"] > before["nli"] + 0.2
+    assert before["nli"] < 0.5 and after["nli"] > before["nli"] + 0.2
     assert "| model | nli |" in (settings.output / "report.md").read_text(encoding="utf-8")
     model = SentenceTransformer(str(settings.output), device="cpu")
     assert model[1].pooling_mode == "mean"
     u, v = (model.encode([pair[side] for pair in SYNONYMS], normalize_embeddings=True) for side in (0, 1))
     products = u @ v.T
     assert np.diag(products).mean() > products.mean() + 0.2
-    # the result is a tower again
     again = config(files, tmp_path / "again", backbone=str(settings.output), epochs=0.05)
-    assert run_study(again, train_all) == 0
+    assert run_study(again, train_all) == 0, "the result is a tower again"
 
 
 def test_every_second_batch_is_nli_and_the_others_alternate() -> None:
@@ -129,11 +171,10 @@ CHANGED = {
 
 @pytest.mark.parametrize("block", get_args(Ablation))
 def test_a_block_changes_one_option_as_table_4_does(block: Ablation, tmp_path: Path) -> None:
-    rows = variants(BurtConfig(output=tmp_path, ablation=block))
-    assert [getattr(row, block) for _, row in rows.values()] == CHANGED[block]
-    for _, row in rows.values():
-        plain = BurtConfig(output=tmp_path, ablation=block)
-        assert dataclasses.replace(row, **{block: getattr(plain, block)}) == plain
+    plain = BurtConfig(output=tmp_path, ablation=block)
+    rows = [row for _, row in variants(plain).values()]
+    assert [getattr(row, block) for row in rows] == CHANGED[block]
+    assert all(dataclasses.replace(row, **{block: getattr(plain, block)}) == plain for row in rows)
 
 
 def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path) -> None:
@@ -157,19 +198,14 @@ def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_
         run_study(dataclasses.replace(settings, seed=2), train_all)
 
 
-def test_the_preset_has_the_papers_values() -> None:
+def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"])
     loop = LoopConfig(learning_rate=settings.learning_rate)
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
-    assert (studies.burt.train.DROPOUT, studies.burt.data.MAX_WORDS) == (0.1, 6)
+    assert (train.DROPOUT, burt_data.MAX_WORDS) == (0.1, 6)
     assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
     assert (loop.warmup, loop.decay) == (0.1, True)
-
-
-def test_the_command_refuses_what_it_cannot_do_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     for options, told in (
         (("--preset", "paper"), "--preset paper needs --nli, --nli-dev, --ppdb: SNLI"),
         (("--nli", "none.jsonl"), "no backbone: give --backbone"),

@@ -23,7 +23,7 @@ from studies.faq.train import LabelledPairs, cosines
 from studies.finetune.examples import Examples
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.tiny import build_tiny
-from studies.kit.data import read_presets
+from studies.kit import read_presets
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
 

@@ -46,20 +46,13 @@ def loop_pool(rows: list[list[float]], frame: Frame, name: str) -> list[float]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    lengths=st.lists(st.integers(1, 7), min_size=1, max_size=5),
-    frame=st.sampled_from(
-        [
-            Frame(0, -1),
-            Frame(-1, -2),
-            Frame(0, -1),
-        ]
-    ),
+    lengths=st.lists(st.integers(2, 7), min_size=1, max_size=5),
+    frame=st.sampled_from([Frame(0, -1), Frame(-1, -2)]),
     left=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_pooling_equals_a_loop(lengths, frame, left, seed) -> None:
     """Padding on either side holds values that would win every maximum and swamp every mean."""
-    lengths = [max(n, 2) for n in lengths]
     generator = torch.Generator().manual_seed(seed)
     T = max(lengths) + 2
     hidden = torch.full((len(lengths), T, 4), 1e9, dtype=torch.float64)
@@ -87,13 +80,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {family: build(root / family, family) for family in FAMILIES}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_special_tokens_are_found(models, family) -> None:
-    frame = backbone_of(models[family]).frame
-    expected = {"bert": (0, -1), "roberta": (0, -1), "xlnet": (-1, -2)}[family]
-    assert (frame.cls, frame.sep) == expected and not frame.notes
-
-
 def test_a_tokenizer_without_special_tokens() -> None:
     def bare(text, **_):
         return {"input_ids": [7, 8], "special_tokens_mask": [0, 0]}
@@ -110,6 +96,8 @@ def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
 
     monkeypatch.setattr(backbones, "BATCH", 4)
     backbone = backbone_of(models[family])
+    frame = backbone.frame
+    assert (frame.cls, frame.sep) == ((-1, -2) if family == "xlnet" else (0, -1)) and not frame.notes
     found = backbone.encode(SENTENCES)
     assert found.shape == (16, len(SENTENCES), 16) and found.dtype == np.float32
     assert backbone.layers == ("emb", "-3", "-2", "-1")
@@ -122,16 +110,6 @@ def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
             rows = states[0 if layer == "emb" else int(layer)][0].tolist()
             expected = loop_pool(rows, backbone.frame, name)
             np.testing.assert_allclose(found[column, place], expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_batches_do_not_matter(models, family, monkeypatch) -> None:
-    backbone, found = backbone_of(models[family]), []
-    for size in (1, 3, 64):
-        monkeypatch.setattr(backbones, "BATCH", size)
-        found += [backbone.encode(SENTENCES), backbone.encode(SENTENCES[::-1])[:, ::-1]]
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], atol=2e-5)
 
 
 def test_long_sentences_are_cut(models) -> None:

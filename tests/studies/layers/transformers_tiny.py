@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-WORDS = (
-    "a",
-    "the",
-    "bad",
-    "dull",
-    "poor",
-    "good",
-    "bright",
-    "rich",
-    "tall",
-    "far",
-    "near",
-    ".",
-    "cat",
-    "sat",
-    "on",
-)
+TEXT = "a the bad dull poor good bright rich tall far near . cat sat on"
+WORDS = tuple(TEXT.split())
 FRAMES = {
     # family: special tokens (pad first), template, roles, padding side
     "bert": (["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "[CLS] $A [SEP]", ("[CLS]", "[SEP]"), "right"),

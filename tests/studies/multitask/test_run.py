@@ -3,28 +3,73 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
 from studies.finetune.examples import Examples
-from studies.kit.data import published, read_presets
-from studies.kit.runner import run_study
-from studies.multitask.__main__ import cli
-from studies.multitask.config import MultitaskConfig
-from studies.multitask.net import MultitaskNet, TaskHead, overall
-from studies.multitask.run import SEQ_MT, best, train_all
-from studies.multitask.stages import Stage, TaskName, parse_stages
-from studies.multitask.tasks import SIZES, read_all_tasks, resplit
+from studies.kit import published, read_presets, run_study
+from studies.multitask.__main__ import MultitaskConfig, cli
+from studies.multitask.net import Stage, TaskHead, TaskName, name_of, parse_stages
+from studies.multitask.run import SEQ_MT, SIZES, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import write_tasks
+
+TABLE_1, TABLE_2 = (published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
+SA, P, STS = Stage("sst"), Stage("quora"), Stage("sts")
+TABLE = {
+    "SA": (SA,),
+    "P": (P,),
+    "STS": (STS,),
+    "SA-P-STS": (SA, P, STS),
+    "SA-P-STS(C)": (SA, P, Stage("sts", "cls")),
+    "SA-P-STS(M)": (SA, P, Stage("sts", "mean")),
+    "SA-P(C)-STS(C)": (SA, Stage("quora", "cls"), Stage("sts", "cls")),
+    "SA-P(M)-STS(M)": (SA, Stage("quora", "mean"), Stage("sts", "mean")),
+    "SA-P(X)-STS(X)": (SA, Stage("quora", "max"), Stage("sts", "max")),
+    "SA-P[sub]-STS(M)": (SA, Stage("quora", sampled=True), Stage("sts", "mean")),
+    "SA-P[sub](M)-STS(M)": (SA, Stage("quora", "mean", sampled=True), Stage("sts", "mean")),
+    "SA-P(M)*-STS(M)": (SA, Stage("quora", "mean", product=True), Stage("sts", "mean")),
+    "SA-P-STS(M)-NLI(M)": (SA, P, Stage("sts", "mean"), Stage("nli", "mean")),
+}
+"""Table 1, row by row, and what its caption says the names mean."""
+
+
+def test_the_grid_is_table_1_row_by_row() -> None:
+    for preset in read_presets(MultitaskConfig).values():
+        assert list(preset["stages"]) == list(TABLE) == list(TABLE_1)
+        assert {name: parse_stages(name) for name in preset["stages"]} == TABLE
+
+
+def test_the_default_is_the_papers_best_row() -> None:
+    (default,) = MultitaskConfig(output=Path("x")).stages
+    assert default == max(TABLE_1, key=lambda name: TABLE_1[name]["Overall"]) == next(iter(TABLE_2))
+
+
+PARTS = (["quora", "nli"], ["cls", "mean", "max"])
+
+
+@given(
+    st.lists(
+        st.builds(Stage, *map(st.sampled_from, PARTS), st.booleans(), st.booleans()), min_size=1, max_size=4
+    )
+)
+def test_writing_then_reading_gives_the_same_stages(stages: list[Stage]) -> None:
+    assert parse_stages(name_of(stages)) == tuple(stages)
+    assert len({stage.slug for stage in stages}) == len(set(stages))
+
+
+@pytest.mark.parametrize("bad", ["", "SST", "P(mean)", "P*", "STS(M)*", "SA(M)*", "P(M)[sub]", "p"])
+def test_a_bad_stage_is_named(bad: str) -> None:
+    with pytest.raises(UserError, match="stage"):
+        parse_stages("SA-" + bad)
 
 
 @pytest.fixture(scope="module")
@@ -85,35 +130,31 @@ def test_heads_equal_plain_formulas(text: str) -> None:
     examples = Examples(first, None if stage.task == "sst" else second, target)
     head = TaskHead(stage, tower, seed=4)  # type: ignore[arg-type]
     u, v = (torch.tensor(side, dtype=torch.float32) for side in vectors)
-    if stage.task == "sst":
-        features = u
-    elif stage.pooling is None:
-        features = u - v
-    else:
-        features = torch.cat([u, v, (u - v).abs(), *([u * v] if stage.product else [])], dim=1)
-    if stage.task == "sts" and stage.pooling:
+    pooled, joint = torch.cat([u, v, (u - v).abs(), *([u * v] if stage.product else [])], dim=1), u - v
+    features = u if stage.task == "sst" else pooled if stage.pooling else joint
+    siamese_sts = stage.task == "sts" and stage.pooling is not None
+    if siamese_sts:
         expected = (u * v).sum(1) / (u.norm(dim=1) * v.norm(dim=1))
     else:
-        layer = head.layer if isinstance(head.layer, torch.nn.Linear) else head.layer.linear  # type: ignore[union-attr]
+        layer = getattr(head.layer, "linear", head.layer)
         expected = features @ layer.weight.T + layer.bias
         expected = expected[:, 0] if stage.task in ("quora", "sts") else expected
-    out = head(tower, examples)
-    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(head(tower, examples), expected)
     assert tower.pooling == (stage.pooling or ("cls" if stage.task == "sst" else None))
     goal = torch.from_numpy(target)
-    if stage.task == "sts":
-        score = np.corrcoef(expected.detach().numpy(), target)[0, 1]
-    elif stage.task == "quora":
-        score = ((expected > 0) == goal.bool()).float().mean().item()
-    if stage.task == "sts" and stage.pooling:
-        plain = (expected - goal).square().mean()
+    if siamese_sts:
+        loss = (expected - goal).square().mean()
     elif stage.task in ("quora", "sts"):  # a joint STS head says how likely "similar" is
         chance = torch.sigmoid(expected)
-        plain = -(goal * chance.log() + (1 - goal) * (1 - chance).log()).mean()
+        loss = -(goal * chance.log() + (1 - goal) * (1 - chance).log()).mean()
     else:
-        plain = -expected.log_softmax(1)[torch.arange(6), goal].mean()
-        score = (expected.argmax(1) == goal).float().mean().item()
-    torch.testing.assert_close(head.loss(tower, examples), plain.to(torch.float32))
+        loss = -expected.log_softmax(1)[torch.arange(6), goal].mean()
+    torch.testing.assert_close(head.loss(tower, examples), loss.to(torch.float32))
+    if stage.task == "sts":
+        score = np.corrcoef(expected.detach().numpy(), target)[0, 1]
+    else:
+        chosen = expected > 0 if stage.task == "quora" else expected.argmax(1)
+        score = (chosen == goal).float().mean().item()
     assert head.score(tower, examples, batch_size=4) == pytest.approx(score, abs=1e-5)
 
 
@@ -141,67 +182,12 @@ def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_pa
     """Four configurations of one epoch; the dev scores name the three that are scored on test."""
     settings = config(data, tmp_path / "out", "STS(M)", "STS(X)", "STS(C)", "P(M)", epochs=1)
     assert run_study(settings, train_all) == 0
-    dev = {name: stored(settings.output / "stages" / name)["overall"]
-           for name in ("sts-mean", "sts-max", "sts-cls", "quora-mean")}  # fmt: skip
-    names = dict(zip(dev, settings.stages, strict=True))
+    folders = dict(zip(("sts-mean", "sts-max", "sts-cls", "quora-mean"), settings.stages, strict=True))
+    dev = {name: stored(settings.output / "stages" / folder)["overall"] for folder, name in folders.items()}
     shown = (settings.output / "report.md").read_text()
     part = shown[shown.index("## Table 2") : shown.index("## Stages")]
     ranked = sorted(dev, key=lambda name: -dev[name])
-    assert [f"| {names[name]} |" in part for name in ranked] == [True, True, True, False]
-
-
-def test_the_epoch_with_the_best_overall_score_is_kept(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With made-up scores: the stage's metric is best in the last epoch, the overall score in the first."""
-    calls: list[float] = []
-
-    def scores(net: MultitaskNet, *_: object) -> dict[str, float]:
-        calls.append(next(net.tower.parameters()).detach().sum().item())
-        turn = len(calls)
-        return {"sst": turn / 10, "quora": 0.5, "sts": 0.5, "nli": 0.0, "overall": {2: 0.9}.get(turn, 0.1)}
-
-    monkeypatch.setattr(MultitaskNet, "scores", scores)
-    run_study(config(data, tmp_path / "out", "SA", epochs=3), train_all)
-    before, first, second, third, kept, tested = calls
-    assert kept == tested == first and len({before, first, second, third}) == 4
-
-
-def test_a_head_without_a_stage_reads_pairs_as_the_last_stage_did(data: Path, tmp_path: Path) -> None:
-    settings = config(data, tmp_path / "out", "SA-STS(M)", epochs=1, limit=8)
-    run_study(settings, train_all)
-    folders = [tmp_path / "out/stages/sst", tmp_path / "out/stages/sst+sts-mean"]
-    sst, sts = Stage("sst"), Stage("sts", "mean")
-    start = str(tmp_path / "out/backbone")
-    assert MultitaskNet(settings, sst, [], start).head("nli").stage.pooling is None
-    earlier = list(zip((sst, sts), folders, strict=True))
-    net = MultitaskNet(settings, sts, earlier, str(folders[1]))
-    assert net.head("nli").stage.pooling == net.head("quora").stage.pooling == "mean"
-    assert MultitaskNet(settings, Stage("quora"), earlier, str(folders[1])).head("nli").stage.pooling is None
-    saved = load_file(folders[0] / "head.safetensors")
-    assert torch.equal(net.head("sst").state_dict()["layer.weight"], saved["layer.weight"])
-
-
-TABLE_1, TABLE_2 = (published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
-
-
-def test_the_overall_score_is_the_papers() -> None:
-    """Printed with three digits, from parts with three digits; one row of Table 1 is off in the paper."""
-
-    def off(row: Mapping[str, float]) -> float:
-        return row["Overall"] - overall({"sst": row["SST"], "quora": row["Quora"], "sts": row["SemEval"]})
-
-    assert overall({"sst": 0.5, "quora": 0.7, "sts": 0.6, "nli": 0.1}) == pytest.approx((0.5 + 0.7 + 0.8) / 3)
-    assert off(TABLE_1["SA-P-STS(M)-NLI(M)"]) == pytest.approx(-0.0043, abs=1e-4)
-    rows = [row for name, row in TABLE_1.items() if "NLI" not in name] + list(TABLE_2.values())
-    assert max(abs(off(row)) for row in rows) < 1.01e-3
-
-
-def test_the_papers_dev_scores_lead_to_its_table_2() -> None:
-    dev = {parse_stages(name): {"overall": row["Overall"]} for name, row in TABLE_1.items()}
-    assert best(dev) == [parse_stages(name) for name in TABLE_2]
-    baselines = dict(list(dev.items())[:4])
-    assert best(baselines) == [parse_stages(name) for name in ("SA-P-STS", "P", "STS")], "nothing else ran"
+    assert [f"| {name} |" in part for name in ranked] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("task", ["quora", "sts"])
@@ -216,17 +202,14 @@ def test_a_random_split_has_the_papers_sizes(task: TaskName) -> None:
     assert all(text == str(i) for text, i in zip(split.dev.first, split.dev.target, strict=True))
 
 
-def test_the_preset_has_the_papers_values() -> None:
+def test_the_preset_has_the_papers_values(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = MultitaskConfig(output=Path("x"), **read_presets(MultitaskConfig)["paper"])
     assert (settings.epochs, settings.batch_size, settings.learning_rate) == (5, 32, 1e-5)  # section 5.3
     assert (SEQ_MT.learning_rate, SEQ_MT.warmup, SEQ_MT.decay) == (1e-5, 0.0, False)
     assert (settings.limit, settings.dev_rows, settings.splits) == (0, 0, "paper")
     assert settings.backbone == "bert-base-uncased"
-
-
-def test_the_command_refuses_what_it_cannot_do_in_one_line(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     for options, told in (
         (("--preset", "paper"), "--preset paper needs --quora, --nli, --nli-dev, --nli-test: quora_dup"),
         (("--backbone", "tiny", "--stages", "SA-cola"), "'cola'"),

@@ -12,8 +12,7 @@ import torch
 
 from corpora.ranking.sets import filtered, read_set
 from studies.finetune.tiny import build_tiny
-from studies.kit.data import published, read_presets
-from studies.kit.runner import run_study
+from studies.kit import published, read_presets, run_study
 from studies.passages import cross, methods
 from studies.passages.__main__ import cli
 from studies.passages.config import PassagesConfig

@@ -12,8 +12,7 @@ import pytest
 from corpora.support.cli import configuration
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page, Section
-from studies.kit.data import published, read_presets
-from studies.kit.runner import Cell, Figures, Run, command, run_study
+from studies.kit import Cell, Figures, Run, command, published, read_presets, run_study
 
 
 @configuration

@@ -11,16 +11,31 @@ from it, each a method on a data set with a seed, and a page of tables of their 
 
 Output: ``report.html``, ``report.md``, ``results.json``, ``log.txt``; finished cells below
 ``cells/`` or in their own folders. The same command again computes only what is not there.
+
+Presets are ``presets.toml`` beside the configuration, a table per preset::
+
+    [paper]
+    base = "other"                                                              # a preset it starts from
+    needs = "SNLI (nlp.stanford.edu/projects/snli), PPDB 2.0 (paraphrase.org)"  # where its inputs are from
+    requires = ["nli", "ppdb"]                                                  # options that give them
+    [paper.options]                                                             # what differs from defaults
+    backbone = "bert-base-uncased"
+
+Published rows are CSV: a header, then a name and its figures; an empty cell is not published.
 """
 
 from __future__ import annotations
 
+import csv
+import inspect
 import shutil
+import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from corpora.support.cli import Command, config_to_json, log_to, preset_defaults
 from corpora.support.errors import UserError
@@ -34,7 +49,6 @@ from corpora.support.files import (
     write_text,
 )
 from corpora.support.progress import progress
-from studies.kit.data import read_presets, refuse_missing
 
 if TYPE_CHECKING:
     from senteval_runner.report.page import Page
@@ -106,11 +120,8 @@ class Run:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
-            written = {
-                str(path.relative_to(folder)): file_record(path)
-                for path in weights
-                if not path.is_relative_to(work)
-            }
+            files = {str(path.relative_to(folder)): path for path in weights if work not in path.parents}
+            written = {name: file_record(path) for name, path in files.items()}
             write_record(record, {"identity": identity, "figures": figures, "files": written})
             held = read_record(record)
             shown = (f"{k} {v:.4f}" for k, v in held["figures"].items() if isinstance(v, float))
@@ -131,7 +142,13 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """
     from senteval_runner.report.page import Section
 
-    refuse_missing(config)
+    if (preset := getattr(config, "preset", None)) is not None:
+        table = _preset_tables(type(config))[preset]
+        required = table.get("requires", ())
+        missing = [name for name in required if not reduce(getattr, name.split("."), config)]
+        if missing:
+            options = ", ".join("--" + name.replace("_", "-") for name in missing)
+            raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
     output, run = config.output, Run(config.output)
     page = study(config, run)
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
@@ -151,9 +168,9 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 def command(
     config: type[Any], study: str, module: str, description: str, *, plugins: bool = False
 ) -> Command:
-    """The command ``python -m MODULE`` of a study; ``presets.toml`` beside its options holds the presets.
+    """The command ``python -m MODULE`` of a study, which is named as ``module:function``.
 
-    The study is named as ``module:function`` and imported when it runs, so that --help is fast.
+    It is imported when it runs, so that --help is fast.
     """
 
     def main(chosen: Any) -> int:
@@ -170,3 +187,28 @@ def command(
         kept="finished cells and the last saved states are kept; the same command resumes",
         plugins=plugins,
     )
+
+
+def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
+    """The options of each preset by field of ``config``, in its types, ``preset`` itself among them."""
+    from pydantic import TypeAdapter
+
+    types, tables = get_type_hints(config, include_extras=True), _preset_tables(config)
+    found = {}
+    for name, table in tables.items():
+        options = {**tables.get(table.get("base", ""), {}).get("options", {}), **table.get("options", {})}
+        typed = {key: TypeAdapter(types[key]).validate_python(value) for key, value in options.items()}
+        found[name] = {"preset": name, **typed}
+    return found
+
+
+def _preset_tables(config: type[Any]) -> dict[str, dict[str, Any]]:
+    file = Path(inspect.getfile(config)).with_name("presets.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def published(file: Path) -> dict[str, dict[str, float]]:
+    """Figures of a CSV file by column, by name of the row, which is in the first column."""
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = {row.pop(next(iter(row))): row for row in csv.DictReader(lines)}
+    return {name: {key: float(cell) for key, cell in row.items() if cell} for name, row in rows.items()}

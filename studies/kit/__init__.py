@@ -1,1 +1,0 @@
-"""What all studies share: one runner, presets and published rows as data files."""
