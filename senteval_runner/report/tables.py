@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import operator
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,6 @@ from numpy.typing import NDArray
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STRUCTURE_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.structure import pair_scores
 from senteval_runner.report.page import Cell, Column, Score, Section, Table
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -266,12 +264,13 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
 def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> tuple[float, float]:
     """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
 
-    Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman over the pairs of all
-    subsets together. Items are drawn with replacement, the same for both; p is twice the share of resamples
+    Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman
+    over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice the share of resamples
     in which the difference does not have the sign it has on all items. Drawn pairs keep their ranks among all
     pairs, because ranking every resample anew takes seconds a task and moves p by less than its own error.
     """
     from scipy.stats import rankdata
+    from sklearn.metrics import average_precision_score
 
     stream = np.random.RandomState(0)
     sides = [
@@ -289,13 +288,9 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> t
             ]
             ahead, drawn_R = float(_ahead(pa_N, pb_N, gold_N, np.arange(n)[None])[0]), np.concatenate(drawn)
         elif a.task in PAIR_TASKS:
-
-            def ap_ahead(rows_N: NDArray[np.integer]) -> float:
-                both = (pair_scores(gold_N[rows_N], side[rows_N])["ap"] for side in (pa_N, pb_N))
-                return operator.sub(*both) / 100
-
-            ahead = ap_ahead(np.arange(n))
-            drawn_R = np.array([ap_ahead(stream.randint(0, n, n)) for _ in range(RESAMPLES)])
+            every = (np.arange(n), *(stream.randint(0, n, n) for _ in range(RESAMPLES)))
+            aps = np.array([[average_precision_score(gold_N[r], p[r]) for p in (pa_N, pb_N)] for r in every])
+            ahead, drawn_R = float(aps[0, 0] - aps[0, 1]), aps[1:, 0] - aps[1:, 1]
         else:
             gain_N = (pa_N == gold_N).astype(float) - (pb_N == gold_N)
             # The mean depends only on how often each of the outcomes is drawn.
