@@ -265,9 +265,10 @@ def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> t
     """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
 
     Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman
-    over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice the share of resamples
-    in which the difference does not have the sign it has on all items. Drawn pairs keep their ranks among all
-    pairs, because ranking every resample anew takes seconds a task and moves p by less than its own error.
+    over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice
+    the share of resamples in which the difference does not have the sign it has on all items. Drawn pairs
+    keep their ranks among all pairs, because ranking every resample anew takes seconds a task and moves p by
+    less than its own error.
     """
     from scipy.stats import rankdata
     from sklearn.metrics import average_precision_score

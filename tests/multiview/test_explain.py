@@ -269,3 +269,14 @@ def test_command(
     assert "A, dep\n" in shown.out and "const" not in shown.out and "[3]" not in shown.out
     assert explain.cli(["builtin", A, B, "--view", "seq"]) == 2
     assert "no trees in seq" in capsys.readouterr().err
+
+
+def test_bindings_are_named() -> None:
+    found = MultiViewEncoder.load("builtin", "cpu").explain(
+        "The lawyer praised the doctor.", "The doctor praised the lawyer."
+    )
+    assert "≠ agent of praised: lawyer | doctor" in str(found)
+    assert [(b.role, b.a, b.b) for b in found.bindings] == [
+        ("agent", ("lawyer",), ("doctor",)),
+        ("patient", ("doctor",), ("lawyer",)),
+    ]

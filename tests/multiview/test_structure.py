@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ import torch
 from corpora.support.errors import UserError
 from multiview.encoders.binding import WIDTH, OrderView, RolesView, projections
 from multiview.model import MultiViewEncoder
-from multiview.structure import WithStructure
+from multiview.structure import WithStructure, with_structure
+from senteval_runner.vectors.encoders import open_model
 
 ACTIVE, PASSIVE, EXCHANGED = (
     "The lawyer praised the doctor.",
@@ -85,3 +88,36 @@ def test_structure_stands_beside_any_encoder(builtin: MultiViewEncoder) -> None:
     assert model.encode(ACTIVE).shape == (2 + WIDTH,)
     assert model.similarity(vectors, vectors)[0, 1] < 0.9
     assert model.name == "counts"
+
+
+def test_a_model_may_have_its_own_share(builtin: MultiViewEncoder) -> None:
+    model = MultiViewEncoder.load("builtin", "cpu", structure=0.3)
+    vectors = model.encode([ACTIVE, PASSIVE])
+    assert np.array_equal(vectors, builtin.encode([ACTIVE, PASSIVE], structure=0.3))
+    assert vectors.shape[1] == model.get_sentence_embedding_dimension()
+    assert np.array_equal(model.encode([ACTIVE], structure=0), builtin.encode([ACTIVE]))
+
+
+def test_names_of_encoders_take_a_share(builtin: MultiViewEncoder) -> None:
+    sentences = [tuple(text[:-1].split()) for text in (ACTIVE, PASSIVE, EXCHANGED)]
+    ours, bag = open_model("builtin?structure=0.3"), open_model("bag:random@64?structure=1")
+    assert ours.name == "builtin?structure=0.3"
+    np.testing.assert_allclose(ours(sentences), builtin.encode(sentences, structure=0.3), atol=1e-6)
+    cosines = builtin.similarity(bag(sentences), bag(sentences))
+    assert cosines[0, 1] > cosines[0, 2] + 0.2
+    with pytest.raises(UserError, match="structure=3"):
+        open_model("builtin?structure=3")
+
+
+def test_a_structured_sentence_transformer_is_saved_and_loaded(
+    tmp_path: Path, builtin: MultiViewEncoder
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from multiview.sentence_transformers import load
+
+    model = with_structure(load("builtin"), 0.3, builtin)
+    model.save(str(tmp_path))
+    again = sentence_transformers.SentenceTransformer(str(tmp_path), trust_remote_code=True)
+    vectors = model.encode([ACTIVE, EXCHANGED])
+    np.testing.assert_allclose(again.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)
+    np.testing.assert_allclose(vectors, builtin.encode([ACTIVE, EXCHANGED], structure=0.3), atol=1e-5)
