@@ -339,17 +339,21 @@ class DepEncoder(TreeLSTM):
         nn.init.normal_(self.role_bias)
 
     def plan(self, batch: Batch) -> Plan:
-        """Reads heads and heights, with relations also these and which words are prepositions."""
+        """Reads heads and heights, with relations also what :meth:`roles` reads."""
         plan = super().plan(batch)
         if self.role_bias is None:
             return plan
+        role = np.empty_like(plan.node_slot)
+        role[plan.node_slot] = self.roles(batch)
+        return replace(plan, role=role)  # type: ignore[call-arg]
+
+    def roles(self, batch: Batch) -> IntArray:
+        """Each word's role to its head, int64 [N], from heads, relations and which words are prepositions."""
         from parsing.trees.child_roles import child_roles
         from parsing.trees.roles import word_flags
 
-        known = self.word_flags if batch.types is None else word_flags(batch.types)
-        role = np.empty_like(plan.node_slot)
-        role[plan.node_slot] = child_roles(batch, known.take(batch.token, mode="clip"))
-        return replace(plan, role=role)  # type: ignore[call-arg]
+        flags = self.word_flags if batch.types is None else word_flags(batch.types)
+        return child_roles(batch, flags.take(batch.token, mode="clip"))
 
 
 @register_view("const")
