@@ -238,7 +238,7 @@ def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
 
 
 def test_unknown_names_and_sizes_are_refused() -> None:
-    with pytest.raises(UserError, match="choose one of bag, const, dep, hash, seq"):
+    with pytest.raises(UserError, match="choose one of bag, const, dep, hash, order, roles, seq"):
         view_class("tree")(4, 4)
     for view, sizes, message in (
         ("dep", (4, 4, "gdl"), "engine 'gdl'"),
