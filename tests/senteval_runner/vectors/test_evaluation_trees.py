@@ -47,6 +47,9 @@ def model(seen: list[tuple[str, ...]] | None = None, views: str = "dep,const", *
     return made
 
 
+IDENTITIES = {need: kind.identity for need, kind in TOYS.items()}
+
+
 def sentences(data: Path, *tasks: str) -> set[tuple[str, ...]]:
     return {
         tuple(tokens) or (".",)
@@ -115,11 +118,11 @@ def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) 
 
     with pytest.raises(KeyboardInterrupt):
         tree_reading(model(dep=Killed()), wanted)
-    kept = find_caches(folder, {need: kind.identity for need, kind in TOYS.items()})
+    kept = find_caches(folder, IDENTITIES)
     assert kept is not None and len(kept) >= 3 * 8
     seen: list[tuple[str, ...]] = []
     tree_reading(model(seen), wanted)
-    whole = find_caches(folder, {need: kind.identity for need, kind in TOYS.items()})
+    whole = find_caches(folder, IDENTITIES)
     all_of_them = sentences(data, "CR", "MRPC")
     assert len(set(seen)) == len(all_of_them) - len(kept)
     assert whole is not None and len(whole) == len(all_of_them)
@@ -136,6 +139,9 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     one, other = a.read(0, len(a)), b.read(0, len(b))
     for field in one.fields:
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="choose another --trees"):
+        trees_of(tmp_path / "file", data, "CR").of(untrained)
 
 
 def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> None:
@@ -153,10 +159,3 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     shutil.rmtree(tmp_path / "trees")
     shutil.rmtree(tmp_path / "report")
     assert running.run(options) == 0 and not seen
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path, data: Path) -> None:
-    (tmp_path / "file").write_text("")
-    wanted = trees_of(tmp_path / "file", data, "CR")
-    with pytest.raises(UserError, match="choose another --trees"):
-        tree_reading(model(), wanted)
