@@ -8,7 +8,7 @@ import torch
 from benepar.decode_chart import ChartDecoder, SpanClassificationMarginLoss
 
 from parsing.networks.cky import best_labels, cky, decode_batch, span_index, span_offsets
-from parsing.networks.constituency import SpanHead, gold_labels, margin_loss
+from parsing.networks.constituency import SpanHead, margin_loss
 from parsing.trees.batch import ConstituencyParse
 
 # torch-struct's, under today's torch.
@@ -67,15 +67,6 @@ def test_equals_benepars_decoder(ties) -> None:
             kept[0] = True
             found = np.stack([expected.starts, expected.ends, expected.labels], 1)[kept]
             np.testing.assert_array_equal(spans, found)
-
-
-def test_spans_of_a_batch_lie_one_after_the_other() -> None:
-    assert span_offsets(np.array([1, 3, 2])).tolist() == [0, 1, 7, 10]
-    order = [span_index(3, i, j) for i in range(3) for j in range(i + 1, 4)]
-    assert order == list(range(6))
-    starts, ends, labels = (np.array(column, np.int32) for column in ([0, 0, 1], [3, 1, 3], [1, 2, 3]))
-    parse = ConstituencyParse(tags=np.zeros(3, np.int32), starts=starts, ends=ends, labels=labels)
-    assert gold_labels([parse, parse], span_offsets(np.array([3, 3]))).tolist() == [2, 0, 1, 0, 3, 0] * 2
 
 
 def random_parse(rng, n, n_labels):

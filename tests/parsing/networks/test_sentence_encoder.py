@@ -34,9 +34,7 @@ POINTS = np.concatenate([np.linspace(-12, 12, 4001), [0, -0.0, 1e-30, -1e-30, 80
 
 
 def test_rare_words_and_special_looking_words_are_unknown():
-    vocabulary = ParserVocabulary.build(WORDS, min_count=2)
-    assert vocabulary.words == ("<pad>", "<unk>", "<bos>", "<eos>", "cat", "sat", "the")
-    table = TypeTable(vocabulary)
+    table = TypeTable(ParserVocabulary.build(WORDS, min_count=2))
     words, _, _ = table.features(table.rows(["The", "the", "dog", "<pad>", "<eos>"]))
     assert words.tolist() == [6, 6, UNKNOWN, UNKNOWN, UNKNOWN]
 
@@ -71,13 +69,11 @@ def _of_each(points, found):
 
 @pytest.mark.parametrize(("dtype", "within"), [(np.float32, 4e-7), (np.float64, 1e-15)])
 def test_tanh_and_sigmoid_are_those_of_libm(dtype: type, within: float) -> None:
-    """Compiled here and now: numba's cache does not see when their file changes."""
     points = POINTS.astype(dtype)
     exact = [[math.tanh(x), 0.5 * math.tanh(0.5 * x) + 0.5] for x in points.astype(float)]
     found = np.empty((len(points), 2), dtype)
     _of_each(points, found)
     np.testing.assert_allclose(found, exact, rtol=0, atol=within)
-    assert [tanh(0.25), sigmoid(0.25)] == [math.tanh(0.25), 0.5 + 0.5 * math.tanh(0.125)]
 
 
 @pytest.fixture
@@ -91,15 +87,6 @@ def encoder():
 def encode(encoder, sentences, vectors=None):
     module, table = encoder
     return module(make_batch(table, sentences, end_boundary=True), vectors).detach()
-
-
-def test_padding_changes_nothing(encoder):
-    """A batch gives every sentence what it gets alone, to rounding."""
-    together = encode(encoder, SENTENCES)
-    assert together.shape == (4, 10, 14)
-    for b, sentence in enumerate(SENTENCES):
-        alone = encode(encoder, [sentence])[0]
-        torch.testing.assert_close(together[b, : len(alone)], alone, rtol=0, atol=1e-12)
 
 
 def test_each_layer_is_torchs_bidirectional_lstm(encoder):
@@ -155,19 +142,13 @@ def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them
     for sentences in (SENTENCES[:2], SENTENCES):
         expected = encode(encoder, sentences)
         with torch.no_grad():
-            if vectors is None:
-                found = encode(encoder, sentences)
-            else:
-                found = module(vectors.batch(sentences), vectors)
+            found = module(vectors.batch(sentences), vectors) if vectors else encode(encoder, sentences)
         kept = mask[: len(sentences)]
         torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-6)
         table.rows([f"w{i}" for i in range(2000)])
-    if max_types == 10:
-        vectors.batch(SENTENCES[1:2])
-        assert len(table) == 5
 
 
-def test_dropout_acts_in_training_only_and_follows_the_seed(encoder):
+def test_dropout_acts_in_training_only_and_gradients_reach_every_parameter(encoder):
     module = encoder[0].train()
     module.dropout = 0.25
     outputs = []
@@ -175,13 +156,8 @@ def test_dropout_acts_in_training_only_and_follows_the_seed(encoder):
         torch.manual_seed(seed)
         outputs.append(encode(encoder, SENTENCES))
     assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
-    module.eval()
-    assert torch.equal(encode(encoder, SENTENCES), encode(encoder, SENTENCES))
-
-
-def test_gradients_reach_every_parameter(encoder):
-    module, table = encoder
-    module.train()
-    batch = make_batch(table, SENTENCES, end_boundary=True)
+    batch = make_batch(encoder[1], SENTENCES, end_boundary=True)
     module(batch)[torch.arange(10) < batch.lengths_B[:, None]].sum().backward()
     assert all(p.grad is not None and np.isfinite(p.grad.numpy()).all() for p in module.parameters())
+    module.eval()
+    assert torch.equal(encode(encoder, SENTENCES), encode(encoder, SENTENCES))

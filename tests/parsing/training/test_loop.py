@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from torch import nn
 from corpora.support.errors import UserError
 from parsing.training import loop as loop_module
 from parsing.training.loop import Loop, Plan, read_log
-from parsing.training.task import Checkpoint, Checkpoints, Position, Task, cosine, ramp
+from parsing.training.task import Checkpoint, Checkpoints, Position, Task, cosine
 
 
 class Regression(Task[list[int]]):
@@ -184,10 +183,3 @@ def test_only_the_first_process_writes_and_all_stop_together(tmp_path: Path) -> 
     loop = Loop(Regression(), Plan(epochs=4), tmp_path / "second", processes=Second())
     assert loop.run() == 130 and loop.position.step == 1 and loop.position.seconds == 7
     assert not (tmp_path / "second").exists()
-
-
-def test_schedules() -> None:
-    assert [ramp(p, 0.1) for p in (0, 0.05, 0.1, 0.5)] == pytest.approx([0, 0.5, 1, 1])
-    assert ramp(0, 0) == 1
-    assert [cosine(p) for p in (0, 0.5, 1)] == pytest.approx([1, 0.55, 0.1])
-    assert json.loads(json.dumps(Position().__dict__)) == Position().__dict__
