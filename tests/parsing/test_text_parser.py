@@ -75,10 +75,5 @@ def test_what_is_no_tokens_is_refused(parser, sentences, message):
             call(sentences)
     with pytest.raises(UserError, match=r"\.parse\(\) takes tokens"):
         parser([["a"]])
-
-
-def test_models_that_are_not_there_are_named():
-    with pytest.raises(UserError, match=r"biaffine-dep-en.*--trust-pickle"):
-        parsing.load(dep="biaffine-dep-en")
     with pytest.raises(UserError, match="nothing to parse with"):
         parsing.load(None, None)
