@@ -62,11 +62,6 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
     assert all(part in card for part in parts)
 
 
-def test_both_share_an_encoder(trained):
-    dependency, constituency = (load_parser(kind, str(trained / kind)) for kind in ("dep", "const"))
-    assert dependency.encoder_sha256 == constituency.encoder_sha256
-
-
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [

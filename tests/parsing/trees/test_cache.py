@@ -1,4 +1,4 @@
-"""The tree cache: what is written is read back, by any range, and damage is named."""
+"""The tree cache: what is written is read back, by any range; damage is named, and where verify finds it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
+from parsing import verify as command_verify
+from parsing.show import cli as show
+from parsing.show import id_counts
 from parsing.text_parser import TextParser
-from parsing.trees.batch import Batch
-from parsing.trees.cache import Manifest, TreeCache, decode_strings, encode_strings, write_shard
+from parsing.trees.batch import Batch, decode_strings, encode_strings
+from parsing.trees.cache import Manifest, TreeCache, write_arrays, write_shard
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
 SHARD = 16
@@ -132,13 +136,16 @@ def test_views_absent_fields_and_long_sentences(tmp_path: Path) -> None:
 def test_strings_round_trip(strings: list[str]) -> None:
     strings = [s.encode("utf-8", "replace").decode() for s in strings]
     blob, offsets = encode_strings(strings)
-    assert decode_strings({"type_bytes": blob, "type_offsets": offsets}, "type") == strings
+    assert decode_strings(blob, offsets) == strings
 
 
 def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> None:
     write_cache(tmp_path, corpus_of(70))
     manifest = Manifest.read(tmp_path)
     shards = manifest.shards
+    replace(manifest, format_version=7).write(tmp_path)
+    with pytest.raises(UserError, match="format version 7"):
+        TreeCache.open(tmp_path)
     for left, readable in ((shards[:2] + shards[3:], 2 * SHARD), (shards[1:], 0)):
         replace(manifest, shards=left, complete=False).write(tmp_path)
         with pytest.raises(UserError, match=f"unfinished, {readable // SHARD} shards so far"):
@@ -152,7 +159,7 @@ def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, 
     cache = TreeCache.open(shutil.copytree(folder, tmp_path / "cache"))
     path = cache.folder / "shard-000001.h5"
     content = bytearray(path.read_bytes())
-    monkeypatch.setattr("parsing.trees.cache.open_shard", None)
+    monkeypatch.setattr("h5py.File", None)
     if damage is None:
         path.unlink()
     else:
@@ -166,7 +173,6 @@ def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, 
     ("old", "new", "words"),
     [
         ('"complete": true', '"complete": false', "its values do not match its seal"),
-        ('"format_version": 2', '"format_version": 7', "format version 7"),
         ("}", "", "not JSON"),
     ],
 )
@@ -185,3 +191,91 @@ def test_a_changed_manifest_is_one_line(folder: Path, tmp_path: Path, old, new, 
 def test_a_cache_in_which_a_bit_makes_hdf5_hang_is_one_line(data_folder: Path) -> None:
     with pytest.raises(UserError, match=r"hang1bit/manifest\.json: "):
         TreeCache.open(data_folder / "faults/hang1bit")
+
+
+@pytest.fixture
+def long_cache(tmp_path: Path) -> Path:
+    sentences = corpus_of(40)
+    sentences[20] = ("w",) * 140
+    write_cache(tmp_path / "cache", sentences, documents=(0, 7, 30))
+    return tmp_path / "cache"
+
+
+def verify(folder: Path) -> int:
+    return sum(command_verify.verify(TreeCache.open(folder)))
+
+
+def rewrite(folder: Path, name: str, at: int, value: int) -> None:
+    """Change one value of shard 1 and list it as if it were right."""
+    manifest = Manifest.read(folder)
+    with h5py.File(folder / "shard-000001.h5") as file:
+        arrays = {key: file[key][:] for key in file}
+    if arrays[name].dtype == np.int8:
+        arrays[name] = arrays[name].astype(np.int16)
+    arrays[name][at] = value
+    sha256 = write_arrays(folder / "shard-000001.h5", arrays)
+    first, row, *others = manifest.shards
+    replace(manifest, shards=(first, replace(row, sha256=sha256), *others)).write(folder)
+
+
+ROW = r"row \d+ \(sentence \d+ of the corpus\): .*"
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "what"),
+    [
+        ("head", 0, 99, ROW + "a head lies outside the sentence"),
+        ("head", slice(None), 0, ROW + "not exactly one root"),
+        ("relation", 5, 77, ROW + "relation: an id that is not one of 4"),
+        ("tag", 5, -1, ROW + "tag: an id that is not one of 4"),
+        ("label", 5, 6, ROW + "label: an id that is not one of 6"),
+        ("dep_height", 3, 55, ROW + "a height is not one more than its highest child's"),
+        ("const_height", 3, 55, ROW + "a height is not one more than its highest child's"),
+        ("left", 0, 99, ROW + "a child is not made before its parent"),
+        ("token", 4, 5000, ROW + "token: an id that is not one of"),
+        ("sentence_offsets", 2, 0, ROW + "a sentence without a token"),
+        ("type_bytes", 0, 0xFF, "type: .* is not UTF-8"),
+        ("document_id_bytes", 0, 0xFF, "document_id: .* is not UTF-8"),
+    ],
+)
+def test_a_broken_invariant_is_named_with_shard_and_row(long_cache, name, at, value, what) -> None:
+    rewrite(long_cache, name, at, value)
+    with pytest.raises(UserError, match=rf"shard-000001\.h5: {what}"):
+        verify(long_cache)
+
+
+def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
+    manifest = Manifest.read(long_cache)
+    first, row, *others = manifest.shards
+    replace(manifest, shards=(first, replace(row, tokens=row.tokens + 1), *others)).write(long_cache)
+    with pytest.raises(UserError, match=r"shard-000001\.h5: its counts are not those"):
+        verify(long_cache)
+    replace(manifest, shards=(first, *others)).write(long_cache)
+    with pytest.raises(UserError, match="does not list every shard"):
+        verify(long_cache)
+    manifest.write(long_cache)
+    rewrite(long_cache, "document_starts", 0, 40)
+    with pytest.raises(UserError, match="document starts do not fit"):
+        verify(long_cache)
+
+
+def test_statistics_against_a_loop(long_cache: Path) -> None:
+    cache = TreeCache.open(long_cache)
+    counts = id_counts(cache)
+    for name in ("relation", "label"):
+        found = np.concatenate([getattr(cache.read(i, i + 1), name) for i in range(40)])
+        names, seen = counts[name]
+        assert seen.tolist() == np.bincount(found, minlength=len(names)).tolist()
+
+
+def test_commands(long_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for cli, words, code, told in (
+        (command_verify.cli, [long_cache], 0, "40 sentences, all sound; complete"),
+        (show, [long_cache], 0, "40 sentences"),
+        (show, [long_cache], 0, "too long 1"),
+        (show, [long_cache, "--sentence", 20], 0, "too long"),
+        (show, [long_cache, "--sentence", 40], 2, "no sentence 40; it has 0 to 39"),
+        (command_verify.cli, [tmp_path / "nowhere"], 2, "not a tree cache"),
+    ):
+        assert cli([*map(str, words)]) == code
+        assert told in "".join(capsys.readouterr())
