@@ -14,12 +14,11 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from multiview.config import ObjectiveConfig, TrainConfig
 from multiview.train import main
-from multiview.training.data import StepSource, open_trees
+from multiview.training.data import open_trees
 from multiview.training.exchange import exchange
 from multiview.training.objective import TEMPERATURE, Objective, neighbour_targets
 from multiview.training.trainer import Trainer
 from parsing.trees.batch import Batch, DependencyParse
-from parsing.trees.cache import TreeCache
 from parsing.trees.roles import ROLES, canonical_arcs, relation_bits, word_flags
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.test_train import assert_same_bits, killed_after, newest
@@ -77,11 +76,10 @@ def choices(words: list[str], batch: Batch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("views", ["dep,const", "seq,dep,const"])
 def test_equals_the_loop(config: TrainConfig, views: str) -> None:
     trainer = Trainer(changed(config, views=views), open_trees(config.trees))
-    network, cache = trainer.network.double(), TreeCache.open(config.trees)
+    network, cache = trainer.network.double(), open_trees(config.trees)
     epoch, [(start, stop)] = job = next(trainer.jobs())
-    metrics = dict(
-        zip(network.objective.metrics, trainer.gradient(trainer.prepare(job)).metrics, strict=True)
-    )
+    means = trainer.gradient(trainer.prepare(job)).metrics.tolist()
+    metrics = dict(zip(network.objective.metrics, means, strict=True))
     draw = np.random.default_rng([config.seed, epoch + 1, start, stop - start]).random(stop - start)
 
     def encoded(words: list[str], batch: Batch) -> list[Tensor]:
@@ -105,16 +103,14 @@ def test_equals_the_loop(config: TrainConfig, views: str) -> None:
         own, other = encoded(words, batch), encoded(swapped, batch)
         ways = list(itertools.permutations(range(len(own)), 2))
         for a, b in ways:
-            for right, wrong in ((c(own[a], own[b]), c(own[a], other[b])),
-                                 (c(other[a], other[b]), c(other[a], own[b]))):  # fmt: skip
-                share = math.exp(right) / (math.exp(right) + math.exp(wrong))
-                total -= math.log(share) / 2 / len(ways)
+            for this, that in ((own, other), (other, own)):
+                right, wrong = (math.exp(c(this[a], candidate[b])) for candidate in (this, that))
+                total -= math.log(right / (right + wrong)) / 2 / len(ways)
         turned += 1
     assert turned > 5
-    assert metrics["loss/exchange"].item() == pytest.approx(total / len(where.anchor), rel=1e-9)
-    pairs = [value.item() for name, value in metrics.items() if name.startswith("loss/") and "," in name]
-    whole = np.mean(pairs) + 0.7 * metrics["loss/exchange"].item()
-    assert metrics["loss"].item() == pytest.approx(whole, rel=1e-9)
+    assert metrics["loss/exchange"] == pytest.approx(total / len(where.anchor), rel=1e-9)
+    pairs = [value for name, value in metrics.items() if name.startswith("loss/") and "," in name]
+    assert metrics["loss"] == pytest.approx(np.mean(pairs) + 0.7 * metrics["loss/exchange"], rel=1e-9)
 
 
 def test_lawyer_and_doctor() -> None:
@@ -153,7 +149,6 @@ def test_a_killed_run_ends_in_the_same_bytes(config: TrainConfig, monkeypatch: p
 
 def test_without_dependency_trees_it_says_so(config: TrainConfig, tmp_path: Path) -> None:
     caches.write_cache(tmp_path / "const", [("a", "b")] * 40, views=("const",))
-    cache, network = TreeCache.open(tmp_path / "const"), Trainer(config, open_trees(config.trees)).network
-    network.encoders = network.encoders[1:]
+    lacking = changed(config, views="const,const", trees=tmp_path / "const")
     with pytest.raises(UserError, match=r"--objective.exchange 0\.7: exchanges words by dependency trees"):
-        StepSource(changed(config, views="const,const"), cache, network)
+        Trainer(lacking, open_trees(lacking.trees))
