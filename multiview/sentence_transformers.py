@@ -83,13 +83,16 @@ class StructureModule(InputModule):
         self.source = source or MultiViewEncoder.load("builtin", "cpu")
 
     @classmethod
-    def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> StructureModule:
-        """Load what :meth:`save` wrote."""
+    def load(
+        cls, model_name_or_path: str, *_: Any, trust_remote_code: bool = False, **__: Any
+    ) -> StructureModule:
+        """Load what :meth:`save` wrote; a model that was trusted may trust the one in it."""
         folder = Path(model_name_or_path)
         record = read_json(folder / "structure.json")
         source = folder / "source"
         encoder = MultiViewEncoder.load(source, "cpu") if source.is_dir() else None
-        return cls(SentenceTransformer(str(folder / "model")), record["structure"], encoder)
+        model = SentenceTransformer(str(folder / "model"), trust_remote_code=trust_remote_code)
+        return cls(model, record["structure"], encoder)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Pass the texts on; structure does not read the prompt."""
