@@ -87,19 +87,15 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
 
 
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
-    folder = tmp_path / "trees"
-    wanted = trees_of(folder, data, "CR")
+    wanted = trees_of(tmp_path, data, "CR")
     tree_reading(model(), wanted)
-    other = ToyDependencyParser()
+    other, seen = ToyDependencyParser(), []
     other.identity = {**other.identity, "version": "2"}
-    seen: list[tuple[str, ...]] = []
     tree_reading(model(seen, dep=other), wanted)
     assert set(seen) == sentences(data, "CR")
-    # both views in a cache serve a model that needs one of them
     seen.clear()
-    tree_reading(model(seen, views="dep,dep"), wanted)
-    assert not seen
-    assert find_caches(folder, {"dep": {"name": "nobody"}}) is None
+    tree_reading(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
+    assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:

@@ -144,7 +144,6 @@ def test_scores_agree_with_each_other() -> None:
 
 
 def test_figures_hold_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score, "tsne", score.pca)  # half a minute of a busy machine otherwise
     drawn: list[tuple] = []
     for kind in ("scatter", "bars"):
         monkeypatch.setattr(score.plots, kind, lambda *given, **options: drawn.append((*given, options)))
