@@ -13,7 +13,7 @@ import html
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,7 @@ def scatter(
         points_N2 = _plane(vectors_ND, by)
         for pair in links:
             axes.plot(*points_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
-        style = {"markersize": 3.5, "alpha": 0.7, "markeredgewidth": 0}
+        style: dict[str, Any] = {"markersize": 3.5, "alpha": 0.7, "markeredgewidth": 0}
         for kind in range(len(names)):
             axes.plot(*points_N2[np.asarray(classes) == kind].T, "o", color=_colour(kind), **style)
         axes.set_xticks([])
