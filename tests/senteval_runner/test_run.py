@@ -148,7 +148,7 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tasks": "XX"}, "unknown task"),
+        ({"tasks": "TRCE"}, r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"),
         ({"tasks": ","}, "empty"),
         ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
