@@ -33,7 +33,7 @@ from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
-from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
+from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Cell, Page, Score, Section, Table
 from senteval_runner.vectors.embed import StoredEncoder
@@ -224,15 +224,20 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
         models: all models, with their results.
     """
     results = [
-        (model.name, Results(protocol=protocol, seed=seed, tasks=by))
+        (model.name, seed, result)
         for model in models
         for seed, by in model.results.items()
+        for result in by.values()
     ]
-    columns = ["model", "protocol", "seed", "task", "metric", "value"]
-    flat = [one.to_dataframe().assign(model=name) for name, one in results]
-    frame = pandas.concat(flat) if flat else pandas.DataFrame(columns=columns)
-    write_text(config.output / "results.csv", frame.to_csv(columns=columns, index=False, lineterminator="\n"))
-    write_json(config.output / "results.json", _results(config, protocol, models, results))
+    flat = [
+        (name, protocol.name, seed, result.task, metric, value)
+        for name, seed, result in results
+        for metric, value in sorted(result.metrics.items())
+    ]
+    frame = pandas.DataFrame(flat, columns=["model", "protocol", "seed", "task", "metric", "value"])
+    write_text(config.output / "results.csv", frame.to_csv(index=False, lineterminator="\n"))
+    rows = [{"model": name, "seed": seed, **result.figures()} for name, seed, result in results]
+    write_json(config.output / "results.json", {**_about(config, protocol, models), "results": rows})
     scored = [model for model in models if model.results]
     scores = {model.name: model.scores for model in scored}
     sections = tables.score_sections(
@@ -264,10 +269,8 @@ def _bars(models: tables.Models) -> Section:
     return Section("Per task", [plots.bars(list(models), tasks, known)])
 
 
-def _results(
-    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], results: list[tuple[str, Results]]
-) -> dict[str, Any]:
-    """What ``results.json`` holds."""
+def _about(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, Any]:
+    """What ``results.json`` holds before the results: how they came about."""
     averaged = tables.averaged_columns({model.name: model.scores for model in models})
     # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
     keys = ("internal_api", "version", "architecture", "num_threads")
@@ -292,11 +295,6 @@ def _results(
             }
             for model in models
         },
-        "results": [
-            {"model": name, "seed": one.seed, **result.figures()}
-            for name, one in results
-            for result in one.tasks.values()
-        ],
     }
 
 

@@ -214,8 +214,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     pairs = list(itertools.combinations(results, 2))
 
     def difference(one: TaskResult, other: TaskResult) -> str:
-        name = "all.pearson.mean" if one.task in STS_SUBSETS else "acc" if "acc" in one.metrics else "pearson"
-        name = "ap" if one.task in PAIR_TASKS else name
+        name = next(m for m in ("all.pearson.mean", "ap", "acc", "pearson") if m in one.metrics)
         factor = 1 if name in ("acc", "ap") else 100
         ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(one, other)[1]
         found = [(ahead, p)]
