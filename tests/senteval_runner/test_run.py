@@ -30,9 +30,9 @@ Run = Callable[..., int]
 FAST = {"tasks": "CR", "protocol": "fast"}
 
 
-def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
+def config(tmp_path: Path, data: Path, *named: str, **options) -> SentEvalConfig:
     places = {"data": data, "output": tmp_path / "report", "cache": tmp_path / "cache"}
-    return SentEvalConfig(models=models, **{**places, **FAST, **options})
+    return SentEvalConfig(**{"models": named, **places, **FAST, **options})
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:
-    wrong = config(tmp_path, data, *options.pop("models", [str(words)]), **options)
+    wrong = config(tmp_path, **{"data": data, "models": (str(words),), **options})
     with pytest.raises(UserError, match=message) as caught:
         check(wrong)
         run_main(wrong)
