@@ -72,17 +72,6 @@ class ToyConstituencyParser:
         return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
 
 
-@dataclass
-class SlowDependencyParser(ToyDependencyParser):
-    """Takes ``seconds`` per batch, so that a test can kill it in the middle."""
-
-    seconds: float = 0.05
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        time.sleep(self.seconds)
-        return super().parse(sentences)
-
-
 class FaultyDependencyParser(ToyDependencyParser):
     """Raises on "boom", returns a cycle on "cycle", two roots on "roots"."""
 
@@ -98,18 +87,20 @@ class FaultyDependencyParser(ToyDependencyParser):
 
 
 class FaultyConstituencyParser(ToyConstituencyParser):
-    """Raises on "boom", returns crossing spans on "cross"."""
+    """Raises on "boom", returns crossing spans on "cross", a tag that it does not have on "unknown"."""
 
     def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
         if "boom" in tokens:
             raise RuntimeError("boom")
+        parse = super()._one(tokens)
         if "cross" in tokens:
-            three = np.array([0, 0, 1], np.int32)
-            ends = np.array([len(tokens), 2, len(tokens)], np.int32)
-            return ConstituencyParse(
-                tags=np.zeros(len(tokens), np.int32), starts=three, ends=ends, labels=three + 1
+            spans = (
+                np.array(column, np.int32) for column in ([0, 0, 1], [len(tokens), 2, len(tokens)], [1, 1, 2])
             )
-        return super()._one(tokens)
+            return ConstituencyParse(parse.tags, *spans)
+        if "unknown" in tokens:
+            parse.tags[0] = 99
+        return parse
 
 
 def die() -> None:
@@ -129,13 +120,14 @@ def lose_device() -> None:
 
 @dataclass
 class FailingDependencyParser(ToyDependencyParser):
-    """Fails on the word "fail": always, or once if ``marker`` names a file that is not there."""
+    """Calls ``fail`` on a word: always, or once if ``marker`` names a file that is not there."""
 
     fail: Callable[[], None]
     marker: Path | None = None
+    word: str = "fail"
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        if any("fail" in tokens for tokens in sentences) and not (self.marker and self.marker.exists()):
+        if any(self.word in tokens for tokens in sentences) and not (self.marker and self.marker.exists()):
             if self.marker is not None:
                 self.marker.touch()
             self.fail()
