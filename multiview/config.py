@@ -25,6 +25,7 @@ from corpora.support.cli import (
     Fraction,
     NotNegative,
     Positive,
+    Seed,
     config_from_json,
     configuration,
 )
@@ -90,6 +91,8 @@ class EncoderConfig:
     """How states of nodes become a sentence's vector."""
     engine: Literal["native", "dgl"] = "native"
     """Kernels of our own, or DGL."""
+    relations: bool = False
+    """Whether dep knows the role of each child."""
 
     @property
     def width(self) -> int:
@@ -116,6 +119,8 @@ class ObjectiveConfig:
     """Anchors from a pair's first view, or from both."""
     same: NotNegative = 0.0
     """Weight of the same-sentence term."""
+    exchange: NotNegative = 0.0
+    """Weight of the term against the same words in other places."""
     teacher: Path | None = None
     """A sentence encoder's vectors to learn from: a .npy of one row per sentence of the trees."""
 
@@ -171,7 +176,7 @@ class TrainConfig:
     """Sizes and time; writes nothing."""
     device: str = "auto"
     """auto: a GPU if there is one."""
-    seed: int = 0
+    seed: Seed = 0
     """Of weights and order of segments."""
     table: TableConfig = TableConfig()
     """Words and their tables."""
