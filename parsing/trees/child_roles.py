@@ -48,7 +48,7 @@ def child_roles(batch: Batch, of_rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
     Args:
         batch: with tokens, heads and relations.
-        of_rows: :func:`~parsing.trees.roles.word_flags` of a word table's rows, which tokens without types are.
+        of_rows: ``word_flags`` of the word table's rows, which the tokens of a batch without types are.
     """
     flags = of_rows if batch.types is None else word_flags(batch.types)
     bits, by_label = _of_labels(tuple(batch.relations))
