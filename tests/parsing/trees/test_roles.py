@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsing.trees.batch import Batch
+from parsing.trees.child_roles import CHILD_ROLES, child_roles
 from parsing.trees.roles import ROLES, canonical_arcs, content_words, relation_bits, word_flags
 
 ACTIVE = "The:2:det lawyer:3:nsubj praised:0:root the:5:det doctor:3:obj"
@@ -116,6 +118,35 @@ def test_an_event_has_the_same_arcs_however_it_is_said(name: str) -> None:
 def test_constructions(name: str) -> None:
     for tree, wanted in FOUND[name]:
         assert arcs_of(tree) >= wanted, tree
+
+
+@pytest.mark.parametrize(
+    ("name", "lawyer", "doctor"),
+    [
+        ("active", "agent", "patient"),
+        ("passive", "agent", "patient"),
+        ("passive, Stanford", "at", "patient"),
+        ("active, Stanford", "agent", "patient"),
+        ("relative of the object", "agent", "other"),
+        ("participle", "agent", "other"),
+    ],
+)
+def test_children_have_the_role_of_their_arc(name: str, lawyer: str, doctor: str) -> None:
+    """Or by their label, where Stanford's preposition stands between; the verb below a noun has it turned."""
+    words, heads, relations = zip(*(token.split(":", 2) for token in SAME[name].split()), strict=True)
+    known = sorted({*relations, "_"})
+    batch = Batch(
+        sentence_offsets=np.array([0, len(words)]),
+        flags=np.zeros(1, np.uint8),
+        fields=("head", "relation"),
+        head=np.array(heads, np.int32),
+        relation=np.array([known.index(label) for label in relations], np.int32),
+        relations=tuple(known),
+    )
+    found = dict(zip(words, (CHILD_ROLES[r] for r in child_roles(batch, word_flags(words))), strict=True))
+    assert (found["lawyer"], found["doctor"], found["the"]) == (lawyer, doctor, "function")
+    if doctor == "other":
+        assert found["praised"] == "has patient"
 
 
 def test_sentences_of_a_batch_do_not_meet() -> None:
