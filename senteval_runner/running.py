@@ -252,10 +252,11 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
     page = Page("SentEval", sections, about)
     print(page.markdown(), end="")
     write_text(config.output / "results.md", page.markdown())
+    write_text(config.output / "results.tex", page.latex())
     if scored:
         drawn = [*sections, _bars(scores)]
         write_text(config.output / "report.html", Page("SentEval", drawn, about).html())
-    print(f"written: {config.output}: report.html, results.md, results.csv, results.json")
+    print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
 
 
 def _bars(models: tables.Models) -> Section:

@@ -121,6 +121,20 @@ class Table:
         table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
         return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
 
+    def latex(self) -> str:
+        """The table in LaTeX with package booktabs, the best values bold, and its notes below."""
+        import pandas
+
+        rows = [
+            [rf"\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text) for cell in row]
+            for row in self.body()
+        ]
+        head = self.head()
+        table = pandas.DataFrame(rows, columns=[_latex(cell.text) for cell in head]).to_latex(
+            index=False, escape=False, column_format="".join("l" if cell.left else "r" for cell in head)
+        )
+        return "\n".join([rf"\paragraph{{{_latex(self.title)}}}", table, *map(_latex, self.all_notes()), ""])
+
     def _columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.columns]
 
@@ -136,6 +150,29 @@ class Table:
         if column.best is None or len(values) < 2:
             return None
         return shown(max(values) if column.best == "high" else min(values), column.digits)
+
+
+_LATEX = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+        **{"≤": r"$\le$", "≥": r"$\ge$", "−": "$-$", "±": r"$\pm$", "†": r"\dag{}", "×": r"$\times$"},
+        **{
+            "<": "$<$",
+            ">": "$>$",
+            "|": "$|$",
+            "λ": r"$\lambda$",
+            "ρ": r"$\rho$",
+            "\u00a0": "~",
+            "·": r"$\cdot$",
+        },
+    }
+)
+
+
+def _latex(text: str) -> str:
+    """Text with LaTeX's own characters escaped, and those that its fonts lack in mathematics."""
+    return text.translate(_LATEX)
 
 
 def _number(cell: Cell) -> float | None:
@@ -218,6 +255,11 @@ class Page:
     title: str
     sections: Sequence[Section]
     introduction: str = ""
+
+    def latex(self) -> str:
+        """The tables; ``booktabs`` is the only package they need."""
+        blocks = [block for section in self.sections for block in section.blocks]
+        return "\n".join(block.latex() for block in blocks if isinstance(block, Table))
 
     def markdown(self) -> str:
         """Tables and prose."""

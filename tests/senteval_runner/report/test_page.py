@@ -43,6 +43,18 @@ def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
     assert best == ["2.00", "1.00 ± 0.10", "2.00"]
     assert table.markdown().count("**") == 2 * len(best)
     assert table.markdown().splitlines()[5:] == ["| d † | 9.9 | – | – |", "", "† Theirs."]
+    latex = table.latex()
+    assert (
+        r"b & \textbf{2.00} & \textbf{1.00 $\pm$ 0.10} & 5.00 \\" in latex
+        and r"\begin{tabular}{lrrr}" in latex
+    )
+    assert latex.endswith("\\dag{} Theirs.\n")
+
+
+def test_latex_escapes_its_own_characters() -> None:
+    latex = Table(["a_b & 5%"], [["λ ≤ −0.1 {x} \\ ~^#$"]]).latex()
+    assert r"a\_b \& 5\%" in latex
+    assert r"$\lambda$ $\le$ $-$0.1 \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{}\#\$" in latex
 
 
 def test_cells_as_text() -> None:
