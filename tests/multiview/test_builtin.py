@@ -11,47 +11,34 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from senteval_runner.vectors.sources import find_source
 
 from corpora.support.errors import UserError
-from multiview import encode, search
+from multiview import encode
 from multiview.folder.files import load_members, model_folder, unpack
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
+from senteval_runner.vectors.encoders import find_source
+from tests.multiview.conftest import LINES
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
-
-TEXTS = ["the cat rained", "stock prices fell !", "word"]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS) + "\n")
-    return tmp_path / "corpus.txt"
 
 
 def test_it_is_the_folder(builtin: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = MultiViewEncoder.load("builtin")
-    expected = MultiViewEncoder.load(builtin).encode(TEXTS)
-    np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
+    expected = MultiViewEncoder.load(builtin).encode(LINES)
+    np.testing.assert_array_equal(encoder.encode(LINES), expected)
     assert encoder.name == "builtin" and encoder.folder == builtin
     assert model_folder("builtin") == model_folder(Path("builtin")) == builtin
     assert model_folder("./x/builtin") == Path("x/builtin")
-    np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(TEXTS), expected)
+    np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(LINES), expected)
     assert encode.cli(["builtin", str(corpus), "--output", str(corpus.parent / "v.npy")]) == 0
     np.testing.assert_array_equal(np.load(corpus.parent / "v.npy"), expected)
     assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in repr(encoder)
-    capsys.readouterr()
-    assert search.cli(["builtin", str(corpus), "stock prices fell !", "--top", "1"]) == 0
-    assert capsys.readouterr().out == f"1.0000        1  {TEXTS[1]}\n"
-
-
-@pytest.mark.parametrize("name", ["bultin", "built-in", "Builtin"])
-def test_a_misspelt_one_is_named_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert encode.cli([name, "no.txt"]) == 2
-    assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
-    with pytest.raises(UserError, match="did you mean builtin"):
-        find_source(name)
+    for name in ("bultin", "built-in", "Builtin"):
+        assert encode.cli([name, "no.txt"]) == 2
+        assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
+        with pytest.raises(UserError, match="did you mean builtin"):
+            find_source(name)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +94,6 @@ def test_loaded_weights_are_the_stored_ones_times_their_scales(small: Path) -> N
     np.testing.assert_array_equal(member.network.words.fixed, wanted)
     for name, value in member.network.weights().items():
         assert torch.equal(value, stored[name].float())
-    texts = [["the", "cat"], ["river"]]
-    found = MultiViewEncoder.load(small, "cpu").encode(texts)
-    np.testing.assert_allclose(found, encoder_of().encode(texts), atol=2e-2)
 
 
 @pytest.mark.parametrize(
