@@ -127,30 +127,18 @@ def as_options(config: TrainConfig) -> list[str]:
     return ["--preset=paper", *given]
 
 
-def start(config: TrainConfig, steps: int) -> subprocess.Popen[str]:
-    """The command in a process of its own, once it has done some steps."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "multiview.train", *as_options(config)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 100
-    while max((line["step"] for line in read_log(config.folder / "log.jsonl")), default=0) < steps:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline, "no progress"
-        time.sleep(0.02)
-    return process
-
-
 def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
     config = changed(tiny, loop={"epochs": 300, "max_steps": 120})
     main(changed(config, name="whole"))
     for number, code, steps in ((signal.SIGTERM, 143, 12), (signal.SIGKILL, -9, 35)):
-        process = start(config, steps)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "multiview.train", *as_options(config)]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            while not any(line["step"] >= steps for line in read_log(config.folder / "log.jsonl")):
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
         assert process.returncode == code and "Traceback" not in errors, errors
     assert main(config) == 0
     text = (config.folder / "log.txt").read_text()
@@ -200,25 +188,23 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
         assert len(errors.strip().splitlines()) == 1, errors
 
 
-def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
+@pytest.mark.parametrize("same", [0.0, 1.0])
+def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig, same: float) -> None:
     """Each view loses words of its own where views are to find the same sentence."""
-    config = changed(tiny, table={"dropout": 0.5}, loop={"segments": 2})
-    plain = Trainer(changed(tiny, loop={"segments": 2}), open_trees(tiny.trees))
-    for same in (0.0, 1.0):
-        trainer = Trainer(changed(config, objective={"same": same}), open_trees(tiny.trees))
-        dropped, seen = [], set()
-        for job in trainer.jobs():
-            one, again, whole = trainer.prepare(job), trainer.prepare(job), plain.prepare(job)
-            for a, b, c in zip(one.segments, again.segments, whole.segments, strict=True):
-                tokens = [part.micro_batches[0].tokens for part in (a, b, c)]
-                assert len(tokens[0]) == (2 if same else 1)
-                for mine, repeated in zip(*tokens[:2], strict=True):
-                    assert torch.equal(mine, repeated)
-                    rows, full = one.rows[mine], whole.rows[tokens[2][0]]
-                    assert (rows[rows != full] == 0).all()
-                    dropped.append(float((rows != full).mean()))
-                    seen.add(tuple((rows == full)[:8].tolist()))
-        assert 0.4 < np.mean(dropped) < 0.6 and len(seen) > len(dropped) / 2
+    whole = Trainer(changed(tiny, loop={"segments": 2}), open_trees(tiny.trees))
+    config = changed(tiny, table={"dropout": 0.5}, loop={"segments": 2}, objective={"same": same})
+    trainer, dropped, seen = Trainer(config, open_trees(tiny.trees)), [], set()
+    for job in trainer.jobs():
+        steps = [one.prepare(job) for one in (trainer, trainer, whole)]
+        for segments in zip(*(step.segments for step in steps), strict=True):
+            mine, again, full = (segment.micro_batches[0].tokens for segment in segments)
+            assert len(mine) == (2 if same else 1) and all(map(torch.equal, mine, again))
+            for tokens in mine:
+                rows, undropped = steps[0].rows[tokens], steps[2].rows[full[0]]
+                assert (rows[rows != undropped] == 0).all()
+                dropped.append(float((rows != undropped).mean()))
+                seen.add(tuple((rows == undropped)[:8].tolist()))
+    assert 0.4 < np.mean(dropped) < 0.6 and len(seen) > len(dropped) / 2
 
 
 @pytest.mark.parametrize(("found", "step"), [((0.5, 0.4, 0.5, 0.3), 0), ((0.1, 0.4, 0.2), 3)])

@@ -167,7 +167,8 @@ def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny:
         config = changed(tiny, loop={"schedule": schedule, "epochs": 40})
         trainer = Trainer(config, open_trees(config.trees))
         result, rates[schedule] = trainer.gradient(trainer.prepare(next(trainer.jobs()))), []
-        for trainer.position.step in range(trainer.position.steps):
+        for step in range(trainer.position.steps):
+            trainer.position.step = step
             rates[schedule].append(trainer.update(result) / tiny.loop.learning_rate)
     cosine = rates["cosine"]
     rising = [(step + 1) / len(cosine) * 100 for step in range(4)]

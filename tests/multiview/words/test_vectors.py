@@ -110,17 +110,6 @@ def test_a_conversion_that_was_killed_or_damaged_is_repeated(tmp_path, monkeypat
             assert (folder / name).read_bytes() == whole
 
 
-def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("cat x\n")
-    config = changed(tiny, vectors=str(path), table={"expand": 9})
-    with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
-        main(config)
-    assert not (config.folder / "checkpoints").exists()  # the corrected command goes there
-    with pytest.raises(UserError, match=r"--table\.expand 9: --vectors train has the trained words alone"):
-        changed(config, vectors="train").check()
-
-
 def test_the_vectors_are_gensims_and_made_once(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:
     """Gensim by itself, on lists of words and counting on its own; no two words occur equally often."""
     word2vec = pytest.importorskip("gensim.models").Word2Vec
@@ -210,8 +199,14 @@ def test_bad_encoders_are_one_line(distilled: TrainConfig, tmp_path: Path) -> No
 
 
 def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig, tmp_path: Path) -> None:
-    """Expanded by the words of the corpus that training leaves out."""
+    """Expanded by the words of the corpus that training leaves out; bad vectors are found before training."""
     config = changed(distilled, words="trained", table={"size": 12, "expand": 20}, loop={"max_steps": 2})
+    (tmp_path / "bad.txt").write_text("cat x\n")
+    with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
+        main(changed(config, vectors=str(tmp_path / "bad.txt")))
+    assert not (config.folder / "checkpoints").exists()  # the corrected command goes there
+    with pytest.raises(UserError, match=r"--table\.expand 20: --vectors train has the trained words alone"):
+        changed(config, vectors="train").check()
     assert main(config) == 0
     words = load_members(config.folder)[0].network.words
     wanted = changed(distilled, table={"size": 20}).table
