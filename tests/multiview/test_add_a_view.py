@@ -72,7 +72,7 @@ def test_the_page_works_as_it_is_printed(
 
     done = python(program.replace("import bow\n", ""), workplace)
     assert (
-        "view 'bow': choose one of bag, const, dep, hash, seq; a view of your own needs --plugin"
+        "view 'bow': choose one of bag, const, dep, hash, order, roles, seq; a view of your own needs --plugin"
         in done.stderr
     )
     # An installed package names its views.

@@ -15,16 +15,12 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import file_record, read_record, write_record
-from multiview.config import TrainConfig
-from multiview.folder.reading import select
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
-from parsing.text_parser import TextParser
 from tests.fixtures.trees import TINY, changed, toy_corpus
-from tests.multiview.words.test_table import write_vectors
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
-from tests.parsing.trees.test_cache import rows_of, write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 SENTENCES = [
     "the cat chased a mouse",
@@ -141,27 +137,6 @@ def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monke
         encoder.encode(None, trees=open_trees(tmp_path))
 
 
-def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path) -> None:
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    drawn = np.random.default_rng(0).normal(size=(len(words), 5)).round(3)
-    path = write_vectors(tmp_path / "v.txt", dict(zip(words[4:], drawn, strict=False)))
-    config = changed(tiny, words="both", vectors=str(path), loop={"epochs": 1})
-    assert main(config) == 0
-    encoder = load(config.folder)
-    assert encoder.get_sentence_embedding_dimension() == 2 * 2 * 8
-    assert np.isfinite(encoder.encode(SENTENCES)).all()
-    fixed = load(config.folder / "fixed")
-    assert not list(fixed.members[0].network.tables)
-    known, unknown = fixed.encode([words[10], "zyzzyva"])
-    assert not np.allclose(known, unknown) and np.abs(unknown).max() > 0
-    vectors = config.folder / "fixed" / "vectors.npy"
-    np.save(vectors, np.zeros((3, 5), np.float32))
-    for message in (r"vectors\.npy: damaged: 188 bytes", r"\(3, 5\) numbers of vectors for", "no such file"):
-        with pytest.raises(UserError, match=message):
-            load(config.folder)
-        vectors.unlink() if message.startswith(r"\(3") else reseal(config.folder / "fixed")
-
-
 def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model here"):
         MultiViewEncoder.load(tmp_path)
@@ -233,11 +208,3 @@ def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> N
     with pytest.raises(UserError, match=r"sentence 0, 'the cat chased a mouse', is not finite"):
         encoder.encode(SENTENCES)
     assert np.isfinite(encoder.encode(SENTENCES[1:])).all()
-
-
-def test_select_picks_any_sentences_in_any_order() -> None:
-    texts = toy_corpus(30)[0]
-    batch = TextParser(ToyDependencyParser(), ToyConstituencyParser()).arrays(texts)
-    rows = np.random.default_rng(1).integers(0, 30, 50)
-    expected = rows_of(batch)
-    assert rows_of(select(batch, rows)) == [expected[row] for row in rows]
