@@ -90,6 +90,8 @@ class EncoderConfig:
     """How states of nodes become a sentence's vector."""
     engine: Literal["native", "dgl"] = "native"
     """Kernels of our own, or DGL."""
+    relations: bool = False
+    """Whether dep knows the role of each child."""
 
     @property
     def width(self) -> int:

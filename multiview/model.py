@@ -109,6 +109,7 @@ class MultiViewEncoder:
         word_dim: int = 128,
         words: WordTable | None = None,
         start: Start = "xavier",
+        relations: bool = False,
         seed: int = 0,
         device: str | torch.device | None = None,
     ) -> Self:
@@ -120,13 +121,14 @@ class MultiViewEncoder:
             word_dim: word-vector size.
             words: take these vectors; without, words are hashed.
             start: with ``bag``, trees forget little.
+            relations: whether dep knows the role of each child.
             seed: of the weights.
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
         torch.manual_seed(seed)
-        member = Member(ViewStack(names, words, EncoderConfig(dim=dim, start=start)))
+        member = Member(ViewStack(names, words, EncoderConfig(dim=dim, start=start, relations=relations)))
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property

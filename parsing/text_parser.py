@@ -354,7 +354,7 @@ def assemble(
                 tree = left_branching(n, dummy)
             trees.append(tree)
         names = VIEW_FIELDS["const"]
-        columns = [np.concatenate([getattr(tree, name) for tree in trees]) for name in names[1:5]]
+        columns = [np.concatenate([getattr(tree, name) for tree in trees] or [tag]) for name in names[1:5]]
         height = constituency_heights(columns[1], columns[2], offsets)[0]
         arrays |= zip(names, (tag, *columns, height), strict=True)
     return Batch(

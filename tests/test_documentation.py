@@ -1,7 +1,8 @@
-"""The documentation builds, its links lead somewhere, the commands it shows exist with their options."""
+"""The documentation builds, its links lead somewhere, its commands exist, its Python runs as printed."""
 
 from __future__ import annotations
 
+import doctest
 import html
 import os
 import re
@@ -15,9 +16,10 @@ import pytest
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from multiview import train
-from multiview.config import TrainConfig
+from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
+from parsing import run
 from parsing.run import ParseConfig
 from parsing.trees.cache import TreeCache
 from senteval_runner.evaluation import evaluate
@@ -77,9 +79,7 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     fetched = r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:"
     assert [path for path in tmp_path.rglob("*.html") if re.search(fetched, path.read_text("utf-8"))] == []
     equations = (tmp_path / "equations.html").read_text(encoding="utf-8")
-    assert equations.count("<math") > 20 and equations.count("<mtable") == 3  # by the build, as MathML
-    assert "arithmatex" not in equations and "\\frac" not in equations
-    assert "<math" not in (tmp_path / "results.html").read_text(encoding="utf-8")  # dollars are no formulas
+    assert equations.count("<math") > 20 and "\\frac" not in equations  # by the build, as MathML
     api = (tmp_path / "api.html").read_text(encoding="utf-8")
     assert ":class:" not in api and ":func:" not in api  # references are links or names
     plain = html.unescape(re.sub(r"<[^>]*>", "", api))
@@ -109,3 +109,53 @@ def test_files_that_pages_name_exist() -> None:
     assert [place for place in sorted({*places, *links}) if not (ROOT / place).exists()] == []
     missing = [name for file, name in sorted(named) if f"def {name}(" not in (ROOT / file).read_text()]
     assert len(places) > 20 and len(links) >= 4 and missing == []
+
+
+DOCUMENTS = (
+    "A cat sat on the mat.\nThe dog sleeps.\nIt dreams of cats.\n",
+    "Prices fell on Monday.\nInvestors sold their shares.\nThe bank lost money.\n",
+)
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``runs/trees/corpus`` and ``runs/models/dep-const-laptop``, as the README has it."""
+    folder = tmp_path_factory.mktemp("readme")
+    text = folder / "corpus.txt"
+    text.write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
+    trees = folder / "runs/trees/corpus"
+    assert not run.main(ParseConfig(corpus=str(text), output=trees, format="lines", workers=1))
+    config = TrainConfig(
+        trees=trees,
+        output=folder / "runs/models",
+        device="cpu",
+        table=TableConfig(dim=16),
+        encoder=EncoderConfig(dim=16),
+        loop=LoopConfig(batch=6, max_steps=2, validation=6),
+    )
+    assert train.main(config) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/parsing-alone.md", "docs/explain.md"]
+)
+def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    # A closing fence after an example would be read as its output.
+    text = (ROOT / page).read_text(encoding="utf-8").replace("```", "\n")
+    found = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
+    assert found.examples
+    outcome = doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found)
+    assert outcome.failed == 0
+
+
+def test_figures_are_those_of_the_results() -> None:
+    readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+    table = readme[readme.index("encoder  ") :].split("```")[0]
+    rows = [re.split(r"  +", line) for line in table.strip().split("\n")[1:]]
+    assert len(rows) <= 6
+    assert all(f"| {' | '.join([*row, '–'][:4])} |" in results for row in rows)
+    figures = re.findall(r"\d+\.\d+", readme[readme.index("| you want |") :].split("\n\n")[0])
+    assert len(figures) > 10 and [figure for figure in figures if figure not in results] == []

@@ -8,7 +8,9 @@ j with word x_j and children k (its dependents):
     i, o = σ(W x_j + U h̃_j + b)   u = tanh(W x_j + U h̃_j + b)
     f_kj = σ(W_f x_j + U_f h_k + b_f)   c_j = i∘u + Σ f_kj∘c_k   h_j = o∘tanh(c_j)
 
-A word without dependents has h̃ = 0 and no forget gates; the sentence is the root's h.
+A word without dependents has h̃ = 0 and no forget gates; the sentence is the root's h. With relations
+(``--encoder.relations``) p_k and the forget gate of a child have biases of its role r(k) to its head as well,
+so that it matters which child is which: b_p + b_p^r(k), b_f + b_f^r(k).
 
 CONST: binary N-ary Tree-LSTM over binarised constituency trees (Tai et al. 2015, equations 9-14, N = 2).
 
@@ -24,6 +26,7 @@ SEQ: D/2 in each direction; the sentence is the last state of both.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ClassVar
@@ -49,6 +52,7 @@ from multiview.engines.plan import (
     steps,
     workspace,
 )
+from multiview.words.table import Vocabulary
 from parsing.networks.device import Products
 from parsing.trees.batch import Batch
 
@@ -86,8 +90,8 @@ class DepSweep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, input_weight: Tensor, parent_weight: Tensor,
-        child_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, plan: DepPlan,
+        ctx: Any, x: Tensor, token: Tensor, plan: DepPlan, input_weight: Tensor, parent_weight: Tensor,
+        child_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, role_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Leaves; then, per level, the children's product, attention, the product with h̃ and the gates."""
         kernels, products = kernels_for(x), Products.of(x)
@@ -105,6 +109,9 @@ class DepSweep(torch.autograd.Function):
         products.mm(parent_x, products.cast(parent_weight).t(), parents)
         child_product = products.cast(child_weight).t()
         recurrent_product = products.cast(recurrent_weight).t()
+        of_children = products.mm if role_bias is None else products.addmm
+        if role_bias is not None:
+            torch.index_select(role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
 
         step, slot, inner_gates = steps(kernels), plan.tensor("slot"), gates[leaves:]
         tree = plan.tensor("child_offsets"), plan.tensor("edge_parent")
@@ -113,7 +120,7 @@ class DepSweep(torch.autograd.Function):
         inner = step("dep_forward", inner_gates, parents, children, bias, slot[leaves:], h, c, *tree)
         for level in plan.levels():
             low, high, edge_low, edge_high = level
-            products.mm(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
+            of_children(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
             attend(*level)
             products.addmm(mixed[low:high], recurrent_product, inner_gates[low:high])
             inner(*level)
@@ -123,6 +130,7 @@ class DepSweep(torch.autograd.Function):
             gates, parents, children, alpha, cosine, mixed, h, c,
         )  # fmt: skip
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
+        ctx.roles = 0 if role_bias is None else len(role_bias)
         ctx.set_materialize_grads(False)
         return roots, h
 
@@ -173,7 +181,10 @@ class DepSweep(torch.autograd.Function):
             products.gradient(dchildren, h[:edges]),
             products.gradient(inner_dgates, mixed),
         )
-        return dx, None, *weights, dbias, None
+        droles = None
+        if ctx.roles:
+            droles = products.sum_by_word(dchildren, plan.tensor("role")[:edges], ctx.roles)
+        return dx, None, None, *weights, dbias, droles
 
 
 class ConstSweep(torch.autograd.Function):
@@ -181,8 +192,8 @@ class ConstSweep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor,
-        plan: ConstPlan,
+        ctx: Any, x: Tensor, token: Tensor, plan: ConstPlan, input_weight: Tensor, recurrent_weight: Tensor,
+        bias: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Leaves, then one product and one fused step per level."""
         kernels, products = kernels_for(x), Products.of(x)
@@ -232,7 +243,7 @@ class ConstSweep(torch.autograd.Function):
         dx = products.new_mm(dwords, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
         dinput_weight = products.gradient(dwords, x)
         drecurrent_weight = products.gradient(dgates, _pairs(h, internal))
-        return dx, None, dinput_weight, drecurrent_weight, dbias, None
+        return dx, None, None, dinput_weight, drecurrent_weight, dbias
 
 
 def _pairs(states: Tensor, internal: int) -> Tensor:
@@ -283,9 +294,9 @@ class TreeLSTM(Encoder):
             from multiview.engines import dgl_engine
 
             states = getattr(dgl_engine, self.reference)
-            roots_and_all = states(nn.functional.embedding(token_N, x_UE), *weights, plan)
+            roots_and_all = states(nn.functional.embedding(token_N, x_UE), plan, *weights)
         else:
-            roots_and_all = self.sweep.apply(x_UE, token_N, *weights, plan)
+            roots_and_all = self.sweep.apply(x_UE, token_N, plan, *weights)
         root_BD, h_ND = roots_and_all
         return root_BD, h_ND
 
@@ -312,7 +323,37 @@ class DepEncoder(TreeLSTM):
         """[3D, D]: U of i, o, u, applied to h̃."""
         self.bias = nn.Parameter(torch.empty(6 * hidden))
         """[6D]: of i, o, u, q, f, p."""
+        self.register_parameter("role_bias", None)
+        """With relations, [R, 2D]: of p and f, one row for each of ``CHILD_ROLES``."""
         self._draw(forget_gates=4)
+        self.word_flags = np.zeros(1, np.int64)
+        """int64 [W + 2]: what ``child_roles`` asks of each row of the word table; the last is of buckets."""
+
+    def use_relations(self, vocabulary: Vocabulary) -> None:
+        """See :meth:`Encoder.use_relations`."""
+        from parsing.trees.child_roles import CHILD_ROLES  # here: it compiles
+        from parsing.trees.roles import word_flags
+
+        self.word_flags = np.concatenate([[0], word_flags(vocabulary.words), [0]])
+        self.role_bias = nn.Parameter(torch.empty(len(CHILD_ROLES), 2 * self.dim))
+        nn.init.normal_(self.role_bias)
+
+    def plan(self, batch: Batch) -> Plan:
+        """Reads heads and heights, with relations also what :meth:`roles` reads."""
+        plan = super().plan(batch)
+        if self.role_bias is None:
+            return plan
+        role = np.empty_like(plan.node_slot)
+        role[plan.node_slot] = self.roles(batch)
+        return replace(plan, role=role)  # type: ignore[call-arg]
+
+    def roles(self, batch: Batch) -> IntArray:
+        """Each word's role to its head, int64 [N], from heads, relations and which words are prepositions."""
+        from parsing.trees.child_roles import child_roles
+        from parsing.trees.roles import word_flags
+
+        flags = self.word_flags if batch.types is None else word_flags(batch.types)
+        return child_roles(batch, flags.take(batch.token, mode="clip"))
 
 
 @register_view("const")

@@ -131,6 +131,9 @@ class Encoder(nn.Module, ABC):
     def use_words(self, vocabulary: Vocabulary) -> None:
         """Take the model's vocabulary; most views read vectors alone."""
 
+    def use_relations(self, vocabulary: Vocabulary) -> None:
+        """Let the role of each child enter, if the view can; ``vocabulary`` tells prepositions."""
+
     @abstractmethod
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Sentence vectors [B, D] and states of all nodes [N, D] in slot order.
@@ -254,6 +257,8 @@ class ViewStack(nn.Module):
         for encoder in self.encoder_list:
             encoder.pooling = config.pooling
             encoder.use_words(words.trained_vocabulary)
+            if config.relations:
+                encoder.use_relations(words.trained_vocabulary)
         self.scales = (1.0,) * len(self.views)
         """Factor on each view's vectors when sentences are encoded; training knows none."""
 

@@ -56,6 +56,8 @@ class GraphPlan(Plan):
     """int64 [E], their parents."""
     word: IntArray
     """int64 [T], node of each word."""
+    role: IntArray | None = None
+    """int64 [N], as in ``DepPlan``."""
     graph: Any = field(default=None, repr=False)
     frontiers: Any = field(default=None, repr=False)
 
@@ -89,7 +91,7 @@ class GraphPlan(Plan):
 
 
 def const_states(
-    x: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, plan: GraphPlan
+    x: Tensor, plan: GraphPlan, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Binary Tree-LSTM: roots [B, D] and all states [N, D] in slot order; arguments as ``ConstSweep``."""
     hidden = recurrent_weight.shape[1] // 2
@@ -108,12 +110,13 @@ def const_states(
 
 def dep_states(
     x: Tensor,
+    plan: GraphPlan,
     input_weight: Tensor,
     parent_weight: Tensor,
     child_weight: Tensor,
     recurrent_weight: Tensor,
     bias: Tensor,
-    plan: GraphPlan,
+    role_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Attentive Child-Sum Tree-LSTM: roots [B, D] and all states [N, D]; arguments as ``DepSweep``."""
     hidden = recurrent_weight.shape[1]
@@ -124,21 +127,26 @@ def dep_states(
     def gather(nodes: Any) -> dict[str, Tensor]:
         """h̃ = Σ α_k h_k enters i, o, u; every child has its own forget gate."""
         h, c = nodes.mailbox["h"], nodes.mailbox["c"]
-        p = F.linear(h, w_p, b_p)
+        p, forget = F.linear(h, w_p, b_p), F.linear(h, u_f)
+        if role_bias is not None:
+            of_p, of_f = nodes.mailbox["role"].chunk(2, 2)
+            p, forget = p + of_p, forget + of_f
         q = nodes.data["q"].unsqueeze(1)
         norms = q.norm(dim=2).clamp_min(NORM_FLOOR) * p.norm(dim=2).clamp_min(NORM_FLOOR)
         alpha = torch.softmax((q * p).sum(2) / norms, dim=1)
         mixed = (alpha.unsqueeze(2) * h).sum(1)
-        f = torch.sigmoid(nodes.data["wf"].unsqueeze(1) + F.linear(h, u_f))
+        f = torch.sigmoid(nodes.data["wf"].unsqueeze(1) + forget)
         return {"iou": nodes.data["iou"] + F.linear(mixed, recurrent_weight), "kept": (f * c).sum(1)}
 
     data = {"iou": F.linear(x, input_weight), "q": F.linear(x, w_q, b_q), "wf": F.linear(x, w_f, b_f)}
+    if role_bias is not None:
+        data["role"] = F.embedding(plan.tensor("role")[plan.tensor("word")], role_bias)
     return _propagate(plan, data, gather, b_iou)
 
 
 def _send(edges: Any) -> dict[str, Tensor]:
     """The message from a child to its parent."""
-    return {"h": edges.src["h"], "c": edges.src["c"]}
+    return {name: edges.src[name] for name in ("h", "c", "role") if name in edges.src}
 
 
 def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:

@@ -116,6 +116,8 @@ class DepPlan(Plan):
     """int64 [N]: token of each rank."""
     slot: IntArray
     """int64 [N]: slot of each rank."""
+    role: IntArray | None = None
+    """int64 [N]: role of each slot's word to its head, for an encoder that asks."""
 
     @property
     def internal(self) -> int:

@@ -120,6 +120,7 @@ def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack
         ("--words", mode, record.words.mode),
         ("--table.case", config.table.case, record.words.case),
         ("--encoder.dim", config.encoder.dim, record.encoder.dim),
+        ("--encoder.relations", config.encoder.relations, record.encoder.relations),
     ]
     if config.words != "tuned" or record.words.mode == "trained":
         compared.append(("--table.buckets", config.table.buckets, record.words.buckets))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,6 +76,28 @@ def offsets_of(lengths: Sequence[int] | Int) -> Int64:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def narrow(values: Int) -> Int:
+    """``values`` [n] in the narrowest signed type that holds all of them, which is quickest to decode."""
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    dtype = np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(min(-high - 1, -1)))
+    return values.astype(dtype, copy=False)
+
+
+def encode_strings(strings: Sequence[str]) -> tuple[UInt8, Int64]:
+    """Encode n strings as one UTF-8 blob, uint8 [bytes], and byte offsets int64 [n+1]."""
+    parts = [string.encode("utf-8") for string in strings]
+    return np.frombuffer(b"".join(parts), np.uint8), offsets_of([len(part) for part in parts])
+
+
+def decode_strings(blob: UInt8, offsets: Int) -> list[str]:
+    """Undo :func:`encode_strings`."""
+    data, ends = blob.tobytes(), offsets.tolist()
+    if data.isascii():  # bytes are characters: one decode, then slices
+        text = data.decode("ascii")
+        return [text[a:b] for a, b in pairwise(ends)]
+    return [data[a:b].decode("utf-8") for a, b in pairwise(ends)]
 
 
 def absent() -> Int32:

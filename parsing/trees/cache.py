@@ -11,15 +11,12 @@ A shard that is read sequentially, or a second time, is decoded whole and kept w
 most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
 only the batch's range. Memory holds ``open_shards`` decoded shards (about 4 MB each), whatever the size
 of the corpus. Use one object per thread.
-
-Shapes: B sentences, N tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
@@ -32,15 +29,7 @@ from annotated_types import Ge, Lt
 
 from corpora.support.cli import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import (
-    SEAL,
-    atomic_path,
-    json_digest,
-    read_json,
-    read_record,
-    sha256_file,
-    write_text,
-)
+from corpora.support.files import SEAL, atomic_path, json_digest, read_record, sha256_file, write_text
 from parsing.trees.batch import (
     NODE_FIELDS,
     TOKEN_FIELDS,
@@ -52,8 +41,11 @@ from parsing.trees.batch import (
     Inventories,
     UInt8,
     WordIds,
+    decode_strings,
+    encode_strings,
     flag_reasons,
     join,
+    narrow,
     offsets_of,
 )
 
@@ -149,41 +141,21 @@ class Manifest:
         path = Path(folder) / NAME
         if not path.exists():
             raise UserError(f"{folder}: not a tree cache (no {NAME}); make one with python -m parsing.run")
-        value = read_json(path)
-        version = value.get("format_version") if isinstance(value, dict) else None
-        if version != FORMAT_VERSION:
-            raise UserError(
-                f"{path}: format version {version}, this program reads {FORMAT_VERSION}; parse again into "
-                "another folder"
-            )
-        return config_from_json(cls, read_record(path), where=path)
+        values = read_record(path)
+        if (version := values.get("format_version")) != FORMAT_VERSION:
+            remedy = f"this program reads {FORMAT_VERSION}; parse again into another folder"
+            raise UserError(f"{path}: format version {version}, {remedy}")
+        return config_from_json(cls, values, where=path)
 
 
-def narrow(values: Int) -> Int:
-    """``values`` [n] in the narrowest signed type that holds all of them, which is quickest to decode."""
-    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    dtype = np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(min(-high - 1, -1)))
-    return values.astype(dtype, copy=False)
-
-
-def encode_strings(strings: Sequence[str]) -> tuple[UInt8, Int64]:
-    """Encode n strings as one UTF-8 blob, uint8 [bytes], and byte offsets int64 [n+1]."""
-    parts = [string.encode("utf-8") for string in strings]
-    return np.frombuffer(b"".join(parts), np.uint8), offsets_of([len(part) for part in parts])
-
-
-def decode_strings(file: h5py.File, name: str) -> list[str]:
+def strings_of(file: h5py.File, name: str) -> list[str]:
     """The n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1].
 
     Raises:
         UserError: they are not UTF-8.
     """
-    data, ends = file[f"{name}_bytes"][:].tobytes(), file[f"{name}_offsets"][:].tolist()
     try:
-        if data.isascii():  # bytes are characters: one decode, then slices
-            text = data.decode("ascii")
-            return [text[a:b] for a, b in itertools.pairwise(ends)]
-        return [data[a:b].decode("utf-8") for a, b in itertools.pairwise(ends)]
+        return decode_strings(file[f"{name}_bytes"][:], file[f"{name}_offsets"][:])
     except UnicodeDecodeError as error:
         raise UserError(f"{file.filename}: {name}: {error.object[:60]!r} is not UTF-8") from None
 
@@ -249,13 +221,6 @@ def check_shard(path: Path, row: ShardRow) -> None:
         raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
 
 
-def open_shard(path: Path) -> h5py.File:
-    """Open a shard, whose file was checked, for reading."""
-    import h5py
-
-    return h5py.File(path, "r", libver=LIBVER)
-
-
 class TreeCache:
     """A folder of shards with a manifest, read by sentence ranges."""
 
@@ -283,10 +248,8 @@ class TreeCache:
         folder = Path(folder)
         manifest = Manifest.read(folder)
         if not (manifest.complete or allow_partial) or not manifest.prefix():
-            raise UserError(
-                f"{folder}: unfinished, {len(manifest.prefix())} shards so far; the same parsing.run command "
-                "finishes it"
-            )
+            remedy = "the same parsing.run command finishes it"
+            raise UserError(f"{folder}: unfinished, {len(manifest.prefix())} shards so far; {remedy}")
         return cls(folder, manifest, open_shards)
 
     def __len__(self) -> int:
@@ -309,13 +272,12 @@ class TreeCache:
 
     def document_ids(self) -> list[str]:
         """The documents' identifiers, in order."""
-        return [name for file in self._files() for name in decode_strings(file, "document_id")]
+        return [name for file in self._files() for name in strings_of(file, "document_id")]
 
     def token_counts(self) -> Int32:
         """int32 [n], tokens per sentence (4 bytes per sentence of the corpus)."""
-        return np.concatenate(
-            [np.diff(file["sentence_offsets"][:]) for file in self._files()], dtype=np.int32
-        )
+        counts = [np.diff(file["sentence_offsets"][:]) for file in self._files()]
+        return np.concatenate(counts, dtype=np.int32)
 
     def flags(self) -> UInt8:
         """uint8 [n], flags per sentence."""
@@ -325,17 +287,13 @@ class TreeCache:
         """How often each word type occurs in the corpus."""
         counts: Counter[str] = Counter()
         for file in self._files():
-            types = decode_strings(file, "type")
+            types = strings_of(file, "type")
             seen = np.bincount(file["token"][:], minlength=len(types))
             counts.update(dict(zip(types, seen.tolist(), strict=True)))
         return counts
 
     def read(
-        self,
-        start: int,
-        stop: int,
-        fields: Sequence[str] | None = None,
-        vocabulary: WordIds | None = None,
+        self, start: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
     ) -> Batch:
         """The sentences ``start`` to ``stop`` (excluded) as one batch.
 
@@ -379,11 +337,13 @@ class TreeCache:
 
     def _open(self, index: int) -> h5py.File:
         """Open a shard, whose file is checked the first time."""
+        import h5py
+
         path = self.folder / self.rows[index].file
         if index not in self._checked:
             check_shard(path, self.rows[index])
             self._checked.add(index)
-        return open_shard(path)
+        return h5py.File(path, "r", libver=LIBVER)
 
     def _files(self) -> Iterator[h5py.File]:
         """Each shard, open while it is looked at."""
@@ -427,7 +387,7 @@ class _Shard:
     def _words(self, token: Int32, vocabulary: WordIds | None) -> tuple[Int32, list[str] | None]:
         """Tokens as ids into the types that are returned; with a vocabulary, as its ids and no types."""
         if self._types is None:
-            self._types = decode_strings(self.file, "type")
+            self._types = strings_of(self.file, "type")
         if vocabulary is None:
             return token, self._types
         if self.whole and vocabulary.key not in self._lookups:

@@ -71,7 +71,8 @@ _LABELS = {
     "root": "root ROOT",
     "function": "punct cc cc:preconj preconj expl discourse",
 }
-_BIT = {name: 1 << number for number, name in enumerate(_LABELS)}
+KIND_BITS = {name: 1 << number for number, name in enumerate(_LABELS)}
+"""The bit of each kind of relation."""
 _WORDS = {
     "not": "not n't never neither nor hardly",
     "no": "no",
@@ -117,7 +118,10 @@ class Arcs:
 def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
     """What each relation of a cache's inventory is, as bits: int64 [R]."""
     return np.array(
-        [sum(bit for name, bit in _BIT.items() if label in _LABELS[name].split()) for label in relations],
+        [
+            sum(bit for name, bit in KIND_BITS.items() if label in _LABELS[name].split())
+            for label in relations
+        ],
         np.int64,
     )
 
@@ -151,13 +155,17 @@ def canonical_arcs(
         word: int64 [T], bits from :func:`word_flags`.
         sentence_offsets: [B + 1].
     """
+    return Arcs(*_arcs(parents(head, sentence_offsets), relation.copy(), word))
+
+
+def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The token above each one, int64 [T], or -1; arguments as for :func:`canonical_arcs`."""
     offsets = sentence_offsets.astype(np.int64)
     begins = np.repeat(offsets[:-1], np.diff(offsets))
-    parent = np.where(head > 0, begins + head - 1, -1).astype(np.int64)
-    return Arcs(*_arcs(parent, relation.copy(), word))
+    return np.where(head > 0, begins + head - 1, -1).astype(np.int64)
 
 
-_KINDS, _ASKED = list(_BIT.values()), list(_FLAG.values())
+_KINDS, _ASKED = list(KIND_BITS.values()), list(_FLAG.values())
 _SUBJECT, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = _KINDS[:8]
 _ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = _KINDS[8:16]
 _PASSIVE, _AUXILIARY, _COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION = _KINDS[16:24]

@@ -237,5 +237,7 @@ def _figure(draw: Callable[[Canvas], None], caption: str, drawable: bool) -> Fig
         canvas = Canvas(layout="constrained")
         draw(canvas)
         canvas.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    encoded = base64.b64encode(out.getvalue()).decode()
+    # matplotlib repeats names in comments, where XML allows no control characters but \t, \n and \r.
+    svg = out.getvalue().translate(None, bytes({*range(32)} - {9, 10, 13}))
+    encoded = base64.b64encode(svg).decode()
     return Figure(f'<img alt="{html.escape(caption)}" src="data:image/svg+xml;base64,{encoded}"/>', caption)

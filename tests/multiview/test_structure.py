@@ -58,6 +58,19 @@ def test_structure_tells_who_did_what(builtin: MultiViewEncoder) -> None:
     assert cosines[0, 1] > cosines[0, 2] + 0.2
 
 
+def test_dep_tells_who_did_what_if_it_knows_the_roles(tmp_path: Path) -> None:
+    for relations in (False, True):
+        model = MultiViewEncoder.untrained("dep", dim=16, word_dim=8, relations=relations, device="cpu")
+        vectors = model.encode([ACTIVE, EXCHANGED, "", "Rain"])
+        assert np.isfinite(vectors).all()
+        assert np.allclose(vectors[0], vectors[1], atol=1e-6) != relations
+        model.save(tmp_path / str(relations))
+        again = MultiViewEncoder.load(tmp_path / str(relations), "cpu").encode(
+            [ACTIVE, EXCHANGED, "", "Rain"]
+        )
+        assert np.array_equal(again, vectors)
+
+
 def test_cosines_mix(builtin: MultiViewEncoder) -> None:
     meaning, structure = builtin.encode([ACTIVE, PASSIVE]), builtin.structure_vectors([ACTIVE, PASSIVE])
     both = builtin.encode([ACTIVE, PASSIVE], structure=0.3)

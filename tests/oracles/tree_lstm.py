@@ -37,14 +37,20 @@ def const_tree(encoder: Encoder, x: Tensor, left: np.ndarray, right: np.ndarray)
     return h
 
 
-def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray) -> list[Tensor]:
-    """States of the n words of one sentence, children first by recursion."""
+def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray, role: np.ndarray | None) -> list[Tensor]:
+    """States of the n words of one sentence, children first by recursion; roles if the encoder knows them."""
     D, n = encoder.dim, len(x)
     W = dict(zip("iou", encoder.input_weight.split(D), strict=True))
     U = dict(zip("iou", encoder.recurrent_weight.split(D), strict=True))
     W_q, W_f = encoder.parent_weight.split(D)
     W_p, U_f = encoder.child_weight.split(D)
     b = dict(zip("iouqfp", encoder.bias.split(D), strict=True))
+    b_p, b_f = [b["p"]] * n, [b["f"]] * n
+    if role is not None:
+        b_p, b_f = (
+            [bias + encoder.role_bias[r, part] for r in role]
+            for bias, part in ((b["p"], slice(D)), (b["f"], slice(D, None)))
+        )
     h: dict[int, Tensor] = {}
     c: dict[int, Tensor] = {}
 
@@ -58,12 +64,12 @@ def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray) -> list[Tensor]:
             q = W_q @ x[j] + b["q"]
             scores = []
             for k in children:
-                p = W_p @ h[k] + b["p"]
+                p = W_p @ h[k] + b_p[k]
                 scores.append(q @ p / (q.norm().clamp_min(EPSILON) * p.norm().clamp_min(EPSILON)))
             alpha = torch.softmax(torch.stack(scores), 0)
             for a, k in zip(alpha, children, strict=True):
                 mixed = mixed + a * h[k]
-                kept = kept + torch.sigmoid(W_f @ x[j] + U_f @ h[k] + b["f"]) * c[k]
+                kept = kept + torch.sigmoid(W_f @ x[j] + U_f @ h[k] + b_f[k]) * c[k]
         i, o, u = (W[g] @ x[j] + U[g] @ mixed + b[g] for g in "iou")
         c[j] = torch.sigmoid(i) * torch.tanh(u) + kept
         h[j] = torch.sigmoid(o) * torch.tanh(c[j])
@@ -90,7 +96,8 @@ def reference(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tens
             states = torch.stack(const_tree(encoder, words, batch.left[inner], batch.right[inner]))
             root = states[-1]
         elif encoder.name == "dep":
-            states = torch.stack(dep_tree(encoder, words, batch.head[start:stop]))
+            role = None if encoder.role_bias is None else encoder.roles(batch)[start:stop]
+            states = torch.stack(dep_tree(encoder, words, batch.head[start:stop], role))
             root = states[list(batch.head[start:stop]).index(0)]
         else:
             root, states = seq_words(encoder, words)

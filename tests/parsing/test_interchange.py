@@ -56,15 +56,6 @@ def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
     assert (tmp_path / "b.ptb").read_text() == PTB
 
 
-def test_one_format_alone(files, tmp_path: Path) -> None:
-    import_trees(tmp_path / "dep", conllu=files[0])
-    import_trees(tmp_path / "const", ptb=files[1])
-    assert TreeCache.open(tmp_path / "dep").fields == ("token", "head", "relation", "dep_height")
-    assert not TreeCache.open(tmp_path / "const").has("dep")
-    with pytest.raises(UserError, match="has no const trees"):
-        export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
-
-
 def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
     sentences = [tuple(w for w in s if w.isprintable()) or ("x",) for s in corpus_of(50)]
     write_cache(tmp_path / "first", sentences, documents=(0, 20))
@@ -96,12 +87,17 @@ def test_what_does_not_fit_is_named(files, tmp_path: Path, old: str, new: str, m
     assert not (tmp_path / "cache" / "manifest.json").exists()
 
 
-def test_a_cache_is_not_overwritten(files, tmp_path: Path) -> None:
-    import_trees(tmp_path / "cache", conllu=files[0])
-    left = tmp_path / "cache" / ".config.json.abcd1234.tmp"
+def test_one_format_alone_and_a_cache_that_is_not_overwritten(files, tmp_path: Path) -> None:
+    import_trees(tmp_path / "const", ptb=files[1])
+    assert not TreeCache.open(tmp_path / "const").has("dep")
+    import_trees(tmp_path / "dep", conllu=files[0])
+    assert TreeCache.open(tmp_path / "dep").fields == ("token", "head", "relation", "dep_height")
+    with pytest.raises(UserError, match="has no const trees"):
+        export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
+    left = tmp_path / "dep" / ".config.json.abcd1234.tmp"
     left.touch()  # by a run that was killed after its last shard
     with pytest.raises(UserError, match="holds a tree cache already"):
-        import_trees(tmp_path / "cache", conllu=files[0])
+        import_trees(tmp_path / "dep", conllu=files[0])
     assert not left.exists()
     with pytest.raises(UserError, match="--conllu or --ptb"):
         import_trees(tmp_path / "other")

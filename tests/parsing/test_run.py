@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from parsing import run as command_module
 from parsing.run import ParseConfig, cli, expected_sentences, main, refuse_own_input
@@ -38,51 +38,29 @@ def config_of(tmp_path: Path, **options) -> ParseConfig:
 def test_a_text_file_becomes_a_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(config_of(tmp_path))
     out = capsys.readouterr().out
-    assert "7 sentences" in out and "2 documents" in out
-    assert "too long: 1" in out and "replaced bytes: 1" in out and "content sha256" in out
+    for part in ("7 sentences", "2 documents", "too long: 1", "replaced bytes: 1", "content sha256"):
+        assert part in out
     cache = TreeCache.open(tmp_path / "cache")
     assert cache.documents().tolist() == [0, 2, 7]
     assert cache.flags().tolist() == [0, 0, 8, 0, 7, 0, 0]
     assert list(cache.read(6, 7).words()) == [["日本語", "の", "文", "🙂", "\x07"]]
-    saved = json.loads((tmp_path / "cache" / "config.json").read_text())
-    assert saved["tokenize"] == "space" and saved["output"] == str(tmp_path / "cache")
+    assert json.loads((tmp_path / "cache" / "config.json").read_text())["tokenize"] == "space"
     assert (tmp_path / "cache" / "log.txt").exists()
     main(config_of(tmp_path))
     assert "everything was there already" in capsys.readouterr().out
-    main(replace(config_of(tmp_path, const_model="none"), output=tmp_path / "dep"))
-    assert TreeCache.open(tmp_path / "dep").fields == ("token", "head", "relation", "dep_height")
 
 
 @pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize("sample", [2048, 5])
-def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch, sample: int) -> None:
-    monkeypatch.setattr(command_module, "SAMPLE", sample)
+def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(command_module, "SAMPLE", 5)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
-    assert "work         7 sentences" in out and '"max_tokens": 128' in out
-    assert f"{min(sample, 7)} sentences, parsed by one worker" in out
-    assert "\ndisk " in out and "\ntime " in out
+    for part in ("work         7 sentences", "5 sentences, parsed by one worker", "\ndisk ", "\ntime "):
+        assert part in out
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dep_model": "none", "const_model": "none"}, "nothing to parse with"),
-        ({"device": "cuda"}, r"device 'cuda' cannot be used"),
-        ({"device": "tpu9"}, r"device 'tpu9' cannot be used"),
-    ],
-)
-def test_bad_options_are_refused(tmp_path: Path, options: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        main(config_of(tmp_path, **options))
-
-
 def test_expected_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from corpora.registry import open_corpus
-
-    (tmp_path / "pydocs").mkdir()  # an empty folder of that name does not matter
-    monkeypatch.chdir(tmp_path)
     assert expected_sentences(toy_corpus(40), "pydocs") == 40
     monkeypatch.setattr(command_module, "COUNT_S", 0.0)
     path = tmp_path / "many.txt"

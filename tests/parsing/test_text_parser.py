@@ -1,13 +1,170 @@
-"""``from parsing import load``: text to sentences with trees, for people."""
+"""Sentences to arrays and to trees for people: no sentence is lost, and a fault costs one sentence."""
 
-from pathlib import Path
+from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import parsing
 from corpora.support.errors import UserError
-from corpora.treebanks import read_conllu
-from parsing.trees.brackets import read_trees
+from parsing.text_parser import TextParser
+from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+from parsing.trees.batch import Batch, flag_reasons, join
+from tests.parsing.pipeline.toy_parsers import (
+    FaultyConstituencyParser,
+    FaultyDependencyParser,
+    ToyConstituencyParser,
+    ToyDependencyParser,
+)
+
+LOST, LONG, REPLACED, EMPTY, BLANK = 1 | 2, 4, 8, 16, 32
+HARD = [
+    (("plain", "words"), 0),
+    ((), LOST | EMPTY),
+    ((" ", "\t", "", "\u2028"), LOST | EMPTY),
+    (("a", "", "b"), LOST | BLANK),
+    (("nul\0inside", "日本語", "\u202eשלום", "👩‍👩‍👧‍👦", "\x07\x1b[31m", "x" * 1000, "-LRB-"), 0),
+    (("lone\ud800surrogate", "z"), REPLACED),
+    (("v",) * 5000, LOST | LONG),
+    (("one",), 0),
+]
+"""Sentences with their flags."""
+
+
+@pytest.fixture
+def toys() -> TextParser:
+    return TextParser(ToyDependencyParser(), ToyConstituencyParser())
+
+
+def test_hard_text_keeps_its_rows_and_is_flagged_by_reason(toys: TextParser) -> None:
+    batch = toys.arrays([tokens for tokens, _ in HARD])
+    assert batch.flags.tolist() == [flags for _, flags in HARD]
+    assert flag_reasons(batch.flags) == {"empty": 2, "blank token": 1, "too long": 1, "replaced bytes": 1}
+    for words, (tokens, flags) in zip(batch.words(), HARD, strict=True):
+        assert words == ([""] if flags & EMPTY else [token.replace("\ud800", "?") for token in tokens])
+    check_trees(batch)
+
+
+def test_fallback_trees_are_a_chain_and_left_branching() -> None:
+    batch = TextParser(ToyDependencyParser(), ToyConstituencyParser(), max_tokens=5).arrays([("w",) * 6])
+    assert batch.head.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (batch.left.tolist(), batch.right.tolist()) == ([0, 6, 7, 8, 9], [1, 2, 3, 4, 5])
+    assert set(batch.relation.tolist()) == {len(ToyDependencyParser.relations)}
+    assert set(batch.tag.tolist()) == {len(ToyConstituencyParser.tags)}
+    assert batch.label.tolist() == [len(ToyConstituencyParser.labels)] * 4 + [0]
+
+
+def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> None:
+    good = [("fine", "words", str(i)) for i in range(20)]
+    bad = [("boom", "a", "b"), ("cycle", "in", "it"), ("roots", "two"), ("cross", "a", "b")]
+    faults: list[str] = []
+    faulty = TextParser(FaultyDependencyParser(), FaultyConstituencyParser())
+    batch = faulty.arrays(good[:10] + bad + good[10:], tell=faults.append)
+    assert all(any(repr(" ".join(text)) in fault for fault in faults) for text in bad)
+    assert batch.flags[10:14].tolist() == [1 | 2, 1, 1, 2]
+    assert not np.delete(batch.flags, range(10, 14)).any()
+    assert flag_reasons(batch.flags) == {"dependency fault": 3, "constituency fault": 2} and len(faults) == 5
+    kept = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
+    assert batch.head[kept].tolist() == toys.arrays(good).head.tolist()
+    check_trees(batch)
+
+
+class WrongCounts(ToyDependencyParser):
+    """Forgets the last sentence of every batch of several."""
+
+    def parse(self, sentences):
+        return super().parse(sentences)[: max(1, len(sentences) - 1)]
+
+
+class WrongIds(ToyConstituencyParser):
+    """Gives a tag that it does not have."""
+
+    def _one(self, tokens):
+        parse = super()._one(tokens)
+        parse.tags[0] = 99
+        return parse
+
+
+def test_parsers_that_break_their_contract_are_faults() -> None:
+    batch = TextParser(WrongCounts(), WrongIds()).arrays([("a", "b"), ("c", "d"), ("e",)])
+    assert batch.flags.tolist() == [2, 2, 2]
+
+
+def test_reader_flags_are_kept_and_counted() -> None:
+    batch = TextParser(ToyDependencyParser(), None).arrays([("a",), ("b",)], [4, 8])
+    assert batch.flags.tolist() == [4, 8] and batch.fields == ("token", "head", "relation", "dep_height")
+    assert flag_reasons(batch.flags) == {"cut by the reader": 1, "replaced bytes": 1}
+
+
+def check_trees(batch: Batch) -> None:
+    heights, defects = dependency_heights(batch.head, batch.sentence_offsets)
+    assert not defects.any() and (heights == batch.dep_height).all()
+    heights, defects, *_ = constituency_heights(batch.left, batch.right, batch.sentence_offsets)
+    assert not defects.any() and (heights == batch.const_height).all()
+
+
+def heights_by_walking(heads: list[int]) -> list[int] | None:
+    """Slow and obvious: from each word climb to the root; None when a climb does not end."""
+    heights = [0] * len(heads)
+    for word in range(len(heads)):
+        at, steps = word, 0
+        while heads[at]:
+            at, steps = heads[at] - 1, steps + 1
+            if steps > len(heads):
+                return None
+            heights[at] = max(heights[at], steps)
+    return heights
+
+
+@given(st.lists(st.lists(st.integers(-1, 7), min_size=1, max_size=6), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_dependency_heights_and_defects_against_walking(sentences: list[list[int]]) -> None:
+    offsets = np.cumsum([0, *map(len, sentences)])
+    heights, defects = dependency_heights(np.concatenate(sentences).astype(np.int32), offsets)
+    for i, heads in enumerate(sentences):
+        if any(not 0 <= head <= len(heads) for head in heads):
+            assert DEFECTS[defects[i]] == "a head lies outside the sentence"
+        elif heads.count(0) != 1:
+            assert DEFECTS[defects[i]] == "not exactly one root"
+        elif (walked := heights_by_walking(heads)) is None:
+            assert DEFECTS[defects[i]] == "the heads have a cycle"
+        else:
+            assert not defects[i] and heights[offsets[i] : offsets[i + 1]].tolist() == walked
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "defect"),
+    [
+        ([0, 3], [1, 2], 0),
+        ([1, 0], [2, 3], 0),
+        ([0, 4], [1, 2], 4),
+        ([0, -1], [1, 2], 4),
+        ([0, 0], [1, 2], 5),
+        ([0, 2], [1, 3], 6),
+    ],
+)
+def test_constituency_defects(left: list[int], right: list[int], defect: int) -> None:
+    offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
+    _, defects, *_ = constituency_heights(np.array(left), np.array(right), offsets)
+    assert defects.tolist() == [0, defect]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "b", "日本", "", "boom"]), max_size=6), min_size=1, max_size=30),
+    st.integers(1, 12),
+)
+@settings(max_examples=30, deadline=None)
+def test_parts_join_into_the_whole(sentences, size: int) -> None:
+    parser = TextParser(FaultyDependencyParser(), ToyConstituencyParser())
+    whole = parser.arrays(sentences)
+    joined = join([parser.arrays(sentences[a : a + size]) for a in range(0, len(sentences), size)])
+    assert joined.types == whole.types and joined.fields == whole.fields
+    for name in (*whole.fields, "sentence_offsets", "flags"):
+        assert getattr(joined, name).dtype == getattr(whole, name).dtype, name
+        assert getattr(joined, name).tolist() == getattr(whole, name).tolist(), name
+
 
 TEXT = "Dr. Smith (born 1950) didn't sleep. “Why?” she asked… It's 3:30 p.m. now."
 
@@ -33,18 +190,6 @@ def test_words_are_those_of_the_text_and_trees_those_of_the_parsers(parser, tree
         assert sentence.tags == [parser.constituency.tags[t] for t in spans.tags]
         labels = [parser.constituency.labels[i] for i in spans.labels]
         assert sentence.spans == list(zip(spans.starts.tolist(), spans.ends.tolist(), labels, strict=True))
-
-
-def test_conllu_and_brackets_are_read_back(trees, tmp_path: Path):
-    (tmp_path / "a.conllu").write_text(trees.to_conllu())
-    (tmp_path / "a.ptb").write_text(trees.to_ptb())
-    arcs = [s for document in read_conllu(tmp_path / "a.conllu") for s in document.sentences]
-    spans = list(read_trees(tmp_path / "a.ptb"))
-    assert len(arcs) == len(spans) == len(trees)
-    for sentence, row, tree in zip(trees, arcs, spans, strict=True):
-        assert list(row.tokens) == list(tree.words) == sentence.words
-        assert (list(row.heads), list(row.relations)) == (sentence.heads, sentence.relations)
-        assert (list(tree.spans), list(tree.tags)) == (sentence.spans, sentence.tags)
 
 
 def test_it_is_drawn_as_text_and_in_a_notebook(trees):
@@ -75,10 +220,5 @@ def test_what_is_no_tokens_is_refused(parser, sentences, message):
             call(sentences)
     with pytest.raises(UserError, match=r"\.parse\(\) takes tokens"):
         parser([["a"]])
-
-
-def test_models_that_are_not_there_are_named():
-    with pytest.raises(UserError, match=r"biaffine-dep-en.*--trust-pickle"):
-        parsing.load(dep="biaffine-dep-en")
     with pytest.raises(UserError, match="nothing to parse with"):
         parsing.load(None, None)

@@ -9,6 +9,12 @@ from multiview.model import MultiViewEncoder
 from senteval_runner.adapters import MtebEncoder
 from tests.senteval_runner.encoders import RandomBag
 
+UNKNOWN = (
+    *("reference", "date", "domains", "task_subtypes", "license", "annotations_creators", "dialect"),
+    *("sample_creation", "bibtex_citation"),
+)
+"""What mteb wants said of a task's data."""
+
 
 def test_mteb_s_protocol() -> None:
     model = MtebEncoder(RandomBag(5), "bag")
@@ -38,13 +44,11 @@ def test_mteb_runs_a_task_of_its_own() -> None:
     from mteb.abstasks.task_metadata import TaskMetadata
 
     rng = np.random.RandomState(0)
-    words = [f"w{i}" for i in range(30)]
     pairs = []
     for _ in range(60):
-        a = [words[i] for i in rng.randint(0, 30, 8)]
-        keep = rng.randint(0, 9)
-        b = a[:keep] + [words[i] for i in rng.randint(0, 30, 8 - keep)]
-        pairs.append((" ".join(a), " ".join(b), keep / 8 * 5))
+        a, b, keep = rng.randint(0, 30, 8), rng.randint(0, 30, 8), rng.randint(0, 9)
+        b[:keep] = a[:keep]
+        pairs.append((" ".join(map(str, a)), " ".join(map(str, b)), keep / 8 * 5))
 
     class LocalSts(AbsTaskSTS):
         min_score, max_score = 0, 5
@@ -52,27 +56,16 @@ def test_mteb_runs_a_task_of_its_own() -> None:
             name="LocalSts",
             dataset={"path": "local/sts", "revision": "1"},
             description="Shared words.",
-            reference=None,
             type="STS",
-            category="t2t",
-            modalities=["text"],
             eval_splits=["test"],
             eval_langs=["eng-Latn"],
             main_score="cosine_spearman",
-            date=None,
-            domains=None,
-            task_subtypes=None,
-            license=None,
-            annotations_creators=None,
-            dialect=None,
-            sample_creation=None,
-            bibtex_citation=None,
+            **dict.fromkeys(UNKNOWN),
         )
 
         def load_data(self, **_) -> None:
-            columns = {"sentence1": 0, "sentence2": 1, "score": 2}
-            rows = {name: [pair[i] for pair in pairs] for name, i in columns.items()}
-            self.dataset = DatasetDict(test=Dataset.from_dict(rows))
+            rows = [dict(zip(("sentence1", "sentence2", "score"), pair, strict=True)) for pair in pairs]
+            self.dataset = DatasetDict(test=Dataset.from_list(rows))
             self.data_loaded = True
 
     result = mteb.evaluate(MtebEncoder(RandomBag(200), "bag"), LocalSts(), cache=None)

@@ -1,4 +1,4 @@
-"""The command: results files, resumption, encoders by name."""
+"""The command: results files, resumption, damaged input, ``--expand``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ import csv
 import dataclasses
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from corpora.senteval.files import read_task
 from corpora.support.cli import check
 from corpora.support.errors import UserError
+from multiview.config import EncoderConfig
+from multiview.encoders.registry import ViewStack
+from multiview.folder.files import Member, save_member
+from multiview.words.table import Vocabulary, WordTable
 from senteval_runner import running
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.report import tables
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
+
+Run = Callable[..., int]
 
 
 def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
@@ -29,18 +37,38 @@ def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfi
     )
 
 
-def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> None:
+@pytest.fixture
+def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs models with options in ``tmp_path``."""
     monkeypatch.chdir(tmp_path)
-    first = config(tmp_path, data, str(words), "random:seq", seeds="1,2", tasks="CR,MPQA")
-    calls: list[str] = []
-    real = running.evaluate_task
-    monkeypatch.setattr(
-        running, "evaluate_task", lambda v, task, p, s: calls.append(task.name) or real(v, task, p, s)
-    )
-    assert running.run(first) == 0
+    return lambda *models, **options: running.run(config(tmp_path, data, *map(str, models), **options))
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Tasks in the order in which they are computed."""
+    real, names = running.evaluate_task, []
+
+    def evaluate_task(vectors, task, *rest):
+        result = real(vectors, task, *rest)
+        names.append(task.name)
+        return result
+
+    monkeypatch.setattr(running, "evaluate_task", evaluate_task)
+    return names
+
+
+def written(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "report/results.json").read_text())
+    return found
+
+
+def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsys) -> None:
+    first = {"seeds": "1,2", "tasks": "CR,MPQA"}
+    assert run(words, "random:seq", **first) == 0
     printed = capsys.readouterr().out
     assert "| words.txt |" in printed and "±" in printed and "mpqa.pos" in printed
-    values = json.loads((tmp_path / "report/results.json").read_text())
+    values = written(tmp_path)
     assert {(r["model"], r["seed"], r["task"]) for r in values["results"]} == {
         (model, seed, "CR") for model in ("words.txt", "random:seq") for seed in (1, 2)
     }
@@ -52,52 +80,41 @@ def test_results_and_resumption(tmp_path, data, words, monkeypatch, capsys) -> N
         for r in values["results"]
         for metric, value in r["metrics"].items()
     }
-    assert calls == ["CR"] * 4
     # the second run repeats nothing, and loads no model
     monkeypatch.setattr(encoders.Source, "load", lambda source, **_: None)
-    assert running.run(first) == 0 and calls == ["CR"] * 4
-    assert json.loads((tmp_path / "report/results.json").read_text()) == values
+    assert run(words, "random:seq", **first) == 0 and scored == ["CR"] * 4
+    assert written(tmp_path) == values
 
 
-def test_a_killed_run_keeps_finished_tasks(tmp_path, data, words, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    real, done = running.evaluate_task, []
+def test_a_killed_run_keeps_finished_tasks(data, words, run, scored, monkeypatch) -> None:
+    counting = running.evaluate_task
 
-    def killed(vectors, task, protocol, seed):
-        if len(done) == 1:
+    def killed(*of):
+        if scored:
             raise KeyboardInterrupt
-        done.append(task.name)
-        return real(vectors, task, protocol, seed)
+        return counting(*of)
 
     monkeypatch.setattr(running, "evaluate_task", killed)
     with pytest.raises(KeyboardInterrupt):
-        running.run(config(tmp_path, data, str(words), tasks="CR,MRPC"))
-    counted: list[str] = []
-    monkeypatch.setattr(
-        running, "evaluate_task", lambda v, task, p, s: counted.append(task.name) or real(v, task, p, s)
-    )
-    assert running.run(config(tmp_path, data, str(words), tasks="CR,MRPC")) == 0
-    assert counted == ["MRPC"]
+        run(words, tasks="CR,MRPC")
+    monkeypatch.setattr(running, "evaluate_task", counting)
+    assert run(words, tasks="CR,MRPC") == 0 and scored == ["CR", "MRPC"]
     # changed data are not taken for finished
     path = data / "downstream/CR/custrev.pos"
     path.write_text(path.read_text() + "good good\n")
-    assert running.run(config(tmp_path, data, str(words), tasks="CR,MRPC")) == 0
-    assert counted == ["MRPC", "CR"]
+    assert run(words, tasks="CR,MRPC") == 0 and scored == ["CR", "MRPC", "CR"]
 
 
-def test_a_damaged_cell_is_computed_again(tmp_path, data, words, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    options = config(tmp_path, data, str(words), tasks="CR")
-    assert running.run(options) == 0
+def test_a_damaged_cell_is_computed_again(tmp_path, words, run) -> None:
+    assert run(words, tasks="CR") == 0
     results = (tmp_path / "report/results.md").read_text()
     (cell,) = (tmp_path / "report/parts").rglob("CR.json")
     whole = cell.read_text()
     for damaged in ("", whole[:50], whole.replace('"acc": ', '"acc": 1', 1), "[]", '{"a": 1}'):
         assert damaged != whole
         cell.write_text(damaged)
-        assert running.run(options) == 0
-        again, first = json.loads(cell.read_text()), json.loads(whole)
-        assert again["metrics"] == first["metrics"]
+        assert run(words, tasks="CR") == 0
+        assert json.loads(cell.read_text())["metrics"] == json.loads(whole)["metrics"]
         assert (tmp_path / "report/results.md").read_text() == results
 
 
@@ -111,18 +128,8 @@ def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, prot
     assert place() != place(**{library: "2"}) and place() == place(**{other: "2"})
 
 
-def test_concatenation_projection_and_bad_vectors(tmp_path, data, words, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.savez(tmp_path / "few.npz", sentences=np.array(["a"]), vectors=np.ones((1, 3), dtype=np.float32))
-    models = (f"{words}+random:seq", str(tmp_path / "few.npz"))
-    assert running.run(config(tmp_path, data, *models, tasks="CR", project=5)) == 0
-    values = json.loads((tmp_path / "report/results.json").read_text())
-    assert [(r["model"], r["dim"]) for r in values["results"]] == [("words.txt+random:seq", 5)]
-    assert "no vector for" in values["models"]["few.npz"]["skipped"]["CR"]
-
-
 def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
-    tmp_path, data, words, monkeypatch, capsys
+    tmp_path, words, run, monkeypatch, capsys
 ) -> None:
     tried: list[str] = []
 
@@ -130,9 +137,8 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
         tried.append(name)
         raise UserError(f"model {name!r}: is not there")
 
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(encoders, "whole_model", whole_model)
-    assert running.run(config(tmp_path, data, str(words), "no-model", tasks="CR,MRPC,SICK-R,MPQA")) == 0
+    assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
     assert tried == ["no-model"]
     said = capsys.readouterr().err
     assert said.count("model 'no-model': is not there") == 1
@@ -140,14 +146,11 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     report = (tmp_path / "report/results.md").read_text()
     assert "| CR, MRPC, SICKRelatedness | no-model | model 'no-model': is not there |" in report
     assert "| MPQA | every model | MPQA: no such file" in report
-    skipped = json.loads((tmp_path / "report/results.json").read_text())["models"]["no-model"]["skipped"]
-    assert skipped["CR"] == skipped["MRPC"] != skipped["MPQA"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"models": ("nothing.txt",)}, "no such file"),
         ({"tasks": "XX"}, "unknown task"),
         ({"tasks": ","}, "empty"),
         ({"seeds": "x"}, "whole numbers"),
@@ -164,23 +167,12 @@ def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_paper_average() -> None:
-    scores = {t: {"acc": 80.0} for t in ("MR", "CR", "SUBJ", "MPQA", "TREC")}
-    scores["MRPC"] = {"acc": 70.0, "f1": 80.0}
-    assert "average" not in tables.paper_row(scores)
-    scores["SICKRelatedness"] = {"pearson": 0.8, "spearman": 0.7, "mse": 0.3}
-    row = tables.paper_row(scores)
-    assert row["SICK-R MSE"] == pytest.approx(30)
-    assert row["average"] == pytest.approx((5 * 80 + 75 + (80 + 70 + 70) / 3) / 7)
-
-
 def shortened(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, monkeypatch, capsys) -> None:
-    """Truncated, miscounted, misshapen files and vectors: a line each, the other tasks finish."""
-    monkeypatch.chdir(tmp_path)
+def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, run) -> None:
+    """Truncated, miscounted, misshapen files: a line each, the other tasks finish."""
     shortened(data / "downstream/MRPC/msr_paraphrase_train.txt")  # still readable: the counts tell
     test = data / "downstream/MRPC/msr_paraphrase_test.txt"
     test.write_text(test.read_text() + "1\t1\t2\tcut inside a row")
@@ -191,34 +183,29 @@ def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, monkeypatch, cap
     (data / "downstream/TREC").mkdir()
     for name in ("train_5500.label", "TREC_10.label"):
         (data / "downstream/TREC" / name).write_text("")
-    tasks = "CR,MRPC,SICK-R,TREC,MPQA,Tense,WordContent"
-    assert running.run(config(tmp_path, data, str(words), tasks=tasks)) == 0
-    values = json.loads((tmp_path / "report/results.json").read_text())
-    assert {result["task"] for result in values["results"]} == {"CR", "WordContent"}
-    skipped = values["models"]["words.txt"]["skipped"]
-    assert set(skipped) == {"MRPC", "SICKRelatedness", "TREC", "MPQA", "Tense"}
-    for name, message in {
+    assert run(words, tasks="CR,MRPC,SICK-R,TREC,MPQA,Tense,WordContent") == 0
+    assert {result["task"] for result in written(tmp_path)["results"]} == {"CR", "WordContent"}
+    skipped = written(tmp_path)["models"]["words.txt"]["skipped"]
+    messages = {
         "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
         "SICKRelatedness": "SICK_trial.txt:",
         "TREC": "no rows in",
         "MPQA": "downstream/MPQA/mpqa.pos",
         "Tense": "past_present.txt.gz: cannot be read",
-    }.items():
+    }
+    assert set(skipped) == set(messages)
+    for name, message in messages.items():
         assert message in skipped[name] and "\n" not in skipped[name]
     page = (tmp_path / "report/report.html").read_text()
     for text in ("get_transfer_data.bash", "every model", "CR all: 52 rows, published 3,775"):
         assert text in page and text in (tmp_path / "report/results.md").read_text()
 
 
-@pytest.mark.parametrize("damage", ["nan", "rows", "pickle", "truncated"])
-def test_bad_vectors_are_one_line(tmp_path, data, words, monkeypatch, damage) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines = {
-        " ".join(tokens) or "."
-        for part in read_task("CR", data).splits.values()
-        for tokens in part.sentences()
-    }
-    sentences = np.array(sorted(lines))
+@pytest.mark.parametrize("damage", ["missing", "nan", "rows", "pickle", "truncated"])
+def test_bad_vectors_are_one_line(tmp_path, data, words, run, damage) -> None:
+    parts = read_task("CR", data).splits.values()
+    lines = {" ".join(tokens) or "." for part in parts for tokens in part.sentences()}
+    sentences = np.array(sorted(lines)[damage == "missing" :])
     vectors = np.random.RandomState(0).randn(len(sentences), 4).astype(np.float32)
     if damage == "nan":
         vectors[3, 1] = np.nan
@@ -227,9 +214,44 @@ def test_bad_vectors_are_one_line(tmp_path, data, words, monkeypatch, damage) ->
     np.savez(path, sentences=sentences, vectors=saved)
     if damage == "truncated":
         shortened(path)
-    assert running.run(config(tmp_path, data, str(path), tasks="CR")) == 2
-    models = json.loads((tmp_path / "report/results.json").read_text())["models"]
-    reason = models["given.npz"]["skipped"]["CR"]
-    assert "given.npz" in reason and "\n" not in reason
+    assert run(path, tasks="CR") == 2
+    reason = written(tmp_path)["models"]["given.npz"]["skipped"]["CR"]
+    assert ("no vector for" if damage == "missing" else "given.npz") in reason and "\n" not in reason
     # beside a good model the good one is scored
-    assert running.run(config(tmp_path, data, str(path), str(words), tasks="CR")) == 0
+    assert run(path, f"{words}+random:seq", tasks="CR", project=5) == 0
+    assert [(r["model"], r["dim"]) for r in written(tmp_path)["results"]] == [("words.txt+random:seq", 5)]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Of trained words: all of ``words`` but "a" and "bright"; the vectors there have eight dimensions."""
+    trained = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
+    torch.manual_seed(0)
+    table = WordTable(Vocabulary(trained, case="exact"), 3, views=2)
+    table.initialise("xavier")
+    folder = tmp_path / "models" / "mine"
+    save_member(folder, Member(ViewStack(("seq", "seq"), table, EncoderConfig(dim=4))), card="", training={})
+    (folder / "time.json").write_text('{"seconds": 9000}')
+    return folder
+
+
+def test_expand(tmp_path, words, model, run, capsys) -> None:
+    made, stamps = model.with_name("mine-expanded-words") / "model.safetensors", set()
+    for _ in range(2):
+        assert run(model, f"{model}?views=0-seq+{words}", tasks="CR,MRPC", expand=str(words)) == 0
+        stamps.add(made.stat().st_mtime_ns)
+    assert len(stamps) == 1
+    names = "mine-expanded-words", "mine-expanded-words?views=0-seq+words.txt"
+    rows = written(tmp_path)["models"]
+    assert [(rows[name]["dim"], rows[name]["hours"]) for name in names] == [(8, 2.5), (12, None)]
+    assert "| mine-expanded-words | 8 | 2.50 |" in capsys.readouterr().out
+
+
+def test_nothing_to_expand(words, model, run) -> None:
+    with pytest.raises(UserError, match="no model here is a multi-view model with trained words"):
+        run(words, "random:seq", expand=str(words))
+    made = model.with_name("mine-expanded-words")
+    made.mkdir()
+    (made / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something else"):
+        run(model, expand=str(words))

@@ -18,6 +18,7 @@ from corpora.support.errors import UserError
 from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import _free, plan_const, plan_dep, workspace
+from multiview.words.table import Vocabulary
 from parsing.networks.device import Products
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
@@ -85,6 +86,30 @@ def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None
         for parameter in encoder.parameters():
             parameter.data *= parameter.dim() > 1
     assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
+
+
+def with_relations(batch: SimpleNamespace) -> SimpleNamespace:
+    """The same trees with random relations and words."""
+    tokens, random = int(batch.sentence_offsets[-1]), np.random.default_rng(2)
+    known, types = ("root", "nsubj", "obj", "obl", "case", "conj", "_"), ["by", "to", "Ann", "saw"]
+    relation, token = (random.integers(len(names), size=tokens) for names in (known, types))
+    return SimpleNamespace(**vars(batch), relation=relation, relations=known, token=token, types=types)
+
+
+@pytest.mark.parametrize("shape", ["single words", "star", "mixed", "random"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_roles_of_children(engine: str, shape: str) -> None:
+    encoder, batch = build("dep", engine), with_relations(SHAPES[shape])
+    vocabulary = Vocabulary(batch.types)
+    without = run(encoder, words(batch), batch)[0]
+    encoder.use_relations(vocabulary)
+    encoder.double()
+    found = run(encoder, words(batch), batch)
+    assert_close(found, expected(encoder, words(batch), batch), 1e-9)
+    assert (shape == "single words") == torch.equal(found[0], without)
+    # While training, batches have rows of the word table in place of words.
+    rows = SimpleNamespace(**{**vars(batch), "types": None, "token": batch.token + 1})
+    assert np.array_equal(encoder.plan(rows).role, encoder.plan(batch).role)
 
 
 def pools(root: Tensor, nodes: Tensor, sizes: list[int], pooling: Pooling) -> Tensor:

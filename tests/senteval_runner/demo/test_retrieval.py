@@ -19,10 +19,10 @@ from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
 def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
-    typed = []
+    with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
+        demo.run_step("1/1", "parsing.run", "none.txt")
 
     def step(title: str, module: str, *arguments: str) -> float:
-        typed.append((title, module))
         if module == "parsing.run":
             write_cache(Path(arguments[-1]), corpus_of(60))
         else:
@@ -35,26 +35,16 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
     # The toy trees are by no parser that the installation's own encoder reads.
     monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "models" / demo.ADAPTED)
     demo.main(demo.DemoConfig(output=tmp_path))
-    assert typed == [
-        ("1/4 parse the training text", "parsing.run"),
-        ("2/4 parse the held-out packages", "parsing.run"),
-        ("3/4 adapt the encoder in the package", "multiview.train"),
-    ]
     results = json.loads((tmp_path / "results.json").read_text())
     words = [f"SIF of {kind} words" for kind in ("the adapted", "random")]
     assert set(results["retrieval"]) == {"builtin, adapted", "builtin", *words, "TF-IDF"}
     for scores in results["retrieval"].values():
         assert 0 <= scores["recall_at_1"]["value"] <= scores["mrr"]["value"] <= 1
-    assert set(results["seconds"]) == {*(title[4:] for title, _ in typed), "evaluate"}
+    assert len(results["seconds"]) == 4
     page = (tmp_path / "report.html").read_text()
     for part in ("Neighbour retrieval", "<svg", "<img"):
         assert part in page
     assert "open this in a browser" in capsys.readouterr().out
-
-
-def test_a_step_that_refuses_its_input_ends_the_demo() -> None:
-    with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
-        demo.run_step("1/1", "parsing.run", "none.txt")
 
 
 def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[float]:
@@ -84,6 +74,8 @@ def test_ranks_equal_the_loop(lengths: list[int], block: int, seed: int) -> None
 
 
 def test_perfect_and_constant_vectors() -> None:
+    with pytest.raises(ValueError, match="nothing to retrieve"):  # neighbours, but in two blocks
+        neighbour_retrieval({"x": np.ones((4, 2))}, np.array([0, 1, 1, 2]), block=2)
     pairs = np.repeat(np.arange(100), 2)
     found = neighbour_retrieval({"perfect": np.eye(100)[pairs], "constant": np.ones((200, 3))}, pairs)
     assert found["perfect"].recall_at_1.value == 1.0 and found["perfect"].behind is None
@@ -104,18 +96,6 @@ def test_a_difference_is_taken_anchor_by_anchor() -> None:
     assert behind is not None and behind.value == pytest.approx((hits[0] - hits[1]).mean())
     assert behind.interval is not None and recall.interval is not None
     assert np.ptp(behind.interval) < np.ptp(recall.interval) / 2
-
-
-@pytest.mark.parametrize(
-    ("vectors", "documents", "told"),
-    [
-        (np.ones((3, 2)), [0, 0], "x: 3 embeddings for 2 sentences"),
-        (np.ones((4, 2)), [0, 1, 1, 2], "nothing to retrieve"),  # neighbours, but in two blocks
-    ],
-)
-def test_what_cannot_be_scored_is_said(vectors: np.ndarray, documents: list[int], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        neighbour_retrieval({"x": vectors}, np.array(documents), block=2)
 
 
 def test_tfidf_ignores_case_and_unseen_words() -> None:

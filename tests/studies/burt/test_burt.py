@@ -16,7 +16,7 @@ from corpora.support.files import read_record
 from studies.burt import data as burt_data
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
-from studies.burt.data import balanced, hold_out_phrases, nli_examples, read_data, usable, without_premises
+from studies.burt.data import balanced, hold_out_phrases, read_data, usable, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, hold_out, normalised
 from studies.finetune.loop import LoopConfig
@@ -60,9 +60,8 @@ ROWS = [
 
 def test_phrases_are_short_and_different_and_their_labels_are_kept_ones() -> None:
     six = "a b c d e f"
-    rows = usable(
-        (a, b, None) for a, b in [(six, "x"), (six + " g", "x"), ("x", six), (six, "x"), ("x", "x")]
-    )
+    pairs = [(six, "x"), (six + " g", "x"), ("x", six), (six, "x"), ("x", "x")]
+    rows = usable((a, b, None) for a, b in pairs)
     assert (rows.first, rows.second) == ([six, "x"], ["x", six]), "each direction once"
     assert usable(ROWS).target.tolist() == [0, 0, 1, 1, 2, -1]
 
@@ -82,12 +81,6 @@ def test_classes_are_balanced_and_all_are_positive_pairs() -> None:
     many = usable((f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4))
     for most, size in ((10**6, 4), (3, 3)):
         assert np.bincount(balanced(many, most, 2).target).tolist() == [size] * 3
-    assert balanced(many, 3, 2).first != balanced(many, 3, 3).first, "a random choice"
-
-
-def test_nli_rows_without_a_three_way_label_are_marked() -> None:
-    examples = nli_examples([("a", "b", "neutral"), ("a", "c", "-"), ("a", "d", "contradiction")])
-    assert examples.target.tolist() == [1, -1, 2]
 
 
 def test_unseen_premises_are_dropped_under_any_tokenisation() -> None:
@@ -139,14 +132,11 @@ def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_pa
     assert run_study(settings, train_all) == 0
     before, *_, after = read_record(settings.output / "cell.json")["figures"]["history"]
     assert before["nli"] < 0.5 and after["nli"] > before["nli"] + 0.2
-    assert "| model | nli |" in (settings.output / "report.md").read_text(encoding="utf-8")
     model = SentenceTransformer(str(settings.output), device="cpu")
     assert model[1].pooling_mode == "mean"
     u, v = (model.encode([pair[side] for pair in SYNONYMS], normalize_embeddings=True) for side in (0, 1))
     products = u @ v.T
     assert np.diag(products).mean() > products.mean() + 0.2
-    again = config(files, tmp_path / "again", backbone=str(settings.output), epochs=0.05)
-    assert run_study(again, train_all) == 0, "the result is a tower again"
 
 
 def test_every_second_batch_is_nli_and_the_others_alternate() -> None:
@@ -190,12 +180,9 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
 def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_path: Path) -> None:
     settings = config(files, tmp_path / "out", ablation="pooling", epochs=0.05)
     assert run_study(settings, train_all) == 0
-    text = (settings.output / "report.md").read_text()
-    assert "| CLS | nli |" in text and str(settings.output / "pooling-max") in text
+    assert "| CLS | nli |" in (settings.output / "report.md").read_text()
     for folder in ("pooling-cls", "pooling-max", "full"):
         assert (settings.output / folder / "modules.json").exists()
-    with pytest.raises(UserError, match="other options"):
-        run_study(dataclasses.replace(settings, seed=2), train_all)
 
 
 def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,10 +193,7 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
     assert (train.DROPOUT, burt_data.MAX_WORDS) == (0.1, 6)
     assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
     assert (loop.warmup, loop.decay) == (0.1, True)
-    for options, told in (
-        (("--preset", "paper"), "--preset paper needs --nli, --nli-dev, --ppdb: SNLI"),
-        (("--nli", "none.jsonl"), "no backbone: give --backbone"),
-        (("--nli", "none.jsonl", "--backbone", "tiny"), "none.jsonl"),
-    ):
-        assert cli(["--output", str(tmp_path / "x"), *options]) == 2
-        assert told in capsys.readouterr().err.splitlines()[-1]
+    assert cli(["--output", str(tmp_path / "x"), "--preset", "paper"]) == 2
+    assert "--preset paper needs --nli, --nli-dev, --ppdb: SNLI" in capsys.readouterr().err
+    assert cli(["--output", str(tmp_path / "x"), "--nli", "none.jsonl"]) == 2
+    assert "no backbone: give --backbone" in capsys.readouterr().err

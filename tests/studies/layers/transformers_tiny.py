@@ -10,6 +10,7 @@ FRAMES = {
     # family: special tokens (pad first), template, roles, padding side
     "bert": (["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "[CLS] $A [SEP]", ("[CLS]", "[SEP]"), "right"),
     "roberta": (["<s>", "<pad>", "</s>", "<unk>"], "<s> $A </s>", ("<s>", "</s>"), "right"),
+    "albert": (["<pad>", "<unk>", "[CLS]", "[SEP]"], "[CLS] $A [SEP]", ("[CLS]", "[SEP]"), "right"),
     "xlnet": (["<pad>", "<unk>", "<sep>", "<cls>"], "$A <sep> <cls>", ("<cls>", "<sep>"), "left"),
 }
 
@@ -46,7 +47,7 @@ def build(folder: Path, family: str, *, layers: int = 3, width: int = 16, seed: 
         config = transformers.XLNetConfig(d_model=width, n_layer=layers, n_head=2, d_inner=32, **sizes)
         model = transformers.XLNetModel(config)
     else:
-        kind = {"bert": "Bert", "roberta": "Roberta"}[family]
+        kind = {"bert": "Bert", "roberta": "Roberta", "albert": "Albert"}[family]
         config = getattr(transformers, f"{kind}Config")(
             hidden_size=width,
             num_hidden_layers=layers,

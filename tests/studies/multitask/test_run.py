@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from corpora.support.files import read_record
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
 from studies.multitask.__main__ import MultitaskConfig, cli
-from studies.multitask.net import Stage, TaskHead, TaskName, name_of, parse_stages
-from studies.multitask.run import SEQ_MT, SIZES, read_all_tasks, resplit, train_all
+from studies.multitask.net import Stage, TaskHead, TaskName, name_of, overall, parse_stages
+from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import write_tasks
 
@@ -48,9 +47,14 @@ def test_the_grid_is_table_1_row_by_row() -> None:
         assert {name: parse_stages(name) for name in preset["stages"]} == TABLE
 
 
-def test_the_default_is_the_papers_best_row() -> None:
-    (default,) = MultitaskConfig(output=Path("x")).stages
-    assert default == max(TABLE_1, key=lambda name: TABLE_1[name]["Overall"]) == next(iter(TABLE_2))
+def test_overall_scores_and_the_three_best_are_the_papers() -> None:
+    rows = TABLE_1.values()
+    ours = [overall(dict(zip(("sst", "quora", "sts"), row.values(), strict=False))) for row in rows]
+    printed = [row["Overall"] for row in rows]
+    assert ours[:-1] == pytest.approx(printed[:-1], abs=0.001)  # the last row's parts give 0.734, not 0.730
+    dev = {TABLE[name]: {"overall": row["Overall"]} for name, row in TABLE_1.items()}
+    assert best(dev) == [TABLE[name] for name in TABLE_2]
+    assert MultitaskConfig(output=Path("x")).stages == (next(iter(TABLE_2)),)
 
 
 PARTS = (["quora", "nli"], ["cls", "mean", "max"])
@@ -83,26 +87,20 @@ def config(data: Path, output: Path, *stages: str, **options: Any) -> MultitaskC
     return MultitaskConfig(output=output, data=data, stages=stages, **values)
 
 
-def stored(folder: Path) -> dict[str, Any]:
+def stored(folder: Path) -> Any:
     """Figures of a stage."""
-    figures: dict[str, Any] = read_record(folder / "cell.json")["figures"]
-    return figures
+    return read_record(folder / "cell.json")["figures"]
 
 
-def test_the_tasks_have_three_splits(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tasks_have_three_splits(data: Path, tmp_path: Path) -> None:
     tasks = read_all_tasks(config(data, tmp_path, limit=50, dev_rows=10))
-    assert len(tasks["sst"].train) == 50
-    assert {len(task.dev) <= 10 for task in tasks.values()} == {True}
+    assert len(tasks["sst"].train) == 50 and all(len(task.dev) <= 10 for task in tasks.values())
     assert set(tasks["sts"].train.target.tolist()) <= {1.0, np.float32(0.1).item()}
-    assert tasks["sst"].train.second is None
     assert not set(tasks["nli"].train.first) & set(tasks["nli"].dev.first)
     nli = data / "nli/snli_dev.tsv"
     own = read_all_tasks(config(data, tmp_path, quora=data / "pairs.tsv", nli=nli, nli_dev=nli))
     for task, rows in ((own["quora"], 20), (own["nli"], 160)):
         assert len(task.train) + len(task.dev) + len(task.test) == rows
-    monkeypatch.delenv("MULTIVIEW_DATA", raising=False)
-    with pytest.raises(UserError, match="MULTIVIEW_DATA"):
-        read_all_tasks(MultitaskConfig(output=tmp_path))
 
 
 class Lookup(torch.nn.Module):
@@ -174,8 +172,6 @@ def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -
         assert "(" in line.removeprefix(start), "tasks without a stage are in brackets"
     last = stages / "sst+quora-sub-max-prod+sts-mean"
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 128)
-    with pytest.raises(UserError, match="other options"):
-        run_study(dataclasses.replace(settings, epochs=1), train_all)
 
 
 def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_path: Path) -> None:
@@ -199,21 +195,13 @@ def test_a_random_split_has_the_papers_sizes(task: TaskName) -> None:
     assert (len(split.train), len(split.dev), len(split.test)) == SIZES[task]
     seen = np.concatenate([part.target for part in (split.train, split.dev, split.test)])
     assert np.array_equal(np.sort(seen), np.arange(total))
-    assert all(text == str(i) for text, i in zip(split.dev.first, split.dev.target, strict=True))
 
 
-def test_the_preset_has_the_papers_values(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = MultitaskConfig(output=Path("x"), **read_presets(MultitaskConfig)["paper"])
     assert (settings.epochs, settings.batch_size, settings.learning_rate) == (5, 32, 1e-5)  # section 5.3
     assert (SEQ_MT.learning_rate, SEQ_MT.warmup, SEQ_MT.decay) == (1e-5, 0.0, False)
     assert (settings.limit, settings.dev_rows, settings.splits) == (0, 0, "paper")
     assert settings.backbone == "bert-base-uncased"
-    for options, told in (
-        (("--preset", "paper"), "--preset paper needs --quora, --nli, --nli-dev, --nli-test: quora_dup"),
-        (("--backbone", "tiny", "--stages", "SA-cola"), "'cola'"),
-        (("--data", str(data)), "no backbone: give --backbone with a Hugging Face name"),
-    ):
-        assert cli(["--output", str(tmp_path / "out"), *options]) == 2
-        assert told in capsys.readouterr().err.splitlines()[-1]
+    assert cli(["--output", str(tmp_path / "out"), "--preset", "paper"]) == 2
+    assert "needs --quora, --nli, --nli-dev, --nli-test: quora_dup" in capsys.readouterr().err

@@ -125,9 +125,7 @@ def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
     assert scaled(np.ones((1, 4))).norm().item() == pytest.approx(2)
 
 
-@pytest.mark.parametrize(
-    ("feature", "kind", "margin"), [("bilinear", None, 0.0), ("uv-diff-prod", "mlp", 0.5)]
-)
+@pytest.mark.parametrize(("feature", "kind", "margin"), [("bilinear", None, 0), ("uv-diff-prod", "mlp", 0.5)])
 def test_training_beats_its_start(feature: str, kind: str | None, margin: float) -> None:
     train, dev, test = world(150, 0), world(40, 1), world(40, 2)
 

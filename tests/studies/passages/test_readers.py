@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.ranking.sets import PassageSet, Question, contains, filtered, parse_spec, read_set
+from corpora.ranking.sets import PassageSet, Question, filtered, parse_spec, read_set
 from corpora.support.errors import UserError
 from tests.studies.passages import passage_sets
 
@@ -27,15 +27,6 @@ def test_specs(tmp_path: Path) -> None:
         (tmp_path / kind).mkdir()
         with pytest.raises(UserError, match="no "):
             read_set(str(tmp_path / kind))
-
-
-def test_tokenised_table(tmp_path: Path) -> None:
-    data = read_set(str(passage_sets.write_wikiqa(tmp_path / "wikiqa", (3, 2, 2))))
-    assert {split: len(part) for split, part in data.splits.items()} == {"train": 3, "dev": 2, "test": 2}
-    first = data.splits["train"][0]
-    assert first.id == "train0" and first.text.startswith("where does the ")
-    assert len(first.candidates) == 5 and first.relevant.sum() == 1
-    assert len(set(data.passages)) == len(data.passages)
 
 
 def test_wikipassageqa(tmp_path: Path) -> None:
@@ -71,12 +62,6 @@ def test_searchqa(tmp_path: Path) -> None:
         for q in questions:
             assert q.relevant.tolist() == [True, False]
             assert q.text.startswith("Who wins race") and "<" not in q.text
-
-
-def test_answers_are_found_as_whole_words() -> None:
-    assert contains("In New-York City", "new york")
-    assert not contains("a newer york", "new york")
-    assert not contains("anything", "?!")
 
 
 ANSWERS = "answers.label.token_idx"

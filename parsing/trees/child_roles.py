@@ -1,0 +1,61 @@
+"""The role that each word has to its head, for encoders that read a tree from its leaves up.
+
+It is that of the canonical arc between the two (:mod:`parsing.trees.roles`), so that a doctor who is praised
+has the role of one whom somebody praised. Where the arc runs the other way, as from the verb of a relative
+clause to the noun above it, the child has the role turned round: it has that noun for its patient. Children
+without an arc have a role by the kind of their label alone, Stanford's prepositions for instance, and the
+rest are conjuncts, function words, or anything else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parsing.trees.batch import Batch
+from parsing.trees.roles import KIND_BITS, ROLES, canonical_arcs, parents, relation_bits
+
+CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
+_OF_KIND = {
+    **dict.fromkeys(("passive subject", "object"), "patient"),
+    **dict.fromkeys(("agent", "subject"), "agent"),
+    "indirect object": "to",
+    "possessor": "poss",
+    **dict.fromkeys(("case", "copula", "passive", "auxiliary", "determiner", "function"), "function"),
+    **dict.fromkeys(("oblique", "prepositional object"), "at"),
+    "attribute": "attr",
+    "number": "num",
+    "adverb": "adv",
+    "name": "is",
+    "conjunct": "conjunct",
+    **dict.fromkeys(
+        ("adverbial clause", "relative", "participle", "complement", "beside", "clausal subject"), "clause"
+    ),
+}
+"""The role by a label's kind; a label of several kinds has that of the first."""
+
+
+@cache
+def _of_labels(relations: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of each relation its kinds as bits and its place in ``CHILD_ROLES``: int64 [R] both."""
+    bits = relation_bits(relations)
+    names = [next((_OF_KIND[k] for k in _OF_KIND if kinds & KIND_BITS[k]), "other") for kinds in bits]
+    return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)
+
+
+def child_roles(batch: Batch, word: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places in ``CHILD_ROLES``, int64 [N]; a root's says nothing.
+
+    Args:
+        batch: with heads and relations.
+        word: int64 [N], bits from :func:`~parsing.trees.roles.word_flags`.
+    """
+    bits, by_label = _of_labels(tuple(batch.relations))
+    arcs = canonical_arcs(batch.head, bits[batch.relation], word, batch.sentence_offsets)
+    parent, role = parents(batch.head, batch.sentence_offsets), by_label[batch.relation]
+    for child, above, first in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):
+        ours = np.flatnonzero(parent[child] == above)[::-1]  # of several arcs, the first counts
+        role[child[ours]] = arcs.role[ours] + first
+    return role
