@@ -1,4 +1,4 @@
-"""Gradients and updates: caching, any number of processes, the optimiser; a step never waits for its device."""
+"""Gradients: caching, any number of processes, the optimiser; a step never waits for its device."""
 
 from __future__ import annotations
 
