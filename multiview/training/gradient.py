@@ -89,6 +89,19 @@ class MultiViewNetwork(ViewStack):
             network.model_reading = start.reading
         return network
 
+    def features(self, micro_batch: MicroBatch, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Sentence vectors [B, width] of each view; after them those of the exchanged sentences, if any.
+
+        Args:
+            micro_batch: sentences and their plans, which serve the exchanged ones as well.
+            rows: as for :meth:`encode`.
+        """
+        features = self.encode(micro_batch.tokens, micro_batch.plans, rows)
+        if micro_batch.places is not None:
+            tokens = [token[micro_batch.places] for token in micro_batch.tokens]
+            features += self.encode(tokens, micro_batch.plans, rows)
+        return features
+
 
 def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
     """The views of a model, with the words of a corpus added to its own.
@@ -263,7 +276,7 @@ def _backward(
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
-            return network.encode(micro_batch.tokens, micro_batch.plans, rows)
+            return network.features(micro_batch, rows)
 
     micro_batches = segment.micro_batches
     cached = len(micro_batches) > 1
@@ -273,7 +286,7 @@ def _backward(
         features = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
     else:
         features = encode(micro_batches[0])
-    value = network.objective(features, segment.targets, segment.teacher)
+    value = network.objective(features, segment.targets, segment.teacher, segment.exchanged)
     (value.loss * scale).backward()
     if cached:
         sizes = [len(part[0]) for part in parts]

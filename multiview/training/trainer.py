@@ -293,10 +293,11 @@ class ValidationSet:
             segment = step.segments[0]
             (batch,) = segment.micro_batches
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                features = network.encode(batch.tokens, batch.plans, step.leaves(network.words))
-            value = network.objective(features, segment.targets, segment.teacher)
+                features = network.features(batch, step.leaves(network.words))
+            value = network.objective(features, segment.targets, segment.teacher, segment.exchanged)
             sums, anchors = sums + value.sums, anchors + value.anchors
-            embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
+            own = features[: len(network.views)]
+            embeddings.append(torch.cat([feature.float() for feature in own], dim=1))
         if not anchors:
             return {"anchors": 0}
         hits = compared = 0
