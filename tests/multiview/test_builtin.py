@@ -32,7 +32,7 @@ def test_it_is_the_folder(builtin: Path, corpus: Path, tmp_path: Path, monkeypat
     assert model_folder("./x/builtin") == Path("x/builtin")
     np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(LINES), expected)
     assert encode.cli(["builtin", str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), expected[[0, 2]])  # no blank line
     assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in repr(encoder)
     for name in ("bultin", "built-in", "Builtin"):
         assert encode.cli([name, "no.txt"]) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -95,12 +96,18 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(LINES), expected, atol=1e-6)
 
 
-def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
+def test_encode_command(
+    folder: Path, corpus: Path, tmp_path: Path, toy_trees: Path, monkeypatch, capsys
+) -> None:
     encoder = MultiViewEncoder.load(folder)
     assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "out.npy")]) == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), encoder.encode(LINES))
+    # A blank line ends a document and is no sentence.
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), encoder.encode([LINES[0], LINES[2]]))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(corpus.read_bytes())))
+    assert encode.cli([str(folder), "-", "--output", str(tmp_path / "piped.npy")]) == 0
+    assert (tmp_path / "piped.npy").read_bytes() == (tmp_path / "out.npy").read_bytes()
     assert json.loads((tmp_path / "out.npy.json").read_text())["model"] == str(folder)
-    assert "3 x 16" in capsys.readouterr().out
+    assert "2 x 16" in capsys.readouterr().out
     assert encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "trees.npy")]) == 0
     expected = encoder.encode(toy_corpus()[0])
     np.testing.assert_allclose(np.load(tmp_path / "trees.npy"), expected, atol=1e-5)
@@ -120,7 +127,7 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
         return capsys.readouterr().out.splitlines()
 
     first, second = found(corpus, LINES[2], "--top", 2)
-    assert first.split(maxsplit=2) == ["1.0000", "2", LINES[2]] and float(second.split()[0]) < 1
+    assert first.split(maxsplit=2) == ["1.0000", "1", LINES[2]] and float(second.split()[0]) < 1
     # Several queries, from standard input, against stored vectors of the corpus.
     assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
     capsys.readouterr()
