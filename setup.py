@@ -81,7 +81,6 @@ setup(
     install_requires=[
         "torch>=2.8",  # gloo of 2.7 hangs when processes leave their group
         "numpy>=1.26",
-        "pandas>=2.2",
         "scipy>=1.11",
         "h5py>=3.15",  # earlier ones write the time into a file: equal content, other bytes
         "safetensors>=0.4",

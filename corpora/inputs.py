@@ -22,6 +22,7 @@ import io
 import lzma
 import math
 import os
+import sys
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Collection, Iterator, Sequence
@@ -103,14 +104,23 @@ def input_hash(root: Path, files: list[Path]) -> str:
     return whole.hexdigest()
 
 
+STANDARD_INPUT = Path("-")
+
+
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading, decompressing ``.gz`` and ``.xz``, with read errors that name the file.
+
+    Args:
+        path: ``-`` is standard input.
 
     Raises:
         UserError: the file is missing, truncated, or not what its suffix says.
     """
     try:
+        if path == STANDARD_INPUT:
+            yield sys.stdin.buffer
+            return
         with OPENERS.get(path.suffix, open)(path, "rb") as stream:
             yield io.BufferedReader(stream, _BLOCK_BYTES)
     except FileNotFoundError:

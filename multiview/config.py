@@ -25,6 +25,7 @@ from corpora.support.cli import (
     Fraction,
     NotNegative,
     Positive,
+    Seed,
     config_from_json,
     configuration,
 )
@@ -175,7 +176,7 @@ class TrainConfig:
     """Sizes and time; writes nothing."""
     device: str = "auto"
     """auto: a GPU if there is one."""
-    seed: int = 0
+    seed: Seed = 0
     """Of weights and order of segments."""
     table: TableConfig = TableConfig()
     """Words and their tables."""

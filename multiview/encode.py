@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.inputs import read_lines
-from corpora.support.cli import Command, config_to_json, configuration
+from corpora.inputs import STANDARD_INPUT, read_lines
+from corpora.support.cli import Command, Share, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
 
@@ -39,7 +39,7 @@ class ModelOptions:
     """Constituency parser the model was trained with, unless it is the builtin one."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
-    structure: float = 0.0
+    structure: Share = 0.0
     """Share of who did what to whom in the cosine, 0 to 1."""
 
     def load(self) -> MultiViewEncoder:
@@ -60,7 +60,7 @@ class EncodeConfig(ModelOptions):
     """Options of ``python -m multiview.encode``."""
 
     file: Positional[Path]
-    """Text file, one sentence per line, or a tree cache."""
+    """Text file, one sentence per line, - for standard input, or a tree cache."""
     output: Path | None = None
     """Where the vectors go (.npy); by default FILE.npy."""
     trees: Path | None = None
@@ -74,7 +74,10 @@ class EncodeConfig(ModelOptions):
 
 
 def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
-    """The lines of a text file, or a tree cache.
+    """The lines of a text file that are not blank (those end documents), or a tree cache.
+
+    Args:
+        path: ``-`` is standard input.
 
     Raises:
         UserError: it is neither, or a line (it is named) is not UTF-8 or too long.
@@ -87,7 +90,8 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
     for line in read_lines(path):
         if line.replaced or line.truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
-        texts.append(line.text)
+        if line.text.strip():
+            texts.append(line.text)
     if not texts:
         raise UserError(f"{path}: empty")
     return texts, None
@@ -98,6 +102,8 @@ def main(config: EncodeConfig) -> int:
     from parsing.trees.cache import TreeCache
 
     output = config.output or Path(f"{config.file}.npy")
+    if config.output is None and config.file == STANDARD_INPUT:
+        raise UserError("--output: needed for standard input")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
     encoder = config.load()

@@ -13,7 +13,7 @@ embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -41,6 +41,18 @@ if TYPE_CHECKING:
 FEW = 200
 """Fewer sentences are encoded by one thread."""
 Vectors = NDArray[np.floating] | Tensor
+
+
+ASKS_NOTHING: Mapping[str, tuple[object, ...]] = {
+    "prompt": (None, ""),
+    "prompt_name": (None,),
+    "precision": (None, "float32"),
+    "output_value": ("sentence_embedding",),
+    "convert_to_numpy": (True, False),
+    "pool": (None,),
+    "chunk_size": (None,),
+}
+"""Arguments of sentence-transformers' ``encode``, and the values that change nothing."""
 
 
 class MultiViewEncoder:
@@ -164,6 +176,8 @@ class MultiViewEncoder:
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
         structure: float | None = None,
+        truncate_dim: int | None = None,
+        **others: object,
     ) -> NDArray[np.float32]:
         """Vectors of sentences.
 
@@ -180,15 +194,22 @@ class MultiViewEncoder:
             structure: λ, by default the model's, 0; above 0 the vectors are √(1−λ) of the meaning, at length
                 1, beside √λ of who did what to whom, [D + S]: the cosine is (1−λ) of the meanings' plus λ of
                 the structures'.
+            truncate_dim: keep so many numbers of the meaning.
+            others: what sentence-transformers' ``encode`` takes besides, where it asks for nothing (no
+                prompt, float32, sentences).
 
         Returns:
             float32 [D] for a string, [n, D] for a list, in input order.
 
         Raises:
-            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, an input
-                that is no sentence, or one (it is named) whose vector is not finite.
+            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, an
+                argument of sentence-transformers that has no meaning here, an input that is no sentence, or
+                one (it is named) whose vector is not finite.
         """
         structure = self.structure if structure is None else share_of(structure)
+        for name, value in others.items():
+            if name not in ASKS_NOTHING or value not in ASKS_NOTHING[name]:
+                raise UserError(f"encode: {name}={value!r} has no meaning for this model")
         if device is not None and pick_device(device) != self.device:
             self.device = pick_device(device)
             self.reader.move(self.device)
@@ -201,6 +222,7 @@ class MultiViewEncoder:
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
         width = sum(network.widths[place] for network, places in chosen for place in places)
+        width = min(width, truncate_dim or width)
         requires = self.requires_of(views)
         if structure:
             from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
@@ -213,7 +235,7 @@ class MultiViewEncoder:
         with torch.inference_mode(), torch_threads(1), shown as bar:
             for places, batch in batches:
                 with torch_threads(threads):
-                    found = self.vectors(batch, views)
+                    found = self.vectors(batch, views)[:, :truncate_dim]
                     if structure:
                         bound = structure_of(batch, self.members[0].network.words)
                         found = beside(found, bound, structure)

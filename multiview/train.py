@@ -184,7 +184,8 @@ def _finish(trainer: Trainer) -> None:
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
     for name, metrics in (("start", position.extra.get("untrained", {})), ("best", position.best)):
         if metrics.get("anchors"):
-            shown = "  ".join(f"{key} {metrics[key]:.4f}" for key in metrics if key in SHOWN or "@1/" in key)
+            keys = [key for key in metrics if key in SHOWN or "@1/" in key]
+            shown = "  ".join(f"{key} {metrics[key]:.{0 if key == 'step' else 4}f}" for key in keys)
             print(f"{name:<10} {shown}")
     if position.best.get("step") == 0:
         print("kept       the weights of the start: on the validation set, training never beat them")

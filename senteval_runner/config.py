@@ -7,7 +7,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Count, CountOrNone, configuration
+from corpora.support.cli import Count, CountOrNone, Seed, configuration
 
 
 @configuration
@@ -35,7 +35,7 @@ class SentEvalConfig:
     expand: str | None = None
     """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
     file. The expanded model stays in a folder beside the model."""
-    random_seed: CountOrNone = 0
+    random_seed: Seed = 0
     """Seed of random encoders and of the projection."""
     output: Path = Path("runs/reports/senteval")
     """Folder of the report."""

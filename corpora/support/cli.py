@@ -30,7 +30,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from corpora.support.errors import UserError, explain, printable
 from corpora.support.files import LOCK, locked, sweep
@@ -43,10 +43,14 @@ Config = TypeVar("Config")
 Presets = Mapping[str, Mapping[str, Any]]
 """By name of the preset: its values by field, where they differ from the field's own default."""
 
-Count = Annotated[int, Ge(1)]
-"""A number of things, at least 1."""
-CountOrNone = Annotated[int, Ge(0)]
+Count = Annotated[int, Ge(1), Le(2**31 - 1)]
+"""A number of things, at least 1, that libraries can hold."""
+CountOrNone = Annotated[int, Ge(0), Le(2**31 - 1)]
 """A number of things; 0 means none, or no limit."""
+Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
+"""A seed that every library takes."""
+Share = Annotated[float, Ge(0), Le(1)]
+"""From 0 to 1."""
 Positive = Annotated[float, Gt(0)]
 """A number above 0."""
 NotNegative = Annotated[float, Ge(0)]

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from annotated_types import Ge
 
-from corpora.support.cli import Count, CountOrNone, Fraction, NotNegative, Positive, configuration
+from corpora.support.cli import Count, Fraction, NotNegative, Positive, Seed, configuration
 
 
 @configuration
@@ -79,7 +79,7 @@ class LoopConfig:
     dropout: Fraction = 0.25
     """Dropout of a token's word and of its characters, each as a whole, of the layers' inputs, of the output
     and after the scorers' MLPs, there one mask per sentence (variational)."""
-    seed: CountOrNone = 1
+    seed: Seed = 1
     """Seed of initial weights, batch order and dropout."""
 
 

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import tyro
 
-from corpora.support.cli import Command, Commands, Count, configuration
+from corpora.support.cli import Command, Commands, Count, Seed, configuration
 from studies.kit import command
 
 
@@ -38,7 +38,7 @@ class BuildConfig:
     draws them from the category's own words."""
     limit: Count | None = None
     """Most questions per category and level; None makes as many as UNI's Table 3."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the random choice of questions, contexts and candidates."""
 
 

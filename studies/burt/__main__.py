@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.cli import Count, CountOrNone, Fraction, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Fraction, Positive, Seed, configuration
 from senteval_runner.towers import Concatenation, Pooling
 from studies.kit import command
 
@@ -67,7 +67,7 @@ class BurtConfig:
     """Peak rate (UNI: 2e-5; BURT does not say)."""
     evaluate_every: Count = 1000
     """Steps between scores."""
-    seed: int = 1
+    seed: Seed = 1
     """Seed of new weights, batch order, negatives and dropout."""
 
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.cli import Count, CountOrNone, Positive, configuration
+from corpora.support.cli import Count, CountOrNone, Positive, Seed, configuration
 from studies.kit import command
 
 
@@ -59,7 +59,7 @@ class MultitaskConfig:
     """Examples per step (SEQ-MT: 32)."""
     learning_rate: Positive = 1e-5
     """Constant rate of AdamW (SEQ-MT)."""
-    seed: int = 1
+    seed: Seed = 1
     """Of new weights, batch order, sampling and dropout."""
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Fraction, Positive, configuration
+from corpora.support.cli import Fraction, Positive, Seed, configuration
 from studies.kit import command
 
 
@@ -47,7 +47,7 @@ class SimilarityConfig:
     """Peak rate of that (BURT does not state it)."""
     published: Literal["models", "ablation"] | None = None
     """Quote BURT's rows below ours: models are those of Tables 2 and 3, ablation those of Table 4."""
-    seed: int = 1111
+    seed: Seed = 1111
     """Seed of random encoders and of the trained heads."""
 
 

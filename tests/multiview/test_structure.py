@@ -134,3 +134,17 @@ def test_a_structured_sentence_transformer_is_saved_and_loaded(
     vectors = model.encode([ACTIVE, EXCHANGED])
     np.testing.assert_allclose(again.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)
     np.testing.assert_allclose(vectors, builtin.encode([ACTIVE, EXCHANGED], structure=0.3), atol=1e-5)
+
+
+def test_sentence_transformers_tools_take_the_model(builtin: MultiViewEncoder) -> None:
+    util = pytest.importorskip("sentence_transformers.util")
+    texts = ["A cat sat on the mat.", "Prices fell on Monday.", "The cat was sitting on a mat."]
+    assert util.paraphrase_mining(builtin, texts, show_progress_bar=False)[0][1:] == [0, 2]
+    vectors = builtin.encode(texts, convert_to_tensor=True)
+    assert util.semantic_search(vectors[:1], vectors[1:], top_k=1)[0][0]["corpus_id"] == 1
+    assert np.array_equal(builtin.encode(texts, truncate_dim=100), vectors[:, :100])
+    both = builtin.encode(texts, truncate_dim=100, structure=0.5)
+    assert both.shape[1] == 100 + builtin.encode(texts, structure=0.5).shape[1] - vectors.shape[1]
+    for argument in ({"prompt": "query: "}, {"precision": "int8"}, {"output_value": "token_embeddings"}):
+        with pytest.raises(UserError, match="no meaning for this model"):
+            builtin.encode(texts, **argument)

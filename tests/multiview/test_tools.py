@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,12 +122,18 @@ def test_search_equals_sorting_everything() -> None:
     assert len(semantic_search(queries[0], corpus, top_k=99)[0]) == 40
 
 
-def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees: Path, capsys) -> None:
+def test_encode_command(
+    folder: Path, corpus: Path, tmp_path: Path, toy_trees: Path, monkeypatch, capsys
+) -> None:
     encoder = MultiViewEncoder.load(folder)
     assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "out.npy")]) == 0
-    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), encoder.encode(LINES))
+    # A blank line ends a document and is no sentence.
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), encoder.encode([LINES[0], LINES[2]]))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(corpus.read_bytes())))
+    assert encode.cli([str(folder), "-", "--output", str(tmp_path / "piped.npy")]) == 0
+    assert (tmp_path / "piped.npy").read_bytes() == (tmp_path / "out.npy").read_bytes()
     assert json.loads((tmp_path / "out.npy.json").read_text())["model"] == str(folder)
-    assert "3 x 16" in capsys.readouterr().out
+    assert "2 x 16" in capsys.readouterr().out
     assert encode.cli([str(folder), str(toy_trees), "--output", str(tmp_path / "trees.npy")]) == 0
     expected = encoder.encode(toy_corpus()[0])
     np.testing.assert_allclose(np.load(tmp_path / "trees.npy"), expected, atol=1e-5)
@@ -135,7 +142,7 @@ def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees: P
 def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
     assert search.cli([str(folder), str(corpus), LINES[2], "--top", "2"]) == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert first.split(maxsplit=2) == ["1.0000", "2", LINES[2]]
+    assert first.split(maxsplit=2) == ["1.0000", "1", LINES[2]]
     assert float(second.split()[0]) < 1
     # Several queries, from standard input, against stored vectors of the corpus.
     stored = ["--vectors", str(tmp_path / "v.npy")]

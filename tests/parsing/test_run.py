@@ -65,15 +65,13 @@ def test_expected_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(command_module, "COUNT_S", 0.0)
     path = tmp_path / "many.txt"
     path.write_text("A sentence of six words .\n" * 5000 + "\n" + "Short .\n" * 300)
-    exact = open_corpus(path, tokenize="space")
-    assert expected_sentences(exact, str(path)) == pytest.approx(5300, rel=0.1)
+    assert expected_sentences(open_corpus(path, tokenize="space"), str(path)) == pytest.approx(5300, rel=0.1)
     assert expected_sentences(open_corpus(path, limit=4500), str(path)) == 4500
     assert expected_sentences(toy_corpus(4000), "pydocs") is None
 
 
 def test_an_output_inside_the_corpus_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "a.txt").write_text("A sentence .\n")
     monkeypatch.chdir(tmp_path)
     for output in ("corpus/trees", str(tmp_path / "corpus" / "a" / ".." / "trees")):
         with pytest.raises(UserError, match=f"--output {output}: lies in the corpus folder"):
@@ -81,7 +79,6 @@ def test_an_output_inside_the_corpus_is_refused(tmp_path: Path, monkeypatch: pyt
     for output in ("trees", "corpus/.trees", "corpus2"):
         refuse_own_input("corpus", Path(output))
     assert cli(["corpus", "--output", "corpus/trees"]) == 2
-    assert [path.name for path in (tmp_path / "corpus").iterdir()] == ["a.txt"]
 
 
 @pytest.mark.usefixtures("toys")

@@ -14,11 +14,11 @@ from parsing.libraries.benepar import BeneparParser, load_benepar, todays_librar
 from parsing.networks.cky import best_labels, cky, decode_batch, span_index, span_offsets
 from parsing.networks.constituency import SpanHead, SpanParser, margin_loss
 from parsing.text_parser import load_parser
-from parsing.trees.batch import ConstituencyParse
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.examples import LABELS, TAGS, as_lists, benepar_model, random_spans, save_as_benepar_does
 from tests.parsing.examples import WORDS as SENTENCES
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
@@ -78,23 +78,6 @@ def test_equals_benepars_decoder(ties) -> None:
             np.testing.assert_array_equal(spans, found)
 
 
-def random_parse(rng, n, n_labels):
-    """A random tree of labelled spans; the whole sentence has a label."""
-    spans = []
-
-    def grow(start, end, whole=False):
-        if whole or rng.random() < 0.6:
-            spans.append((start, end, int(rng.integers(1, n_labels + 1))))
-        if end - start > 1:
-            k = int(rng.integers(start + 1, end))
-            grow(start, k)
-            grow(k, end)
-
-    grow(0, n, whole=True)
-    starts, ends, labels = (np.array(column, np.int32) for column in zip(*spans, strict=True))
-    return ConstituencyParse(tags=np.zeros(n, np.int32), starts=starts, ends=ends, labels=labels)
-
-
 def plain_loss(head, posts, lengths, parses):
     """benepar's: every span of a padded chart, CKY in the graph."""
     longest = max(lengths)
@@ -121,7 +104,8 @@ def test_loss_and_gradient_equal_the_plain_formulation(seed) -> None:
         for parameter in head.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
     lengths = rng.integers(1, 12, size=6).tolist()
-    parses = [random_parse(rng, n, 5) for n in lengths]
+    words = [["w" * k for k in rng.integers(1, 9, n)] for n in lengths]
+    parses = ToyConstituencyParser().parse(words)
     posts = torch.randn(sum(lengths) + 6, 12, requires_grad=True)
     weights = torch.rand(6)
     results = []

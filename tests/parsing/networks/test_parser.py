@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -102,11 +103,8 @@ def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> No
 def test_a_lost_device_is_no_fault_of_the_sentences(kind: str, monkeypatch) -> None:
     parser = as_on_a_gpu(kind)
     parser.device = torch.device("cuda:0")
-
-    def broken(sentences):
-        raise RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be …")
-
-    monkeypatch.setattr(parser, "states", broken)
+    error = RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be …")
+    monkeypatch.setattr(parser, "states", Mock(side_effect=error))
     with pytest.raises(DeviceLost, match=r"^cuda:0 was lost \(CUDA error: unspecified launch failure\); "):
         parser.parse(TOKENS)
 
@@ -207,7 +205,7 @@ def test_a_sentence_that_fails_costs_no_other(monkeypatch):
 
 @pytest.mark.parametrize("half", [True, False])
 def test_a_folder_holds_the_model(tmp_path: Path, half: bool) -> None:
-    model, other = random_arcs(), random_arcs(1)
+    model = random_arcs()
     identity = save_model_folder(tmp_path, name="x", version="1", half=half, **model.content())
     folder = load_model_folder(tmp_path, "dependency")
     assert folder.identity == identity and identity.keys() == {"name", "version", "sha256"}
@@ -215,8 +213,6 @@ def test_a_folder_holds_the_model(tmp_path: Path, half: bool) -> None:
     assert again.vocabulary == model.vocabulary and again.relations == model.relations
     for name, value in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], value.half().float() if half else value)
-    second = save_model_folder(tmp_path / "2", name="x", version="1", half=half, **other.content())
-    assert identity["sha256"] != second["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +251,7 @@ def test_odd_input_gets_whole_trees():
 @pytest.mark.data
 def test_the_shipped_parsers_are_those_of_the_libraries_on_gum(data_folder):
     parser, folder = load_parser("dep"), data_folder / "treebank" / "gum"
-    sentences = [list(s.tokens) for s in read_dependencies([folder / "dev.conllu"])]
+    sentences = [list(s.tokens) for s in read_dependencies([folder / "dev.conllu"])[::4]]
     parses = parser.parse(sentences)
     named = [[parser.relations[i] for i in p.relations] for p in parses]
     assert ([p.heads.tolist() for p in parses], named) == stock_predict(to_supar(parser.model), sentences)

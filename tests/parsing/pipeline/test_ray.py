@@ -21,20 +21,6 @@ pytestmark = [
 ]
 
 
-def test_a_start_that_times_out_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from parsing.pipeline.ray import RayPool
-
-    def time_out(**_: object) -> None:
-        raise Exception("The current node timed out during startup.\nThis could happen because ...")
-
-    monkeypatch.setattr(ray, "init", time_out)
-    with (
-        pytest.raises(UserError, match=r"--ray local: .* \(The current node timed out during startup\.\)$"),
-        RayPool(toys, 1, address="local"),
-    ):
-        pass
-
-
 @pytest.mark.slow
 def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> None:
     from parsing.pipeline.ray import RayPool

@@ -87,18 +87,20 @@ class FaultyDependencyParser(ToyDependencyParser):
 
 
 class FaultyConstituencyParser(ToyConstituencyParser):
-    """Raises on "boom", returns crossing spans on "cross"."""
+    """Raises on "boom", returns crossing spans on "cross", a tag that it does not have on "unknown"."""
 
     def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
         if "boom" in tokens:
             raise RuntimeError("boom")
+        parse = super()._one(tokens)
         if "cross" in tokens:
-            three = np.array([0, 0, 1], np.int32)
-            ends = np.array([len(tokens), 2, len(tokens)], np.int32)
-            return ConstituencyParse(
-                tags=np.zeros(len(tokens), np.int32), starts=three, ends=ends, labels=three + 1
+            spans = (
+                np.array(column, np.int32) for column in ([0, 0, 1], [len(tokens), 2, len(tokens)], [1, 1, 2])
             )
-        return super()._one(tokens)
+            return ConstituencyParse(parse.tags, *spans)
+        if "unknown" in tokens:
+            parse.tags[0] = 99
+        return parse
 
 
 def die() -> None:

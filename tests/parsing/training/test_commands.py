@@ -82,7 +82,6 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind,
     ("options", "message"),
     [
         (["--loop.epochs", 0], "--loop.epochs 0: must be at least 1"),
-        (["--train-const"], "give --train-dep and --dev-dep, or"),
         (["--train-const", "--dev-const", "--train-dep", "--dev-dep"], "give --train-dep and --dev-dep, or"),
         (["--device", "cuda:7"], "device 'cuda:7' cannot be used"),
     ],

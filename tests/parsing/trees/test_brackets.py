@@ -1,15 +1,19 @@
-"""Brackets to spans and back: golden trees, random trees, mistakes, benepar's reading as oracle."""
+"""Brackets to spans to binary trees and back: golden trees, mistakes; benepar and nltk as oracles."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 from benepar.decode_chart import get_labeled_spans
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
 from corpora.support.errors import UserError
+from parsing.trees.arrays import binarise, constituency_heights, unbinarise
+from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import (
     SpanTree,
     from_parse,
@@ -19,6 +23,8 @@ from parsing.trees.brackets import (
     to_parse,
     write_tree,
 )
+
+DUMMY = "<dummy>"
 
 
 def test_function_tags_traces_and_wrapper_go() -> None:
@@ -85,11 +91,11 @@ def test_ten_thousand_levels_do_not_overflow() -> None:
     assert len(tree.spans) == 10_000 and tree.spans[-1] == (9_999, 10_001, "S")
 
 
-words = st.text("abc()", min_size=1, max_size=3)
-leaves = st.tuples(st.sampled_from(["NN", "VB"]), words).map(lambda p: f"({p[0]} {p[1]})")
-leaves = leaves.map(lambda s: f"({s[1:3]} {s[4:-1].replace('(', '-LRB-').replace(')', '-RRB-')})")
+leaves = st.tuples(
+    st.sampled_from(["(NN ", "(VB "]), st.text("abc", max_size=2), st.sampled_from(["-LRB-)", "d)"])
+)
 brackets = st.recursive(
-    leaves,
+    leaves.map("".join),
     lambda inner: st.tuples(st.sampled_from(["S", "NP", "VP"]), st.lists(inner, min_size=1, max_size=4)).map(
         lambda p: f"({p[0]} {' '.join(p[1])})"
     ),
@@ -97,16 +103,82 @@ brackets = st.recursive(
 )
 
 
-@given(brackets)
-def test_equals_benepars_reading_and_round_trips(text) -> None:
-    text = f"(TOP {text})"
-    tree = read_tree(text)
+def nested(tree, labels, node=None):
+    """A BinaryTree as nested tuples (label, left, right); a leaf is (label, position)."""
+    n = len(tree.leaf_label)
+    node = 2 * n - 2 if node is None else node
+    if node < n:
+        return labels[tree.leaf_label[node]], node
+    children = tree.left[node - n], tree.right[node - n]
+    assert max(children) < node  # children before parents
+    return labels[tree.label[node - n]], *(nested(tree, labels, child) for child in children)
+
+
+def by_nltk(tree):
+    """The same by nltk's left factoring with a horizontal order of 0."""
+    if len(tree) == 1:
+        (tree,) = tree
+    else:
+        tree.set_label("")
+    tree.collapse_unary(collapsePOS=True, collapseRoot=True, joinChar="::")
+    tree.chomsky_normal_form(factor="left", horzMarkov=0)
+    position = itertools.count()
+
+    def read(node):
+        if node.height() == 2:
+            return node.label().rpartition("::")[0], next(position)
+        return DUMMY if "|" in node.label() else node.label(), *map(read, node)
+
+    return read(tree)
+
+
+def height(tree) -> int:
+    """Of a tree as nested tuples; a leaf has 0."""
+    return 0 if len(tree) == 2 else 1 + max(map(height, tree[1:]))
+
+
+@settings(deadline=None)
+@given(st.lists(brackets, min_size=1, max_size=3))
+def test_equals_benepars_reading_and_nltks_binarisation_and_round_trips(parts) -> None:
+    text = f"(TOP {' '.join(parts)})"
+    tree, nltk_tree = read_tree(text), Tree.fromstring(text)
+    n = len(tree.words)
     assert write_tree(tree) == text
-    nltk_tree = Tree.fromstring(text)
-    theirs = {(start, end + 1, label) for start, end, label in get_labeled_spans(nltk_tree)}
-    assert set(tree.spans) - {(0, len(tree.words), "")} == theirs
+    if len(parts) == 1:
+        theirs = {(start, end + 1, label) for start, end, label in get_labeled_spans(nltk_tree)}
+        assert set(tree.spans) - {(0, n, "")} == theirs
     assert list(tree.spans) == sorted(tree.spans, key=lambda span: (span[0], -span[1]))
     labels, tags = labels_and_tags([tree])
     parse = to_parse(tree, {x: i for i, x in enumerate(labels)}, {x: i for i, x in enumerate(tags)})
     assert labels[0] == "" and parse.starts.dtype == np.int32
     assert from_parse(parse, tree.words, labels, tags) == tree
+
+    binary = binarise(parse, len(labels))
+    arrays = binary.leaf_label, binary.left, binary.right, binary.label
+    assert [len(a) for a in arrays] == [n, n - 1, n - 1, n - 1] and {a.dtype for a in arrays} == {
+        np.dtype("i4")
+    }
+    found = nested(binary, [*labels, DUMMY])
+    assert found == by_nltk(nltk_tree)
+    heights, defects, *_ = constituency_heights(binary.left, binary.right, np.array([0, n]))
+    assert not defects.any() and [0, *heights][-1] == height(found)
+    back = unbinarise(binary, parse.tags, len(labels))
+    assert from_parse(back, tree.words, labels, tags) == tree
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [(0, 2, 1)],  # not the whole sentence
+        [(0, 3, 1), (0, 2, 1), (1, 3, 1)],  # crossing
+        [(0, 3, 1), (0, 3, 2)],  # a unary chain that was not collapsed
+        [(0, 3, 1), (1, 2, 1), (0, 1, 2)],  # not in preorder
+        [(0, 3, 1), (2, 4, 1)],  # beyond the end
+        [(0, 3, 1), (1, 1, 1)],  # empty
+        [(0, 3, 6)],  # the dummy label
+    ],
+)
+def test_spans_that_are_no_tree_are_refused(spans) -> None:
+    columns = (np.array(column, np.int32) for column in zip(*spans, strict=True))
+    with pytest.raises(ValueError, match=r"no tree|dummy"):
+        binarise(ConstituencyParse(np.zeros(3, np.int32), *columns), 6)

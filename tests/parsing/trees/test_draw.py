@@ -50,12 +50,12 @@ def test_long_chains_do_not_recurse() -> None:
 
 
 def test_escape_sequences_reach_no_terminal() -> None:
-    evil = "\x1b]0;owned\x07\x1b[2J\n<script>"
+    words = tags = ["\x1b]0;owned\x07\x1b[2J\n<script>", "b"]
     for drawing in (
-        dependency_text([evil, "b"], [0, 1], [evil, "r"], [evil, "T"]),
-        constituency_text([evil, "b"], [evil, "T"], [(0, 2, evil)]),
-        dependency_svg([evil, "b"], [0, 1], [evil, evil], [evil, "T"]),
-        constituency_svg([evil, "b"], [evil, "T"], [(0, 2, evil)]),
+        dependency_text(words, [0, 1], words, tags),
+        constituency_text(words, tags, [(0, 2, words[0])]),
+        dependency_svg(words, [0, 1], words, tags),
+        constituency_svg(words, tags, [(0, 2, words[0])]),
     ):
         assert "\x1b" not in drawing and "\x07" not in drawing and "owned" in drawing
 
