@@ -181,9 +181,9 @@ class DepSweep(torch.autograd.Function):
             products.gradient(dchildren, h[:edges]),
             products.gradient(inner_dgates, mixed),
         )
-        droles = None
-        if ctx.roles:
-            droles = products.sum_by_word(dchildren, plan.tensor("role")[:edges], ctx.roles)
+        droles = (
+            products.sum_by_word(dchildren, plan.tensor("role")[:edges], ctx.roles) if ctx.roles else None
+        )
         return dx, None, None, *weights, dbias, droles
 
 
@@ -339,21 +339,15 @@ class DepEncoder(TreeLSTM):
         nn.init.normal_(self.role_bias)
 
     def plan(self, batch: Batch) -> Plan:
-        """Reads heads and heights, with relations also what :meth:`roles` reads."""
+        """Reads heads and heights, with relations also these and prepositions."""
         plan = super().plan(batch)
         if self.role_bias is None:
             return plan
-        role = np.empty_like(plan.node_slot)
-        role[plan.node_slot] = self.roles(batch)
-        return replace(plan, role=role)  # type: ignore[call-arg]
-
-    def roles(self, batch: Batch) -> IntArray:
-        """Each word's role to its head, int64 [N], from heads, relations and which words are prepositions."""
         from parsing.trees.child_roles import child_roles
-        from parsing.trees.roles import word_flags
 
-        flags = self.word_flags if batch.types is None else word_flags(batch.types)
-        return child_roles(batch, flags.take(batch.token, mode="clip"))
+        role = np.empty_like(plan.node_slot)
+        role[plan.node_slot] = child_roles(batch, self.word_flags)
+        return replace(plan, role=role)  # type: ignore[call-arg]
 
 
 @register_view("const")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsing.trees.batch import Batch
-from parsing.trees.roles import KIND_BITS, ROLES, canonical_arcs, parents, relation_bits
+from parsing.trees.roles import KIND_BITS, ROLES, canonical_arcs, parents, relation_bits, word_flags
 
 CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
 _OF_KIND = {
@@ -30,9 +30,7 @@ _OF_KIND = {
     "adverb": "adv",
     "name": "is",
     "conjunct": "conjunct",
-    **dict.fromkeys(
-        ("adverbial clause", "relative", "participle", "complement", "beside", "clausal subject"), "clause"
-    ),
+    **dict.fromkeys(("adverbial clause", "relative", "participle", "complement", "beside"), "clause"),
 }
 """The role by a label's kind; a label of several kinds has that of the first."""
 
@@ -45,15 +43,17 @@ def _of_labels(relations: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[n
     return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)
 
 
-def child_roles(batch: Batch, word: NDArray[np.int64]) -> NDArray[np.int64]:
+def child_roles(batch: Batch, of_rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places in ``CHILD_ROLES``, int64 [N]; a root's says nothing.
 
     Args:
-        batch: with heads and relations.
-        word: int64 [N], bits from :func:`~parsing.trees.roles.word_flags`.
+        batch: with tokens, heads and relations.
+        of_rows: ``word_flags`` of the word table's rows, which the tokens of a batch without types are.
     """
+    flags = of_rows if batch.types is None else word_flags(batch.types)
     bits, by_label = _of_labels(tuple(batch.relations))
-    arcs = canonical_arcs(batch.head, bits[batch.relation], word, batch.sentence_offsets)
+    word, relation = flags.take(batch.token, mode="clip"), bits[batch.relation]
+    arcs = canonical_arcs(batch.head, relation, word, batch.sentence_offsets)
     parent, role = parents(batch.head, batch.sentence_offsets), by_label[batch.relation]
     for child, above, first in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):
         ours = np.flatnonzero(parent[child] == above)[::-1]  # of several arcs, the first counts

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from multiview.encoders.registry import Encoder
+from parsing.trees.child_roles import child_roles
 
 EPSILON = 1e-8
 
@@ -96,7 +97,7 @@ def reference(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tens
             states = torch.stack(const_tree(encoder, words, batch.left[inner], batch.right[inner]))
             root = states[-1]
         elif encoder.name == "dep":
-            role = None if encoder.role_bias is None else encoder.roles(batch)[start:stop]
+            role = None if encoder.role_bias is None else child_roles(batch, encoder.word_flags)[start:stop]
             states = torch.stack(dep_tree(encoder, words, batch.head[start:stop], role))
             root = states[list(batch.head[start:stop]).index(0)]
         else:

@@ -99,7 +99,8 @@ def test_children_have_the_role_of_their_arc(name: str, lawyer: str, doctor: str
     batch = Batch(
         sentence_offsets=np.array([0, len(words)]),
         flags=np.zeros(1, np.uint8),
-        fields=("head", "relation"),
+        fields=("token", "head", "relation"),
+        token=np.arange(len(words), dtype=np.int32),
         head=np.array(heads, np.int32),
         relation=np.array([known.index(label) for label in relations], np.int32),
         relations=tuple(known),
