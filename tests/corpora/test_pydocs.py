@@ -65,12 +65,6 @@ def test_what_is_no_english_is_left_out() -> None:
         assert not is_english(text)
 
 
-def library(folder: Path, **files: str) -> dict[str, Path]:
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text)
-    return {f"{name}.py": folder / f"{name}.py" for name in files}
-
-
 COMMON = "This is the text that both of the methods have in common."
 
 
@@ -82,8 +76,10 @@ def test_documents_are_modules_and_classes_without_repetition(tmp_path: Path) ->
         f"def g():\n  '''The function belongs to the module and not to a class.'''\n"
         "add_docstr(h, '''The text of this compiled function is an argument of a call.''')\n"
     )
-    files = library(tmp_path, one=first, two=f"def f():\n  {shared}\n", three="this is no Python")
-    module, inner = fresh_documents(files)
+    files = {"one.py": first, "two.py": f"def f():\n  {shared}\n", "three.py": "this is no Python"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    module, inner = fresh_documents({name: tmp_path / name for name in files})
     assert module == (
         "one.py",
         [
@@ -95,19 +91,11 @@ def test_documents_are_modules_and_classes_without_repetition(tmp_path: Path) ->
     assert inner == ("one.py:A@3", ["The class has a text that is its own.", COMMON])
 
 
-def test_sources_are_in_a_fixed_order_without_tests() -> None:
-    files = sources()
-    names = list(files)
-    assert names[0] == "pydoc_data/topics.py"
-    assert not [name for name in names if "/tests/" in name or "/test/" in name]
-    assert names.index("argparse.py") < names.index("torch/__init__.py") < names.index("numpy/__init__.py")
-
-
 def test_the_splits_are_disjoint_and_the_default_is_train(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"heldout": 0, "train": 0}
     files = {}
     for name, path in sources().items():
-        if path.stat().st_size < 60_000 and kept[split_of(name)] < 8:
+        if path.stat().st_size < 60_000 and kept[split_of(name)] < 4:
             kept[split_of(name)] += 1
             files[name] = path
     monkeypatch.setattr(pydocs, "sources", lambda: files)
@@ -117,9 +105,5 @@ def test_the_splits_are_disjoint_and_the_default_is_train(monkeypatch: pytest.Mo
     assert sorted(ids["train"] + ids["heldout"]) == sorted(ids["all"])
     assert ids[None] == ids["train"]
     assert opened["train"].identity != opened["heldout"].identity
-
-
-def test_bad_options_are_refused() -> None:
-    for options, told in (({"split": "dev"}, "--split dev"), ({"format": "lines"}, "--format lines")):
-        with pytest.raises(UserError, match=told):
-            open_corpus("pydocs", **options)
+    with pytest.raises(UserError, match="--split dev"):
+        open_corpus("pydocs", split="dev")

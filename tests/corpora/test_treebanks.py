@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from corpora.text import MAX_PIECE, Document, Sentence
-from corpora.treebanks import escape, read_brackets, read_conllu, unescape, write_brackets, write_conllu
+from corpora.treebanks import read_brackets, read_conllu, write_brackets, write_conllu
 
 
-def row(
-    number: object, form: str, head: object, relation: str = "dep", upos: str = "X", xpos: str = "_"
-) -> str:
+def row(number: object, form: str, head: object, relation="dep", upos="X", xpos="_") -> str:
     return f"{number}\t{form}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t_\n"
 
 
@@ -57,7 +55,6 @@ def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
         ("1\tword\n", r"a\.conllu:1: 2 columns, CoNLL-U has 10"),
         (row(1, "a", 0) + row(3, "b", 1), r"a\.conllu:2: word id '3', expected 2"),
         (row(1, "a", 0) + row(2, "b", 5), r"a\.conllu:2: head '5', expected 0 to 2 but not 2"),
-        (row(1, "a", 1), r"a\.conllu:1: head '1'"),
         (row(1, "a", 0) + row(2, "b", "9" * 5_000), r"a\.conllu:2: head '9{40}', expected 0 to 2"),
         (row("1-2", "a", "_"), r"a\.conllu:1: a sentence without words"),
     ],
@@ -98,7 +95,6 @@ def test_brackets_over_several_lines(tmp_path: Path) -> None:
     )
     trees = list(read_brackets(path))
     assert [tree.tokens for tree in trees] == [("One",), ("Go", "(", "a(b"), ("z",)]
-    assert trees[1].tags == ("VB", "-LRB-", "NN")
     assert trees[1].tree == "((S (NP-SBJ (-NONE- *)) (VP (VB Go) (-LRB- -LRB-) (NN a-LRB-b))))"
     again = tmp_path / "b.ptb"
     write_brackets(again, trees)
@@ -135,12 +131,6 @@ def test_a_folder_of_treebanks_is_a_treebank(tmp_path: Path) -> None:
     (tmp_path / "a.ptb").write_text("(A (B c))\n")
     with pytest.raises(UserError, match="holds a treebank beside files of another kind"):
         open_corpus(tmp_path)
-
-
-@given(st.text("ab()-", max_size=8))
-def test_escapes_are_undone(word: str) -> None:
-    assert unescape(escape(word)) == word
-    assert not set(escape(word)) & set("()")
 
 
 @pytest.mark.data

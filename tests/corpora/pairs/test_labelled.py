@@ -40,20 +40,14 @@ def test_both_versions_of_ppdb_and_word_pairs(tmp_path: Path) -> None:
     assert (first.left, first.entailment, last.entailment) == ("the 0 men", "Equivalence", "")
     found = [first.feature(name) for name in ("PPDB2.0Score", "Lex(e|f)", "Name", "x")]
     assert found == [5.24981, 6.1, None, None] and last.feature("x") == 1
-    words = write(tmp_path / "words.tsv", "word1\tword2", "fast\tquick", "co-operate\tcooperate")
-    assert list(read_phrases(words)) == [("fast", "quick", None), ("co-operate", "cooperate", None)]
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
+    for line, told in (
         ("[NP] ||| a ||| b ||| f ||| 0-0 ||| Synonym", "'Synonym' of 'a' and 'b' is none of Equivalence"),
         ("just text", "ppdb: no line of PPDB"),
-    ],
-)
-def test_what_is_no_ppdb_is_named(tmp_path: Path, line: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
-        list(read_phrases(write(tmp_path / "ppdb", line)))
+    ):
+        with pytest.raises(UserError, match=told):
+            list(read_phrases(write(tmp_path / "ppdb", line)))
+    words = write(tmp_path / "words.tsv", "word1\tword2", "fast\tquick", "co-operate\tcooperate")
+    assert list(read_phrases(words)) == [("fast", "quick", None), ("co-operate", "cooperate", None)]
 
 
 def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
@@ -75,16 +69,10 @@ def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
     assert list(read_nli(table)) == expected
 
 
-def test_a_label_that_is_not_binary_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "p.tsv", "label\tsentence1\tsentence2", "1\ta\tb", "2\ta\tc")
-    with pytest.raises(UserError, match=r"p\.tsv:3: expected label 0 or 1, found '2'"):
-        list(read_binary(path))
-
-
 @pytest.mark.parametrize(
     "row",
-    ["not json", "[1]", '{"gold_label": "neutral", "sentence1": "a"}', "[" * 200_000, "1" * 6_000],
-    ids=["text", "list", "a key too few", "nested", "digits"],
+    ["not json", "[1]", '{"gold_label": "neutral", "sentence1": "a"}', "[" * 200_000],
+    ids=["text", "list", "a key too few", "nested"],
 )
 def test_bad_nli_rows_are_named(tmp_path: Path, row: str) -> None:
     path = tmp_path / "a.jsonl"
@@ -102,15 +90,13 @@ def test_quora_has_quoted_line_breaks_and_unusable_rows(tmp_path: Path) -> None:
         "2\t5\t6\tcut off\n"
     )
     assert list(read_binary(path)) == [('Why\n"so"?', "How?", 1)]
-
-
-@pytest.mark.parametrize("question", ["What is\rthis?", '"' + "never closed " * 12_000])
-def test_quora_rows_that_cannot_be_read_are_named(tmp_path: Path, question: str) -> None:
-    path = tmp_path / "q.tsv"
-    path.write_bytes(
-        f"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\t{question}\tHow?\t1\n".encode()
-    )
-    with pytest.raises(UserError, match=r"q\.tsv:2: cannot be read as tab-separated columns"):
+    for question in ("What is\rthis?", '"' + "never closed " * 12_000):
+        rows = f"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\t{question}\tHow?\t1\n"
+        path.write_bytes(rows.encode())
+        with pytest.raises(UserError, match=r"q\.tsv:2: cannot be read as tab-separated columns"):
+            list(read_binary(path))
+    path = write(tmp_path / "p.tsv", "label\tsentence1\tsentence2", "1\ta\tb", "2\ta\tc")
+    with pytest.raises(UserError, match=r"p\.tsv:3: expected label 0 or 1, found '2'"):
         list(read_binary(path))
 
 

@@ -77,7 +77,6 @@ def test_rows_are_the_toolkits(
     tokens = [words.split() if name != "SNLI" else words.split(" ") for words in first]
     assert (rows.a, rows.y) == (tokens, labels)
     assert rows.b == (None if second is None else [words.split() for words in second])
-    assert len(list(rows.sentences())) == len(first) * (1 if second is None else 2)
     assert data.count_notes()
 
 
@@ -104,12 +103,10 @@ def test_files_may_be_packed_but_not_damaged(tmp_path: Path) -> None:
     [path] = write(tmp_path, "SubjNumber")
     path.unlink()
     whole = gzip.compress(PROBING.encode())
-    not_deflate = bytearray(whole)
-    not_deflate[10] = 0xFF
     packed = path.with_name(path.name + ".gz")
     packed.write_bytes(whole)
     assert read_task("SubjNumber", tmp_path).classes == ("NN", "NNS")
-    for damaged in (whole[:-9], bytes(not_deflate)):
+    for damaged in (whole[:-9], whole[:10] + b"\xff" + whole[11:]):
         packed.write_bytes(damaged)
         with pytest.raises(UserError, match=r"subj_number.txt.gz: cannot be read"):
             read_task("SubjNumber", tmp_path)

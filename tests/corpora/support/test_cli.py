@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import sys
 import time
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from corpora.support.cli import (
     config_from_json,
     config_to_json,
     configuration,
-    dry_run_text,
     log_to,
-    preset_defaults,
 )
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.progress import progress
@@ -54,7 +51,6 @@ FULL = "no space left on the disk, or the file is above its limit; steps are kep
         (NotADirectoryError(20, "Not a directory", "f/x"), 2, "f/x: Not a directory; give another path"),
         (MemoryError(), 2, "out of memory; steps are kept"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "out of memory; steps are kept"),
-        (RuntimeError("could not create a primitive"), 2, "out of memory; steps are kept"),
     ],
 )  # fmt: skip
 def test_errors_become_exit_codes(
@@ -67,12 +63,11 @@ def test_errors_become_exit_codes(
     assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 
-@pytest.mark.parametrize("error", [PermissionError("no path"), OSError(errno.EIO, "I/O error", "/x")])
-def test_a_bug_keeps_its_traceback(error: OSError) -> None:
+def test_a_bug_keeps_its_traceback() -> None:
     def fail(config: Options) -> None:
-        raise error
+        raise OSError(errno.EIO, "I/O error", "/x")
 
-    with pytest.raises(type(error)):
+    with pytest.raises(OSError, match="I/O error"):
         Command(Options, fail, "p", "d")([])
 
 
@@ -111,66 +106,17 @@ def test_configurations_round_trip_and_refuse_unknown_keys() -> None:
             config_from_json(Options, values, where="c.json")
 
 
-@configuration
-class Required:
-    """Options without a default."""
-
-    output: Path
-    """Where."""
-    preset: str | None = None
-    """Values by name."""
-    epochs: Count = 2
-    """Passes."""
-    batch: Count = 4
-    """Rows."""
-
-
-def test_a_preset_changes_defaults_and_options_win(capsys: pytest.CaptureFixture[str]) -> None:
-    seen: list[Required] = []
-    defaults = preset_defaults(Required, {"paper": {"preset": "paper", "epochs": 5, "batch": 32}})
-    command = Command(Required, seen.append, "tests.presets", "For the tests.", defaults=defaults)
-    for preset in (("--preset", "paper"), ("--preset=paper",)):
-        assert command(["--output", "x", *preset, "--epochs", "1"]) == 0
-        assert seen.pop() == Required(output=Path("x"), preset="paper", epochs=1, batch=32)
-    assert command(["--preset", "paper"]) == 2
-    assert "--output" in capsys.readouterr().err
-
-
-def test_a_dry_run_says_how_much_and_how_long() -> None:
-    text = dry_run_text(Options(), {"model": "m"}, 12_000, "sentences", 100)
-    assert [" ".join(line.split()) for line in text.splitlines()[-3:]] == [
-        "model m",
-        "work 12,000 sentences at 100 a second",
-        "time 0:02:00",
-    ]
-    assert dry_run_text(Options(), {}, None, "steps", 1).endswith("unknown")
-
-
 def test_a_step_that_takes_long_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines do not wait for the next update; they go to the command's log if there is one."""
+    """Lines do not wait for the next update; they go to the command's log too."""
     monkeypatch.setattr(module, "INTERVAL_S", 0.02)
-    for log in (False, True):
-        if log:
-            log_to(tmp_path)
-        with progress(total=9, description="train") as bar:
-            bar.update(3)
-            bar.set_postfix({"loss": "4.125"})
-            time.sleep(0.2)
-        shown = capsys.readouterr().err.splitlines()
-        assert len(shown) >= 2
-        assert shown[-1].startswith("train:  33% 3/9 [00:00") and shown[-1].endswith("loss=4.125]")
+    log_to(tmp_path)
+    with progress(total=9, description="train") as bar:
+        bar.update(3)
+        bar.set_postfix({"loss": "4.125"})
+        time.sleep(0.2)
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) >= 2
+    assert shown[-1].startswith("train:  33% 3/9 [00:00") and shown[-1].endswith("loss=4.125]")
     assert "INFO train:  33% 3/9" in (tmp_path / "log.txt").read_text()
-
-
-def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for terminal, show, steps, shown in (
-        (True, None, 4, True),
-        (True, False, 4, False),
-        (False, None, 3, False),
-    ):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
-        with progress(total=steps, description="train", show=show) as bar:
-            bar.update(steps)
-        assert ("train: 100%" in capsys.readouterr().err) == shown

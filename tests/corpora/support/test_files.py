@@ -40,8 +40,7 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) 
 
 def test_finished_files_follow_the_umask_whoever_made_the_temporary_one(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "weights") as temporary:
-        temporary.unlink()
-        temporary.write_bytes(b"x")
+        temporary.touch()
         os.chmod(temporary, 0o600)  # what safetensors' own writer leaves
     umask = os.umask(0)
     os.umask(umask)
@@ -120,12 +119,7 @@ from pathlib import Path
 from corpora.support.files import locked
 with locked(Path(sys.argv[1]), wait=True):
 """
-HOLD = (
-    HELD
-    + """    print("held", flush=True)
-    time.sleep(60)
-"""
-)
+HOLD = HELD + '    print("held", flush=True)\n    time.sleep(60)\n'
 SPAWN = (
     HELD
     + """    process = multiprocessing.get_context("spawn").Process(target=print)
@@ -147,7 +141,7 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> No
         holder.communicate()
     with pytest.raises(KeyError), locked(tmp_path):
         raise KeyError
-    with locked(tmp_path, wait=True):
+    with locked(tmp_path):
         pass
 
 

@@ -16,7 +16,6 @@ from senteval_runner.towers.backbones import (
     POOLINGS,
     Frame,
     TransformerBackbone,
-    frame_of,
     open_backbone,
     pool,
     transformer_folder,
@@ -77,15 +76,6 @@ def backbone_of(folder: Path, **options) -> TransformerBackbone:
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("families")
     return {family: build(root / family, family) for family in FAMILIES}
-
-
-def test_a_tokenizer_without_special_tokens() -> None:
-    def bare(text, **_):
-        return {"input_ids": [7, 8], "special_tokens_mask": [0, 0]}
-
-    bare.cls_token_id, bare.sep_token_id = None, None  # type: ignore[attr-defined]
-    frame = frame_of(bare)
-    assert (frame.cls, frame.sep) == (0, -1) and len(frame.notes) == 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,15 +1,24 @@
-"""Metrics against hand-worked examples, the ranking loss and features against loops, training."""
+"""The passages command: end to end, killed and resumed, bad input, the paper's rows; the cross-encoder."""
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from corpora.ranking.sets import Question
+from corpora.ranking.sets import Question, filtered, read_set
 from corpora.support.errors import UserError
+from studies.finetune.tiny import build_tiny
+from studies.kit import published, read_presets, run_study
+from studies.passages import cross, methods
+from studies.passages.__main__ import cli
+from studies.passages.config import PassagesConfig
+from studies.passages.methods import rank as passages
 from studies.passages.ranker import (
     METRICS,
     Bilinear,
@@ -25,6 +34,136 @@ from studies.passages.ranker import (
     score,
     train_scorer,
 )
+from tests.studies.passages import passage_sets
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a set and word vectors; the working folder is there."""
+    passage_sets.write_wikiqa(tmp_path / "wikiqa", (20, 5, 5))
+    passage_sets.write_wikiqa(tmp_path / "few" / "wikiqa", (8, 8, 8))
+    words = (*passage_sets.ANIMALS, *passage_sets.HOMES)
+    (tmp_path / "words.txt").write_text("".join(f"{word} {n} {n % 7} 1\n" for n, word in enumerate(words)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    texts = [text for row in passage_sets.qa_rows(60, 1, "q") for text in row.split("\t")[2:]]
+    folder = tmp_path_factory.mktemp("tiny") / "bert"
+    return str(build_tiny(folder, texts, layers=3, hidden=64, vocabulary=200, seed=0))
+
+
+def run(**changes: Any) -> int:
+    values: dict[str, Any] = {
+        "sets": ("few/wikiqa",),
+        "features": ("cosine",),
+        "output": Path("out"),
+        "cache": Path("vectors"),
+        "device": "cpu",
+    }
+    return run_study(PassagesConfig(**{**values, **changes}), passages)
+
+
+def results(folder: Path = Path("out")) -> dict[str, dict[str, Any]]:
+    cells = json.loads((folder / "results.json").read_text())["cells"]
+    return {cell["cell"]: cell for cell in cells}
+
+
+def left_out() -> list[str]:
+    found: list[str] = json.loads(Path("out/results.json").read_text())["left_out"]
+    return found
+
+
+def test_what_cannot_be_used_is_named_and_the_others_finish(world: Path) -> None:
+    bad = passage_sets.write_wikipassageqa(world / "wikipassageqa")
+    (bad / "dev.tsv").write_text("QID\tQuestion\n1\tx\n")
+    (world / "model").mkdir()
+    (world / "model" / "config.json").write_text(json.dumps({"format": 1, "views": {}}))
+    sets = ("wikipassageqa", "wikiqa", "few/wikiqa")
+    assert run(sets=sets, models=("none.txt", "words.txt"), cross=("model",)) == 2
+    assert len(results()) == 2
+    told = " ".join(left_out())
+    for reason in ("dev.tsv:1: no column", "none.txt", "of the name wikiqa", "cannot be loaded"):
+        assert reason in told
+
+
+def test_finished_cells_are_not_repeated_and_options_matter(world: Path) -> None:
+    def cells(**changes: Any) -> int:
+        run(models=("words.txt",), epochs=2, features=("cosine", "bilinear"), **changes)
+        return len(list(Path("out/cells").iterdir()))
+
+    assert (cells(), cells(), cells(margin=0.5)) == (3, 3, 4)  # cosine and BM25 have no margin
+    with (world / "few" / "wikiqa" / "test.tsv").open("a") as out:
+        out.write("more\t1\twhere ?\tin a den\nmore\t0\twhere ?\tin a sty\n")
+    assert cells() == 7
+
+
+def test_every_choice_of_layers_and_pooling_is_a_model(world: Path, bert: str) -> None:
+    assert run(backbones=(bert,), layers=("top,bottom", "-2"), poolings=("mean", "cls")) == 0
+    units = [f"bert {u}" for u in ("-1,-3 mean", "-1,-3 cls", "-2 mean", "-2 cls")]
+    found = {name: cell for name, cell in results().items() if "bert" in name}
+    assert list(found) == [f"wikiqa: {unit} cosine, seed 0" for unit in units]
+    assert [cell["dimensions"] for cell in found.values()] == [128, 128, 64, 64]
+    assert run(backbones=(bert,), layers=("-9", "top")) == 2
+    assert "no layer '-9'" in left_out()[0]
+
+
+def test_published_rows_stand_below_the_set_they_belong_to(world: Path) -> None:
+    passage_sets.write_insuranceqa(world / "insuranceqa")
+    assert run(sets=("few/wikiqa", "insuranceqa"), keep="all") == 0
+    wikiqa, insurance = Path("out/report.md").read_text().split("## insuranceqa")
+    assert "Published" not in wikiqa
+    row = next(line for line in insurance.splitlines() if line.startswith("| In-domain"))
+    found = dict(zip(METRICS, (cell.strip() for cell in row.split("|")[4:-1]), strict=True))
+    assert (found["p@1"], found["p@5"], found["p@10"], found["map"]) == ("78.3", "25.4", "13.7", "–")
+    table = published(Path(methods.__file__).with_name("published.csv"))
+    sizes = {name: sum(f"{name} " in " ".join(row) for row in table.values()) for name in passage_sets.PAPER}
+    assert list(sizes.values()) == [5, 6, 4, 4]
+
+
+def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> None:
+    assert cli(["--preset", "paper"]) == 2
+    assert "SearchQA" in capsys.readouterr().err
+    values = read_presets(PassagesConfig)["paper"]
+    config = PassagesConfig(**values)
+    assert (config.margin, config.keep, config.layers, config.poolings) == (
+        0, "all", ("top,bottom",), ("mean",))  # fmt: skip
+    run = methods.Run(world / "out")
+    at_hand = PassagesConfig(**{**values, "backbones": (bert, bert + "/"), "cross": (bert,)})
+    made = methods.make_methods(at_hand, run)
+    # BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder
+    assert len(made) == 14 and not run.left_out
+
+
+def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
+    data = filtered(read_set("few/wikiqa"), "answered")
+    config = PassagesConfig(cross_steps=3, margin=1.0, device="cpu")
+    net, history = cross.fine_tune(data, bert, config, seed=3, folder=world / "state", report=print)
+    words = [p for name, p in net.named_parameters() if "word_embeddings" in name]
+    assert len(words) == 1 and not words[0].requires_grad
+    tower = cross.load_tower(bert, max_length=None)
+    assert tower.model.max_seq_length == 128  # as much as the backbone reads
+    start = cross.CrossRanker(tower, 3)
+    assert torch.equal(words[0], tower.model[0].auto_model.get_input_embeddings().weight)
+    assert not torch.equal(net.first.weight, start.first.weight)
+    assert [row["step"] for row in history] == [0, 3]
+    test = data.splits["test"]
+    scores = cross.cross_scores(net, test, data.passages)
+    with torch.inference_mode():
+        for q, found in zip(test[:3], scores, strict=False):
+            alone = [net([(q.text, data.passages[row])]).item() for row in q.candidates]
+            assert found.tolist() == pytest.approx(alone, abs=1e-4)
+        batch = cross.ranking_pairs(data, 0, 0).take(np.arange(5))
+        terms = []
+        assert batch.second is not None
+        for question, right, wrong in zip(batch.first, batch.second, batch.target, strict=True):
+            one, other = (net([(question, text)]).item() for text in (right, data.passages[wrong]))
+            terms.append(max(0.0, 1.0 - one + other))
+        loss = cross.pair_loss(net, batch, data.passages, 1.0).item()
+    assert loss == pytest.approx(np.mean(terms), abs=1e-4)
+    assert [len(cross.ranking_pairs(data, 0, number)) for number in (0, 1)] == [32, 32]
 
 
 def test_metrics_equal_a_loop() -> None:
@@ -89,7 +228,7 @@ def test_features_equal_loops() -> None:
             assert mlp(a[None], b[None]).item() == pytest.approx((last[0] @ hidden + last[1]).item())
 
 
-def world(questions: int, seed: int, dim: int = 16) -> Part:
+def rotated(questions: int, seed: int, dim: int = 16) -> Part:
     """Relevant passages are a fixed rotation of their question: cosine is blind, a bilinear map is not."""
     generator = np.random.default_rng(seed)
     rotation = np.linalg.qr(np.random.default_rng(99).normal(size=(dim, dim)))[0]
@@ -106,7 +245,7 @@ def world(questions: int, seed: int, dim: int = 16) -> Part:
 
 
 def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
-    part = world(7, 0)
+    part = rotated(7, 0)
     pairs = draw_pairs(part.questions, np.random.default_rng(3))
     assert len(pairs) == 7 * 4 and len({tuple(p) for p in pairs.tolist()}) == len(pairs)
     for number, right, wrong in pairs:
@@ -115,7 +254,7 @@ def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
 
 
 def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
-    part = world(5, 1)
+    part = rotated(5, 1)
     net = make_scorer("uv-diff-prod", "mlp", 16, 0).requires_grad_(False)
     for number, found in enumerate(score(net, part)):
         for row, value in zip(part.questions[number].candidates, found, strict=True):
@@ -127,7 +266,7 @@ def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
 
 @pytest.mark.parametrize(("feature", "kind", "margin"), [("bilinear", None, 0), ("uv-diff-prod", "mlp", 0.5)])
 def test_training_beats_its_start(feature: str, kind: str | None, margin: float) -> None:
-    train, dev, test = world(150, 0), world(40, 1), world(40, 2)
+    train, dev, test = rotated(150, 0), rotated(40, 1), rotated(40, 2)
 
     def fit() -> tuple[torch.nn.Module, list[float]]:
         net = make_scorer(feature, kind, 16, 5)
@@ -143,7 +282,7 @@ def test_training_beats_its_start(feature: str, kind: str | None, margin: float)
 
 
 def test_patience_ends_and_a_loss_that_is_not_finite_stops() -> None:
-    train, dev = world(30, 0), world(10, 1)
+    train, dev = rotated(30, 0), rotated(10, 1)
     options = {"epochs": 50, "learning_rate": 1e-9, "margin": 0.0, "seed": 0}
     assert len(train_scorer(make_scorer("bilinear", None, 16, 0), train, dev, **options)) < 20
     broken = Part(train.questions, train.question_ND * math.inf, train.passage_ND)
