@@ -222,12 +222,10 @@ Scorer = Callable[[TaskData, dict[str, _Rows], Protocol, int], _Scored]
 def _scorer(task: str) -> Scorer:
     if task in BINARY_TASKS:
         return _score_binary
-    if task in STS_SUBSETS:
-        return _score_sts
     if task in RELATEDNESS_TASKS:
         return _score_relatedness
-    if task in STRUCTURE_TASKS:
-        return _score_structure
+    if task in STS_SUBSETS or task in STRUCTURE_TASKS:
+        return _score_cosines
     return _score_kfold if task in ("TREC", "MRPC") else _score_split
 
 
@@ -299,28 +297,21 @@ def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protoco
     }
 
 
-def _score_sts(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    predicted = {name: cosines(part.u, part.v) for name, part in rows.items() if part.v is not None}
-    gold = {name: part.y.astype(np.float64) for name, part in rows.items()}
-    return {
-        "metrics": summarise(predicted, gold),
-        "predictions": {name: rows[name].to_file_order(value) for name, value in predicted.items()},
-        "gold": {name: rows[name].to_file_order(value) for name, value in gold.items()},
-    }
-
-
-def _score_structure(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
+def _score_cosines(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
+    """STS12-16 and the tasks of structure: without training."""
     predicted = {
         name: np.array(part.to_file_order(cosines(part.u, part.v)))
         for name, part in rows.items()
         if part.v is not None
     }
-    gold = {name: np.array(split.y) for name, split in task.splits.items()}
+    gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
     if task.name == "Binding":
         metrics = binding_scores(predicted)
         # One item a triplet, right or wrong.
         predicted = {name: nearer(cosine).astype(np.float64) for name, cosine in predicted.items()}
         gold = {name: np.ones(len(right)) for name, right in predicted.items()}
+    elif task.name in STS_SUBSETS:
+        metrics = summarise(predicted, gold)
     else:
         together = (np.concatenate([part[name] for name in gold]) for part in (gold, predicted))
         metrics = pair_scores(*together)

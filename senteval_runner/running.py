@@ -33,9 +33,9 @@ from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
-from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
+from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
-from senteval_runner.report.page import Cell, Page, Section, Table, mean_and_deviation
+from senteval_runner.report.page import Cell, Page, Score, Section, Table
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.encoders import Source, distinct_names, find_source, open_model, split_parts
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
@@ -224,15 +224,20 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
         models: all models, with their results.
     """
     results = [
-        (model.name, Results(protocol=protocol, seed=seed, tasks=by))
+        (model.name, seed, result)
         for model in models
         for seed, by in model.results.items()
+        for result in by.values()
     ]
-    columns = ["model", "protocol", "seed", "task", "metric", "value"]
-    flat = [one.to_dataframe().assign(model=name) for name, one in results]
-    frame = pandas.concat(flat) if flat else pandas.DataFrame(columns=columns)
-    write_text(config.output / "results.csv", frame.to_csv(columns=columns, index=False, lineterminator="\n"))
-    write_json(config.output / "results.json", _results(config, protocol, models, results))
+    flat = [
+        (name, protocol.name, seed, result.task, metric, value)
+        for name, seed, result in results
+        for metric, value in sorted(result.metrics.items())
+    ]
+    frame = pandas.DataFrame(flat, columns=["model", "protocol", "seed", "task", "metric", "value"])
+    write_text(config.output / "results.csv", frame.to_csv(index=False, lineterminator="\n"))
+    rows = [{"model": name, "seed": seed, **result.figures()} for name, seed, result in results]
+    write_json(config.output / "results.json", {**_about(config, protocol, models), "results": rows})
     scored = [model for model in models if model.results]
     scores = {model.name: model.scores for model in scored}
     sections = tables.score_sections(
@@ -255,19 +260,17 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
 
 def _bars(models: tables.Models) -> Section:
     """The main score of every task."""
-    heights, spread = {}, {}
-    for name, seeds in tables.headlines(models).items():
-        for task in seeds[0]:
-            values = [one[task] for one in seeds if task in one]
-            heights[name, task], spread[name, task] = mean_and_deviation(values)
-    tasks = list(dict.fromkeys(task for _, task in heights))
-    return Section("Per task", [plots.bars(list(models), tasks, heights, spread=spread)])
+    found = tables.headlines(models)
+    tasks = list(dict.fromkeys(task for seeds in found.values() for task in seeds[0]))
+    scores = {
+        (name, t): Score.over_seeds([s[t] for s in found[name] if t in s]) for name in found for t in tasks
+    }
+    known = {key: score for key, score in scores.items() if score is not None}
+    return Section("Per task", [plots.bars(list(models), tasks, known)])
 
 
-def _results(
-    config: SentEvalConfig, protocol: Protocol, models: Sequence[Model], results: list[tuple[str, Results]]
-) -> dict[str, Any]:
-    """What ``results.json`` holds."""
+def _about(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> dict[str, Any]:
+    """What ``results.json`` holds before the results: how they came about."""
     averaged = tables.averaged_columns({model.name: model.scores for model in models})
     # The last digits of L-BFGS depend on the BLAS library, its kernels and its threads.
     keys = ("internal_api", "version", "architecture", "num_threads")
@@ -292,11 +295,6 @@ def _results(
             }
             for model in models
         },
-        "results": [
-            {"model": name, "seed": one.seed, **result.figures()}
-            for name, one in results
-            for result in one.tasks.values()
-        ],
     }
 
 
@@ -304,20 +302,25 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
     """Remarks on the data: unusual row counts, and what was skipped and why."""
     notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
     counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
-    who: dict[tuple[str, str], list[str]] = {}
-    for model in models:
-        for task, why in model.skipped.items():
-            who.setdefault((task, why), []).append(model.name)
+    who = _listed(((task, why), model.name) for model in models for task, why in model.skipped.items())
+    everyone = ", ".join(model.name for model in models)
     # A model that cannot be read fails at every task for one reason, which is told once.
-    where: dict[tuple[str, str], list[str]] = {}
-    for (task, why), names in who.items():
-        affected = "every model" if len(names) == len(models) else ", ".join(names)
-        where.setdefault((affected, why), []).append(task)
-    skipped: list[list[Cell]] = [[", ".join(tasks), *reason] for reason, tasks in where.items()]
+    where = _listed(
+        (("every model" if names == everyone else names, why), task) for (task, why), names in who.items()
+    )
+    skipped: list[list[Cell]] = [[tasks, *reason] for reason, tasks in where.items()]
     found = []
     if counts:
         found.append(Section("Row counts that differ from the published ones", [Table(["task"], counts)]))
     if skipped:
         title = "Skipped (the average is left out when one of the table's tasks is missing)"
         found.append(Section(title, [Table(["tasks", "models", "reason"], skipped)]))
+    return found
+
+
+def _listed(pairs: Iterable[tuple[tuple[str, str], str]]) -> dict[tuple[str, str], str]:
+    """The names that go with each key, separated by commas."""
+    found: dict[tuple[str, str], str] = {}
+    for key, name in pairs:
+        found[key] = f"{found[key]}, {name}" if key in found else name
     return found

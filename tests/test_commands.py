@@ -10,11 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from corpora.registry import open_corpus
-from corpora.support.errors import UserError
-from multiview.encoders.registry import view_class
-from senteval_runner.running import expand_tasks
-
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
 HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
@@ -62,16 +57,6 @@ def test_unknown_options_exit_with_2(module: str, capsys: pytest.CaptureFixture[
     cli = importlib.import_module(f"{module}.__main__" if is_folder else module).cli
     assert cli(["--no-such-option"]) == 2
     assert "Traceback" not in capsys.readouterr().err
-
-
-def test_near_misses() -> None:
-    for opened, told in (
-        (lambda: view_class("cosnt"), r"view 'cosnt': did you mean const\? choose one of bag, const, dep"),
-        (lambda: expand_tasks("TRCE"), r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"),
-        (lambda: open_corpus("pydoc"), r"did you mean pydocs\? named ones are pydocs, umbc"),
-    ):
-        with pytest.raises(UserError, match=told):
-            opened()
 
 
 @pytest.mark.repo

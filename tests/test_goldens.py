@@ -169,12 +169,11 @@ def test_weights_after_25_steps(
     """One figure for both engines: they differ by less than the tolerance."""
     if engine == "dgl":
         pytest.importorskip("dgl")
-    found = trained(parsed[0], views, engine, tmp_path)
-    np.testing.assert_allclose(found, goldens["weights"][views], rtol=1e-5, atol=1e-7)
+    assert trained(parsed[0], views, engine, tmp_path) == numbers(goldens["weights"][views])
 
 
 def test_vectors_of_builtin(goldens: dict[str, Any]) -> None:
-    np.testing.assert_allclose(encoded(), goldens["builtin"], rtol=1e-5, atol=1e-7)
+    assert encoded() == numbers(goldens["builtin"])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

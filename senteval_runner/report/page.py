@@ -46,8 +46,7 @@ class Score:
         """Mean and, for several seeds, standard deviation; None without a value."""
         if not values:
             return None
-        mean, deviation = mean_and_deviation(values)
-        return cls(mean, deviation if len(values) > 1 else None)
+        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 Cell = str | int | float | Score | None
@@ -161,11 +160,6 @@ def shown(cell: Cell, digits: int = 2) -> str:
 def escaped(text: str) -> str:
     """Text for a line of Markdown: no cell ends early, no tag opens, no line breaks."""
     return " ".join(text.split("\n")).replace("|", "\\|").replace("<", "\\<")
-
-
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation (0 for one value) over seeds."""
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def bootstrap(values_A: NDArray[np.floating], group_A: NDArray[np.integer]) -> Score:

@@ -1,6 +1,6 @@
 """Plots for a page: bars, curves, points in the plane, heat maps.
 
-    Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): 74.2})])
+    Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): Score(74.2)})])
 
 Equal input gives equal bytes. Without matplotlib a plot becomes a figure with a note that names the extra to
 install.
@@ -13,13 +13,13 @@ import html
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError
-from senteval_runner.report.page import Figure
+from senteval_runner.report.page import Figure, Score
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -33,39 +33,36 @@ GRID = "#eeeeee"
 BAR, GAP, LETTER = 0.16, 0.2, 0.085
 """Inches: a bar, the gap between groups, a letter of a legend."""
 NOTHING = "there are no values to draw"
-NO_PLANE = "too few texts or dimensions for a plane"
 
 
 def bars(
     series: Sequence[str],
     groups: Sequence[str],
-    values: Mapping[tuple[str, str], float],
+    scores: Mapping[tuple[str, str], Score],
     *,
-    spread: Mapping[tuple[str, str], float] | None = None,
     caption: str = "",
 ) -> Figure:
-    """Grouped bars from zero, one group per task, one bar per model.
+    """Grouped bars from zero, one group per task, one bar per model, with the deviation as a whisker.
 
     Args:
         series: names of the colours.
         groups: names of the groups, from the top.
-        values: length by series and group; missing bars are left out.
-        spread: half the length of a whisker, by series and group.
+        scores: by series and group; missing bars are left out.
         caption: above the figure, as in all plots.
     """
-    known = {key: value for key, value in values.items() if math.isfinite(value)}
+    known = {key: score for key, score in scores.items() if math.isfinite(score.value)}
 
     def draw(canvas: Canvas) -> None:
         height = len(series) * BAR + GAP
         canvas.set_size_inches(8, 1 + height * len(groups))
         axes = canvas.subplots()
         for colour, name in enumerate(series):
-            keys = [(name, group) for group in groups]
+            shown = [known.get((name, group), Score(math.nan)) for group in groups]
             axes.barh(
                 np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height,
-                [known.get(key, math.nan) for key in keys],
+                [score.value for score in shown],
                 0.9 * BAR / height,
-                xerr=[spread.get(key, 0.0) for key in keys] if spread else None,
+                xerr=[score.deviation or 0 for score in shown] if any(s.deviation for s in shown) else None,
                 color=_colour(colour),
             )
         axes.set_yticks(range(len(groups)), groups)
@@ -102,42 +99,41 @@ def curves(
 
 
 def scatter(
-    points_N2: NDArray[np.floating],
+    vectors_ND: NDArray[np.floating],
     classes: Sequence[int],
     names: Sequence[str],
     *,
+    by: Literal["pca", "tsne"],
     links: Sequence[tuple[int, int]] = (),
     caption: str = "",
 ) -> Figure:
-    """Points in the plane, coloured by class.
+    """Vectors in a plane, coloured by class; fewer than five, one dimension or all equal are not drawn.
 
     Args:
-        points_N2: finite coordinates, [N, 2].
-        classes: class of each point, an index into ``names``; [N].
+        vectors_ND: finite, [N, D].
+        classes: class of each vector, an index into ``names``; [N].
         names: of the classes.
-        links: pairs of points joined by a dashed line.
+        by: their first two principal components, or t-SNE (van der Maaten & Hinton 2008) started from them.
+        links: pairs of vectors joined by a dashed line.
         caption: above the figure.
     """
+    if len(vectors_ND) < 5 or vectors_ND.shape[1] < 2 or not np.ptp(vectors_ND, axis=0).any():
+        return Figure("", caption, "too few texts or dimensions for a plane")
 
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(4.4, 4.6)
         axes = canvas.subplots()
+        points_N2 = _plane(vectors_ND, by)
         for pair in links:
             axes.plot(*points_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
+        style: dict[str, Any] = {"markersize": 3.5, "alpha": 0.7, "markeredgewidth": 0}
         for kind in range(len(names)):
-            axes.plot(
-                *points_N2[np.asarray(classes) == kind].T,
-                "o",
-                color=_colour(kind),
-                markersize=3.5,
-                alpha=0.7,
-                markeredgewidth=0,
-            )
+            axes.plot(*points_N2[np.asarray(classes) == kind].T, "o", color=_colour(kind), **style)
         axes.set_xticks([])
         axes.set_yticks([])
         _legend(canvas, names)
 
-    return _figure(draw, caption, bool(len(points_N2)))
+    return _figure(draw, caption)
 
 
 def heat_map(
@@ -181,28 +177,16 @@ def heat_map(
     return _figure(draw, caption, bool(values.size))
 
 
-def has_plane(vectors: NDArray[np.floating]) -> bool:
-    """Whether vectors [n, d] can be drawn: n >= 5, d >= 2, and they are not all equal."""
-    return len(vectors) >= 5 and vectors.shape[1] >= 2 and bool(np.ptp(vectors, axis=0).any())
-
-
-def pca(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The first two principal components of [n, d]: [n, 2]."""
+def _plane(vectors_ND: NDArray[np.floating], by: str) -> NDArray[np.floating]:
     from sklearn.decomposition import PCA
-
-    flat: NDArray[np.floating] = PCA(2, svd_solver="full").fit_transform(vectors)
-    return flat
-
-
-def tsne(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """t-SNE (van der Maaten & Hinton 2008) of [n, d], started from PCA: [n, 2]."""
     from sklearn.manifold import TSNE
 
-    perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 3))
-    flat: NDArray[np.floating] = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(
-        vectors
+    perplexity = min(30.0, max(2.0, (len(vectors_ND) - 1) / 3))
+    tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
+    found: NDArray[np.floating] = (tsne if by == "tsne" else PCA(2, svd_solver="full")).fit_transform(
+        vectors_ND
     )
-    return flat
+    return found
 
 
 def _colour(index: int) -> str:
@@ -219,7 +203,7 @@ def _legend(canvas: Canvas, names: Sequence[str]) -> None:
     canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)
 
 
-def _figure(draw: Callable[[Canvas], None], caption: str, drawable: bool) -> Figure:
+def _figure(draw: Callable[[Canvas], None], caption: str, drawable: bool = True) -> Figure:
     """Draw on an empty canvas; without values or matplotlib, a figure that says so."""
     if not drawable:
         return Figure("", caption, NOTHING)

@@ -54,15 +54,6 @@ FURTHER_COLUMNS: Mapping[str, tuple[str, str]] = {
 }
 """Other scores of the same tasks; SICK-R (trained) is in the paper's table."""
 STS_AVERAGE, AVERAGE = "STS average", "average"
-PAIR_AVERAGES: dict[str, float] = {
-    "CONST, CONST": 84.4,
-    "DEP, DEP": 84.6,
-    "SEQ, SEQ": 84.9,
-    "SEQ, CONST": 85.1,
-    "SEQ, DEP": 85.3,
-    "DEP, CONST": 86.0,
-}
-"""The paper's average per pair of views: what :func:`paper_average` gives for the pairs whose rows it has."""
 NOTE = (
     "Published rows are quoted, not computed here: other training data, sizes and library versions, so "
     "tenths mean nothing. Source: Simoulin & Crabbé 2021 (EACL SRW), tables 1 to 3"
@@ -82,26 +73,9 @@ def headline(task: str, metrics: Mapping[str, float]) -> float:
     return 100 * metrics["pearson"] if task in RELATEDNESS_TASKS else metrics["acc"]
 
 
-def paper_average(row: Mapping[str, float]) -> float | None:
-    """Mean over the seven tasks; MRPC is the mean of acc and F1, SICK-R of 100 r, 100 ρ and 100 - 100 MSE.
-
-    Args:
-        row: scores by column of the paper's table.
-
-    Returns:
-        None when a score is missing.
-    """
-    by_task: dict[str, list[float]] = {}
-    for column, task, metric, _ in PAPER_COLUMNS:
-        if column not in row:
-            return None
-        by_task.setdefault(task, []).append(100 - row[column] if metric == "mse" else row[column])
-    return statistics.fmean(map(statistics.fmean, by_task.values()))
-
-
 def paper_row(scores: Scores) -> dict[str, float]:
     """Scores by column of the paper's table; ``average`` is added when no score is missing."""
-    return _with_average(
+    return with_average(
         {
             column: scores[task][metric] * factor
             for column, task, metric, factor in PAPER_COLUMNS
@@ -110,17 +84,26 @@ def paper_row(scores: Scores) -> dict[str, float]:
     )
 
 
-def _with_average(row: dict[str, float]) -> dict[str, float]:
-    average = paper_average(row)
-    return row if average is None else row | {AVERAGE: average}
+def with_average(row: dict[str, float]) -> dict[str, float]:
+    """A row of the paper's table and, where no score is missing, its mean over the seven tasks.
+
+    MRPC is the mean of acc and F1, SICK-R of 100 r, 100 ρ and 100 - 100 MSE.
+    """
+    if any(column not in row for column, *_ in PAPER_COLUMNS):
+        return row
+    by_task: dict[str, list[float]] = {}
+    for column, task, metric, _ in PAPER_COLUMNS:
+        by_task.setdefault(task, []).append(100 - row[column] if metric == "mse" else row[column])
+    return row | {AVERAGE: statistics.fmean(map(statistics.fmean, by_task.values()))}
 
 
 @cache
 def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
     """The paper's rows: texts (model, quoted from, dim, hours) and scores by column, with the average."""
+    columns = (*(column for column, *_ in PAPER_COLUMNS), AVERAGE)
     with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as lines:
         return [
-            (line, _with_average({c: float(line[c]) for c, *_ in PAPER_COLUMNS if line[c]}))
+            (line, with_average({c: float(line[c]) for c in columns if line[c]}))
             for line in csv.DictReader(lines)
         ]
 
@@ -171,9 +154,6 @@ def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float
         if AVERAGE not in columns:
             notes.append("No average: it needs every task of the multi-view paper's table.")
         blocks = [_paper_table(columns, paper, notes, efforts)]
-        if AVERAGE in columns:
-            cells: list[list[Cell]] = [[pair, average] for pair, average in PAIR_AVERAGES.items()]
-            blocks.append(Table(["views", Column(AVERAGE, digits=1)], [], quoted=cells, quoted_title=NOTE))
         sections.append(Section("Classification and relatedness", blocks))
     if columns := _known((*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS), similar):
         notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
@@ -234,8 +214,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     pairs = list(itertools.combinations(results, 2))
 
     def difference(one: TaskResult, other: TaskResult) -> str:
-        name = "all.pearson.mean" if one.task in STS_SUBSETS else "acc" if "acc" in one.metrics else "pearson"
-        name = "ap" if one.task in PAIR_TASKS else name
+        name = next(m for m in ("all.pearson.mean", "ap", "acc", "pearson") if m in one.metrics)
         factor = 1 if name in ("acc", "ap") else 100
         ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(one, other)[1]
         found = [(ahead, p)]

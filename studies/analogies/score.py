@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 from corpora.support.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Cell, Column, Page, Section, Table
-from senteval_runner.report.plots import NO_PLANE, has_plane, pca, tsne
+from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from studies import kit
@@ -246,12 +245,9 @@ def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
         shown = sorted(found, key=lambda pair: pair not in PATTERN)[: len(PATTERN)]
         texts += [text for pair in shown for text in found[pair]]
         classes += [number] * (2 * len(shown))
-    rows_ND = vectors(texts)
-    if not has_plane(rows_ND):
-        return NO_PLANE
     links = [(left, left + 1) for left in range(0, len(texts), 2)]
     caption = f"PCA of pairs of {category}"
-    return plots.scatter(pca(rows_ND), classes, LEVELS, links=links, caption=caption)
+    return plots.scatter(vectors(texts), classes, LEVELS, by="pca", links=links, caption=caption)
 
 
 def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
@@ -266,10 +262,9 @@ def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
             if pairs:
                 rows.append(vectors([b for _, b in pairs]) - vectors([a for a, _ in pairs]))
                 classes += [names.index(MERGED.get(category, category))] * len(pairs)
-    if not rows or not has_plane(np.concatenate(rows)):
-        return NO_PLANE
+    together_ND = np.concatenate(rows or [np.empty((0, 1))])
     caption = "t-SNE of right minus left in words, phrases and sentences"
-    return plots.scatter(tsne(np.concatenate(rows)), classes, names, caption=caption)
+    return plots.scatter(together_ND, classes, names, by="tsne", caption=caption)
 
 
 def _ranks(scores: AnalogyScores) -> list[Block]:
@@ -280,7 +275,7 @@ def _ranks(scores: AnalogyScores) -> list[Block]:
         most = max((len(by_category[name]) for name in semantic), default=0)
         ranks = [f"rank {rank + 1}" for rank in range(most)]
         percent = {
-            (ranks[rank], category): 100 * count / sum(by_category[category])
+            (ranks[rank], category): Score(100 * count / sum(by_category[category]))
             for category in semantic
             for rank, count in enumerate(by_category[category])
         }

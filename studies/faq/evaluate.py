@@ -19,7 +19,6 @@ from corpora.support.errors import UserError
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Section, Table
 from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.report.plots import NO_PLANE, has_plane, tsne
 from senteval_runner.vectors.encoders import open_model
 from studies.faq.config import FaqConfig, Sampling
 from studies.faq.data import Data, read_faq
@@ -115,7 +114,5 @@ def _projection(data: Data, vectors: Mapping[str, NDArray[np.floating]]) -> Bloc
     queries = data.queries[:QUERIES_SHOWN]
     served = np.flatnonzero(data.relevant_QN[: len(queries)].any(axis=0))
     rows_ND = np.concatenate([vectors["query"][: len(queries)], vectors["answer"][served]])
-    if not has_plane(rows_ND):
-        return NO_PLANE
     classes = [0] * len(queries) + [1] * len(served)
-    return plots.scatter(tsne(rows_ND), classes, ["query", "answer"])
+    return plots.scatter(rows_ND, classes, ["query", "answer"], by="tsne")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 import tyro
 
@@ -66,17 +64,3 @@ def test_a_system_is_trained_scored_and_read_once(
     shutil.rmtree(out / "models")
     views.run(config, system)  # finished: neither trained nor scored again
     assert not (out / "models").exists()
-
-
-def test_tables() -> None:
-    rng = np.random.default_rng(0)
-    keys = [("trained", name, seed) for seed in (0, 1) for name in ("dep,const", "seq,seq", RANDOM)]
-    index = pd.MultiIndex.from_tuples(keys, names=["words", "system", "seed"])
-    scores = pd.DataFrame({"CR": rng.random(6), "mean": rng.random(6)}, index=index)
-    spread, ahead = views.tables(scores)
-    ours, theirs = (scores["mean"].xs(name, level="system").to_numpy() for name in ("dep,const", "seq,seq"))
-    assert spread.loc[("trained", "seq,seq"), ("mean", "mean")] == pytest.approx(theirs.mean())
-    assert spread.loc[("trained", "seq,seq"), ("mean", "std")] == pytest.approx(theirs.std(ddof=1))
-    row, difference = ahead.loc[("trained", "seq,seq")], ours - theirs
-    expected = [difference.mean(), difference.std(ddof=1), (difference > 0).sum()]
-    assert row[["mean", "std", "seeds"]].tolist() == pytest.approx(expected)

@@ -23,12 +23,11 @@ from tests.senteval_runner.encoders import RandomBag
 
 QUICK = dataclasses.replace(get_protocol("fast"), kfold=2)
 NO_EFFORT = dict.fromkeys(("all", "half"), (None, None))
-TASKS = ["CR", "MRPC", "SICK-E", "SICK-R", "WordContent"]
 
 
 def test_results_carry_what_led_to_them(data: Path) -> None:
-    results = evaluate(RandomBag(20), TASKS, data, QUICK)
-    assert list(results) == ["CR", "MRPC", "SICKEntailment", "SICKRelatedness", "WordContent"]
+    results = evaluate(RandomBag(20), "CR,MRPC,SICK-E", data, QUICK)
+    assert list(results) == ["CR", "MRPC", "SICKEntailment"]
     cr = results["CR"]
     assert cr.rows == {"all": 52} and cr.notes == ["CR all: 52 rows, published 3,775"]
     assert len(cr.chosen) == 2 and len(cr.dev_scores) == 2 and len(cr.dev_scores[0]) == 4
@@ -42,21 +41,18 @@ def test_results_carry_what_led_to_them(data: Path) -> None:
 
 
 def test_strings_or_token_lists_give_the_same(data: Path) -> None:
-    class Strings:
-        def __init__(self) -> None:
-            self.bag = RandomBag(8)
-            self.seen: set[str] = set()
+    seen: list[str] = []
+
+    class Strings(RandomBag):
+        pretokenized = False
 
         def encode(self, sentences: list[str]) -> np.ndarray:
-            assert all(isinstance(s, str) and s for s in sentences)
-            assert not self.seen & set(sentences)  # every distinct sentence once
-            self.seen |= set(sentences)
-            return self.bag.encode(sentences)
+            seen.extend(sentences)
+            return super().encode(sentences)
 
-    strings = Strings()
-    a = evaluate(strings, ["CR", "MRPC"], data, QUICK)
+    a = evaluate(Strings(8), ["CR", "MRPC"], data, QUICK)
     b = evaluate(RandomBag(8), ["CR", "MRPC"], data, QUICK)
-    assert "." in strings.seen  # the empty line
+    assert "." in seen and len(set(seen)) == len(seen)  # the empty line; each once
     assert a["CR"].metrics == b["CR"].metrics and a["MRPC"].predictions == b["MRPC"].predictions
     function = evaluate(lambda rows: RandomBag(8).encode([r or ["."] for r in rows]), ["CR"], data, QUICK)
     assert function["CR"].predictions == a["CR"].predictions

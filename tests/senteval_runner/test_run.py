@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import gzip
 import json
 from collections.abc import Callable
@@ -28,13 +27,12 @@ from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
 
 Run = Callable[..., int]
+FAST = {"tasks": "CR", "protocol": "fast"}
 
 
-def config(tmp_path: Path, data: Path, *models: str, **options) -> SentEvalConfig:
-    options = {"tasks": "CR,MRPC,SICK-R,WordContent", "protocol": "fast", **options}
-    return SentEvalConfig(
-        models=models, data=data, output=tmp_path / "report", cache=tmp_path / "cache", **options
-    )
+def config(tmp_path: Path, data: Path, *named: str, **options) -> SentEvalConfig:
+    places = {"data": data, "output": tmp_path / "report", "cache": tmp_path / "cache"}
+    return SentEvalConfig(**{"models": named, **places, **FAST, **options})
 
 
 @pytest.fixture
@@ -58,9 +56,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def written(tmp_path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((tmp_path / "report/results.json").read_text())
-    return found
+def written(tmp_path: Path) -> Any:
+    return json.loads((tmp_path / "report/results.json").read_text())
 
 
 def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsys) -> None:
@@ -106,14 +103,14 @@ def test_a_killed_run_keeps_finished_tasks(data, words, run, scored, monkeypatch
 
 
 def test_a_damaged_cell_is_computed_again(tmp_path, words, run) -> None:
-    assert run(words, tasks="CR") == 0
+    assert run(words) == 0
     results = (tmp_path / "report/results.md").read_text()
     (cell,) = (tmp_path / "report/parts").rglob("CR.json")
     whole = cell.read_text()
     for damaged in ("", whole[:50], whole.replace('"acc": ', '"acc": 1', 1), "[]", '{"a": 1}'):
         assert damaged != whole
         cell.write_text(damaged)
-        assert run(words, tasks="CR") == 0
+        assert run(words) == 0
         assert json.loads(cell.read_text())["metrics"] == json.loads(whole)["metrics"]
         assert (tmp_path / "report/results.md").read_text() == results
 
@@ -151,7 +148,7 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tasks": "XX"}, "unknown task"),
+        ({"tasks": "TRCE"}, r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"),
         ({"tasks": ","}, "empty"),
         ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
@@ -160,7 +157,7 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:
-    wrong = dataclasses.replace(config(tmp_path, data, str(words)), **options)
+    wrong = config(tmp_path, **{"data": data, "models": (str(words),), **options})
     with pytest.raises(UserError, match=message) as caught:
         check(wrong)
         run_main(wrong)
@@ -173,16 +170,17 @@ def shortened(path: Path) -> None:
 
 def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, run) -> None:
     """Truncated, miscounted, misshapen files: a line each, the other tasks finish."""
-    shortened(data / "downstream/MRPC/msr_paraphrase_train.txt")  # still readable: the counts tell
-    test = data / "downstream/MRPC/msr_paraphrase_test.txt"
-    test.write_text(test.read_text() + "1\t1\t2\tcut inside a row")
-    sick = data / "downstream/SICK/SICK_trial.txt"
+    down = data / "downstream"
+    shortened(down / "MRPC/msr_paraphrase_train.txt")  # still readable: the counts tell
+    with open(down / "MRPC/msr_paraphrase_test.txt", "a") as test:
+        test.write("1\t1\t2\tcut inside a row")
+    sick = down / "SICK/SICK_trial.txt"
     sick.write_text(sick.read_text().replace("\t", " ", 7))
     rows = (data / "probing/word_content.txt").read_bytes()
     (data / "probing/past_present.txt.gz").write_bytes(gzip.compress(rows)[:-9])
-    (data / "downstream/TREC").mkdir()
+    (down / "TREC").mkdir()
     for name in ("train_5500.label", "TREC_10.label"):
-        (data / "downstream/TREC" / name).write_text("")
+        (down / "TREC" / name).write_text("")
     assert run(words, tasks="CR,MRPC,SICK-R,TREC,MPQA,Tense,WordContent") == 0
     assert {result["task"] for result in written(tmp_path)["results"]} == {"CR", "WordContent"}
     skipped = written(tmp_path)["models"]["words.txt"]["skipped"]
@@ -214,7 +212,7 @@ def test_bad_vectors_are_one_line(tmp_path, data, words, run, damage) -> None:
     np.savez(path, sentences=sentences, vectors=saved)
     if damage == "truncated":
         shortened(path)
-    assert run(path, tasks="CR") == 2
+    assert run(path) == 2
     reason = written(tmp_path)["models"]["given.npz"]["skipped"]["CR"]
     assert ("no vector for" if damage == "missing" else "given.npz") in reason and "\n" not in reason
     # beside a good model the good one is scored

@@ -27,8 +27,8 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
             write_cache(Path(arguments[-1]), corpus_of(60))
         else:
             folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
-            tiny = changed(TINY, loop={"batch": 8, "max_steps": 4, "validation": 16}, name=demo.ADAPTED)
-            assert not train.main(changed(tiny, **folders))
+            size = {"batch": 8, "max_steps": 4, "validation": 16}
+            assert not train.main(changed(TINY, loop=size, name=demo.ADAPTED, **folders))
         return 1.0
 
     monkeypatch.setattr(demo, "run_step", step)
@@ -85,7 +85,6 @@ def test_perfect_and_constant_vectors() -> None:
 
 
 def test_a_difference_is_taken_anchor_by_anchor() -> None:
-    """Where the same anchors are hard for both, the difference is surer than either figure."""
     rng = np.random.default_rng(0)
     documents = np.repeat(np.arange(60), 6)
     one = rng.normal(size=(360, 8)) + 2 * rng.normal(size=(60, 8))[documents]

@@ -133,19 +133,6 @@ def test_groups_compaction_and_threads_change_nothing(monkeypatch: pytest.Monkey
         torch.testing.assert_close(b.weights, c.weights, rtol=0, atol=0)
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_a_failing_group_ends_the_others() -> None:
-    def train(group: list[int], stopped) -> list[batched.Fitted]:  # type: ignore[no-untyped-def]
-        if group[0] == 0:
-            raise RuntimeError("broken")
-        assert group[0] < 3 and stopped.wait(60)  # a group under way is told to stop
-        return []
-
-    with pytest.raises(RuntimeError, match="broken"):
-        batched._side_by_side(train, [[0], [1], [2], [3]])
-    assert torch.get_num_threads() == 2
-
-
 @pytest.mark.parametrize("folds", [1, 3])
 def test_wide_products_equal_plain_ones(folds: int) -> None:
     torch.manual_seed(0)

@@ -67,13 +67,16 @@ def test_what_the_reader_sorts_and_what_stands_right() -> None:
 def test_figures_are_images_whatever_the_names() -> None:
     pytest.importorskip("matplotlib")
     name = "<a>\x1b[2J"  # a control character would end the report
-    values = {(name, "MR"): 50.0, (name, "CR"): float("nan")}
-    points = np.array([(0, 0), (1, 2), (2, 1)])
+    scores = {(name, "MR"): Score(50.0, 2.0), (name, "CR"): Score(float("nan"))}
+    points = np.random.RandomState(0).randn(6, 3)
     grid = {"mean": np.array([[1.0, np.nan]])}
     drawings = [
         [
-            plots.bars([name], ["MR", "CR"], values, spread={(name, "MR"): 2.0}, caption='"<&>'),
-            plots.scatter(points, [0, 1, 0], ["x", "$y$"], links=[(0, 1)]),
+            plots.bars([name], ["MR", "CR"], scores, caption='"<&>'),
+            *(
+                plots.scatter(points, [0, 1] * 3, ["x", "$y$"], by=by, links=[(0, 1)])
+                for by in ("pca", "tsne")
+            ),
             plots.curves({"$x_1$": [(0, 1), (1, float("nan")), (2, 3)]}, y_label="<loss>"),
             plots.heat_map(grid, ["a"], ["p", "q"], diverging=True),
         ]
@@ -90,10 +93,10 @@ def test_figures_are_images_whatever_the_names() -> None:
 
 def test_figures_without_values_or_matplotlib_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plots.curves({"a": [(0, float("nan"))]}).note == plots.NOTHING
+    assert "too few" in plots.scatter(np.ones((9, 2)), [0] * 9, ["a"], by="pca").note
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    figure = plots.curves({"a": [(0, 1)]}, caption="loss")
-    assert "pip install 'multiview-embeddings[report]'" in figure.note
-    assert "Figure left out: matplotlib" in Page("P", [Section("S", [figure])]).html()
+    html = Page("P", [Section("S", [plots.curves({"a": [(0, 1)]}, caption="loss")])]).html()
+    assert "Figure left out: matplotlib" in html and "multiview-embeddings[report]" in html
 
 
 def test_a_page_is_one_file() -> None:

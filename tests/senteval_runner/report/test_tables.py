@@ -12,7 +12,7 @@ from scipy.stats import pearsonr, rankdata
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report import tables
 from senteval_runner.report.page import Table
-from senteval_runner.report.tables import AVERAGE, NOTE, PAIR_AVERAGES, paired_bootstrap, published_rows
+from senteval_runner.report.tables import AVERAGE, NOTE, paired_bootstrap, published_rows
 from tests.senteval_runner.test_run import Run
 from tests.senteval_runner.test_run import run as run
 
@@ -83,13 +83,19 @@ def test_bootstrap_of_correlations(ranked: bool) -> None:
 
 
 def test_published_rows_are_whole() -> None:
-    """The table of pairs and the table of results were typed apart: they must agree to the digit printed."""
-    rows = {line["model"]: scores for line, scores in published_rows()}
-    for row, pair in (("SEQ, CONST", "SEQ, CONST"), ("DEP, SEQ", "SEQ, DEP"), ("DEP, CONST", "DEP, CONST")):
-        assert round(rows[row][AVERAGE], 1) == PAIR_AVERAGES[pair]
     for line, scores in published_rows():
         assert line["quoted from"] and line["dim"] and all(20 < value < 100 for value in scores.values())
-    assert len(rows) == 17
+    averages = {
+        line["model"]: round(scores[AVERAGE], 1) for line, scores in published_rows() if AVERAGE in scores
+    }
+    printed = {
+        "CONST, CONST": 84.4,
+        "SEQ, SEQ": 84.9,
+        "SEQ, CONST": 85.1,
+        "DEP, SEQ": 85.3,
+        "DEP, CONST": 86.0,
+    }
+    assert printed.items() <= averages.items()
 
 
 def test_paper_average() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,27 +25,18 @@ from tests.senteval_runner.test_run import config
 TOYS = {"dep": ToyDependencyParser, "const": ToyConstituencyParser}
 
 
-class Counting:
-    """A toy parser that remembers what it was asked."""
-
-    def __init__(self, parser: object, seen: list[tuple[str, ...]]) -> None:
-        self.parser, self.seen = parser, seen
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.parser, name)
-
-    def parse(self, sentences):
-        self.seen += [tuple(s) for s in sentences]
-        return self.parser.parse(sentences)
-
-
 def model(seen: list[tuple[str, ...]] | None = None, views: str = "dep,const", **kinds) -> MultiViewEncoder:
     """An untrained model with toy parsers; ``seen`` collects what they parse."""
     made = MultiViewEncoder.untrained(views, dim=6, word_dim=4)
     for need, kind in TOYS.items():
-        parser = kinds.get(need, kind())
-        made.reader.parsers[need] = Counting(parser, seen if seen is not None else [])
+        parser = made.reader.parsers[need] = kinds.get(need, kind())
+        parser.parse = partial(listening, parser.parse, [] if seen is None else seen)
     return made
+
+
+def listening(parse, seen, sentences):  # type: ignore[no-untyped-def]
+    seen += [tuple(tokens) for tokens in sentences]
+    return parse(sentences)
 
 
 IDENTITIES = {need: kind.identity for need, kind in TOYS.items()}
@@ -87,19 +79,15 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
 
 
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
-    folder = tmp_path / "trees"
-    wanted = trees_of(folder, data, "CR")
+    wanted = trees_of(tmp_path, data, "CR")
     tree_reading(model(), wanted)
-    other = ToyDependencyParser()
+    other, seen = ToyDependencyParser(), []
     other.identity = {**other.identity, "version": "2"}
-    seen: list[tuple[str, ...]] = []
     tree_reading(model(seen, dep=other), wanted)
     assert set(seen) == sentences(data, "CR")
-    # both views in a cache serve a model that needs one of them
     seen.clear()
-    tree_reading(model(seen, views="dep,dep"), wanted)
-    assert not seen
-    assert find_caches(folder, {"dep": {"name": "nobody"}}) is None
+    tree_reading(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
+    assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:

@@ -103,18 +103,13 @@ def test_a_start_is_what_no_training_leaves(
     assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
 
 
-def test_starts_of_joined_models_and_of_other_trees(
-    tiny: TrainConfig, toy_trees: Path, tmp_path: Path
-) -> None:
+def test_starts_of_joined_models_and_of_other_trees(tiny: TrainConfig, tmp_path: Path) -> None:
     for seed in (0, 1):
         main(changed(tiny, name=f"both/{seed}", seed=seed, loop={"epochs": 1}))
-    folder = tiny.output / "both"
+    folder, cache = tiny.output / "both", TreeCache.open(tiny.trees)
     save_members(folder, ["0", "1"], card="")
-    cache = TreeCache.open(toy_trees)
-    both, *parts = (
-        load_start(model, toy_trees, "cpu").encode(None, trees=cache)
-        for model in (folder, folder / "0", folder / "1")
-    )
+    models = (load_start(model, tiny.trees, "cpu") for model in (folder, folder / "0", folder / "1"))
+    both, *parts = (model.encode(None, trees=cache) for model in models)
     np.testing.assert_allclose(both, np.hstack(parts), atol=1e-6)
     write_cache(tmp_path / "other", corpus_of(60))
     with pytest.raises(UserError, match=r"other: is not the tree cache that .*0 was trained on"):
@@ -122,4 +117,4 @@ def test_starts_of_joined_models_and_of_other_trees(
     record = read_record(folder / "0/config.json")
     write_record(folder / "0/config.json", record | {"training": {"fine_tuned_from": "x"}})
     with pytest.raises(UserError, match=r"0: has no record of multiview\.train"):
-        load_start(folder / "0", toy_trees)
+        load_start(folder / "0", tiny.trees)
