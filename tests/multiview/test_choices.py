@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,49 +43,12 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
 }
 
 
-def test_the_paper_s_values() -> None:
-    values = options_of(preset("paper"))
-    assert {name: values[name] for name in PAPER} == PAPER
-    assert len(preset("paper").view_list) * 2 * preset("paper").encoder.width == 4800  # of two models
-    assert preset("paper").table.min_count == 1
-
-
-@pytest.fixture
-def glove(tmp_path: Path) -> Path:
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    drawn = np.random.default_rng(0).normal(size=(len(words) + 1, 4)).round(3)
-    return write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
-
-
-def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
-    toy_trees: Path, glove: Path, tmp_path: Path, monkeypatch, capsys, dry_run
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", str(glove), "--device", "cpu"]
-    command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
-    shown = dry_run(cli, *command)
-    for word in ("parameters", "sentences/s", "13 steps at", "for validation", "cpu, 1 threads"):
-        assert word in shown
-    assert cli(command) == 0
-    said = capsys.readouterr().out
-    folder = tmp_path / "runs/models/dep-const-paper"
-    encoder = MultiViewEncoder.load(folder)
-    assert encoder.views == ["dep", "const"] * 2 and encoder.get_sentence_embedding_dimension() == 32
-    assert [m.network.words.expanded for m in encoder.members] == [1, 0]
-    training = json.loads((folder / "trained" / "config.json").read_text())["training"]
-    assert training["best"]["anchors"] == 0
-    assert json.loads((folder / "trained" / "time.json").read_text())["seconds"] > 0
-    assert training["step"] == training["best"]["step"] == 13  # the last weights, nothing is held out
-    assert "expanded   1 words" in said
-    before = (folder / "trained" / "config.json").stat().st_mtime_ns
-    assert cli(command) == 0  # finished: nothing is trained or expanded again
-    assert (folder / "trained" / "config.json").stat().st_mtime_ns == before
-
-
-def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
-    assert defaults_from(["--preset", "paper"]).encoder.dim == 1200
-    assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
-    assert defaults_from([]).preset == "laptop"
+def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
+    paper = defaults_from(["--preset", "paper"])
+    values = options_of(paper)
+    assert {name: values[name] for name in PAPER} == PAPER and paper.table.min_count == 1
+    assert len(paper.view_list) * 2 * paper.encoder.width == 4800  # of two models
+    assert TrainConfig() == defaults_from([]) == preset("laptop") and preset("gpu").preset == "gpu"
     mine = tmp_path / "mine.toml"
     mine.write_text("words = 'fixed'\n[loop]\nbatch = 7\n")
     config = defaults_from([f"--preset={mine}"])
@@ -95,6 +57,33 @@ def test_presets_and_repeating_a_configuration(tmp_path: Path) -> None:
     mine.write_text("nonsense = 1")
     with pytest.raises(UserError, match="nonsense"):
         preset(str(mine))
+
+
+def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
+    toy_trees: Path, tmp_path: Path, monkeypatch, capsys, dry_run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
+    drawn = np.random.default_rng(0).normal(size=(len(words) + 1, 4)).round(3)
+    write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
+    command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", "glove.txt", "--device", "cpu"]
+    command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
+    shown = dry_run(cli, *command)
+    for word in ("parameters", "sentences/s", "13 steps at", "for validation", "cpu, 1 threads"):
+        assert word in shown
+    assert cli(command) == 0
+    assert "expanded   1 words" in capsys.readouterr().out
+    folder = tmp_path / "runs/models/dep-const-paper"
+    encoder = MultiViewEncoder.load(folder)
+    assert encoder.views == ["dep", "const"] * 2 and encoder.get_sentence_embedding_dimension() == 32
+    assert [m.network.words.expanded for m in encoder.members] == [1, 0]
+    trained = folder / "trained" / "config.json"
+    training, before = json.loads(trained.read_text())["training"], trained.stat().st_mtime_ns
+    assert training["best"]["anchors"] == 0
+    assert json.loads((folder / "trained" / "time.json").read_text())["seconds"] > 0
+    assert training["step"] == training["best"]["step"] == 13  # the last weights, nothing is held out
+    assert cli(command) == 0  # finished: nothing is trained or expanded again
+    assert trained.stat().st_mtime_ns == before
 
 
 def test_the_only_cache_is_found_and_several_are_listed(
@@ -131,19 +120,6 @@ def test_split_and_segments_cover_whole_documents() -> None:
     assert cut(10, 36, 10, offset=4) == [(14, 24), (24, 34)]
 
 
-@pytest.fixture
-def eight_threads() -> Iterator[None]:
-    """As on a machine of eight cores."""
-    with threads.torch_threads(8):
-        yield
-
-
-def test_several_threads_only_for_large_products(eight_threads: None) -> None:
-    assert threads.chosen_threads(400, 1200, torch.device("cpu")) == 8
-    assert threads.chosen_threads(200, 128, torch.device("cpu")) == 1  # the laptop preset
-    assert threads.chosen_threads(400, 1200, torch.device("cuda")) == 1
-
-
 def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> None:
     with threads.torch_threads(3):
         assert main(tiny) == 0
@@ -153,18 +129,23 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     assert again.run() == 0 and again.threads == 1
 
 
-def test_few_sentences_are_encoded_by_one_thread(
-    monkeypatch: pytest.MonkeyPatch, eight_threads: None
-) -> None:
+def test_threads_are_for_large_products_and_many_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = MultiViewEncoder.untrained("seq,seq", dim=4, word_dim=4)
     seen = []
     inner = encoder.vectors
     monkeypatch.setattr(encoder, "vectors", lambda *a: (seen.append(torch.get_num_threads()), inner(*a))[1])
-    encoder.encode([["a", "b"]])
-    monkeypatch.setattr("multiview.model.chosen_threads", lambda *_: 5)
-    encoder.encode([["a", "b"]])
-    encoder.encode([["a"]] * 200, batch_size=200)
-    assert seen == [1, 1, 5] and torch.get_num_threads() == 8
+    with threads.torch_threads(8):  # as on a machine of eight cores
+        sizes = (
+            (400, 1200, "cpu"),
+            (200, 128, "cpu"),
+            (400, 1200, "cuda"),
+        )  # the second is the laptop preset's
+        assert [threads.chosen_threads(b, d, torch.device(name)) for b, d, name in sizes] == [8, 1, 1]
+        encoder.encode([["a", "b"]])
+        monkeypatch.setattr("multiview.model.chosen_threads", lambda *_: 5)
+        encoder.encode([["a", "b"]])
+        encoder.encode([["a"]] * 200, batch_size=200)
+        assert seen == [1, 1, 5] and torch.get_num_threads() == 8
 
 
 def test_commands_let_threads_sleep_while_they_wait(command, tmp_path: Path) -> None:
@@ -174,5 +155,4 @@ def test_commands_let_threads_sleep_while_they_wait(command, tmp_path: Path) -> 
         "def main(_):\n    print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)\n"
         "Command(TrainConfig, main, 'waits', 'x')([])\n"
     )
-    result = command("waits", cwd=tmp_path)
-    assert result.stdout.split() == ["PASSIVE", "False"], result.stderr
+    assert command("waits", cwd=tmp_path).stdout.split() == ["PASSIVE", "False"]

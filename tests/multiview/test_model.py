@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import file_record, read_record, write_record
-from multiview.config import TrainConfig
-from multiview.folder.reading import select
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
-from parsing.text_parser import TextParser
 from tests.fixtures.trees import TINY, changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
-from tests.parsing.trees.test_cache import rows_of, write_cache
+from tests.parsing.trees.test_cache import write_cache
 
 SENTENCES = [
     "the cat chased a mouse",
@@ -46,8 +43,7 @@ def folder(toy_trees: Path, tmp_path_factory) -> Path:
 def load(folder: Path) -> MultiViewEncoder:
     encoder = MultiViewEncoder.load(folder)
     encoder.reader.corpus = {"tokenizer": "space"}  # what the toy corpus does not say
-    encoder.reader.parsers["dep"] = ToyDependencyParser()
-    encoder.reader.parsers["const"] = ToyConstituencyParser()
+    encoder.reader.parsers |= {"dep": ToyDependencyParser(), "const": ToyConstituencyParser()}
     return encoder
 
 
@@ -56,19 +52,38 @@ def encoder(folder: Path) -> MultiViewEncoder:
     return load(folder)
 
 
-def test_shapes_types_and_order(encoder: MultiViewEncoder) -> None:
+def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
     vectors = encoder.encode(SENTENCES)
     assert isinstance(vectors, np.ndarray) and vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), 24) == (7, encoder.get_sentence_embedding_dimension())
     assert np.isfinite(vectors).all() and (np.linalg.norm(vectors, axis=1) > 0).all()
-    one = encoder.encode(SENTENCES[0])
-    assert one.shape == (24,)
-    np.testing.assert_allclose(one, vectors[0], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[0]), vectors[0], atol=1e-6)
     tokens = encoder.encode([sentence.split() for sentence in SENTENCES])
     np.testing.assert_allclose(tokens, vectors, atol=1e-6)
     assert encoder.encode([]).shape == (0, 24)
-    tensor = encoder.encode(SENTENCES, convert_to_tensor=True)
-    assert isinstance(tensor, torch.Tensor)
+    assert isinstance(encoder.encode(SENTENCES, convert_to_tensor=True), torch.Tensor)
+    arrays = (np.array(SENTENCES), np.array(SENTENCES, dtype=object))
+    for container in (tuple(SENTENCES), *arrays, deque(SENTENCES)):  # a pandas column is iterable, too
+        np.testing.assert_array_equal(encoder.encode(container), vectors)
+    for wrong in (b"x", 7):
+        with pytest.raises(UserError, match="neither a string nor a list of sentences"):
+            encoder.encode(wrong)  # type: ignore[arg-type]
+    for wrong in (None, b"x", 7, ["a", None]):
+        with pytest.raises(UserError, match=r"input 1, .*, is neither a string nor a list of tokens"):
+            encoder.encode(["a cat", wrong])  # type: ignore[list-item]
+
+
+def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
+    whole = encoder.encode(SENTENCES)
+    for views, places in ((["const"], range(8, 16)), (["2-seq", "dep"], [*range(8), *range(16, 24)])):
+        np.testing.assert_allclose(encoder.encode(SENTENCES, views=views), whole[:, places], atol=1e-6)
+    for wrong, message in ((["srl"], r"view 'srl'.*0-dep"), ([], r"views=\[\]: this model has 0-dep")):
+        with pytest.raises(UserError, match=message):
+            encoder.encode(SENTENCES, views=wrong)
+    words = encoder.members[0].network.words
+    row = words.vocabulary.row("cat")
+    found = encoder.word_vectors(["zyzzyva", "cat"])
+    np.testing.assert_array_equal(found[1], np.concatenate([t.detach()[row] for t in words.tables]))
 
 
 @settings(max_examples=40, deadline=None)
@@ -89,16 +104,6 @@ def test_a_batch_is_as_large_as_its_tokens_allow(lengths: list[int], limit: int,
     for (_, one), (_, following) in pairwise(batches):
         longest = int(following.sentence_offsets[1])
         assert len(one) == size or len(one.token) + longest > limit
-
-
-def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
-    whole = encoder.encode(SENTENCES)
-    np.testing.assert_allclose(encoder.encode(SENTENCES, views=["const"]), whole[:, 8:16], atol=1e-6)
-    np.testing.assert_allclose(
-        encoder.encode(SENTENCES, views=["2-seq", "dep"]), whole[:, [*range(8), *range(16, 24)]], atol=1e-6
-    )
-    with pytest.raises(UserError, match=r"view 'srl'.*0-dep"):
-        encoder.encode(SENTENCES, views=["srl"])
 
 
 def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:
@@ -132,52 +137,31 @@ def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monke
         encoder.encode(None, trees=open_trees(tmp_path))
 
 
-def test_word_vectors_are_the_tables_rows(encoder: MultiViewEncoder) -> None:
-    member = encoder.members[0]
-    row = member.network.words.vocabulary.row("cat")
-    found = encoder.word_vectors(["zyzzyva", "cat"])
-    assert found.shape == (2, 3 * 6)
-    np.testing.assert_array_equal(found[1], np.concatenate([t.detach()[row] for t in member.network.tables]))
-
-
-def test_fixed_vectors_and_both_configurations(tiny: TrainConfig, tmp_path: Path) -> None:
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    random = np.random.default_rng(0)
-    lines = [f"{word} {' '.join(map(str, random.normal(size=5).round(3)))}\n" for word in words[4:]]
-    (tmp_path / "v.txt").write_text("".join(lines))
-    config = changed(tiny, words="both", vectors=str(tmp_path / "v.txt"), loop={"epochs": 1})
-    assert main(config) == 0
-    encoder = load(config.folder)
-    assert encoder.get_sentence_embedding_dimension() == 2 * 2 * 8
-    assert np.isfinite(encoder.encode(SENTENCES)).all()
-    fixed = load(config.folder / "fixed")
-    assert not list(fixed.members[0].network.tables)
-    known, unknown = fixed.encode([words[10], "zyzzyva"])
-    assert not np.allclose(known, unknown) and np.abs(unknown).max() > 0
-    np.save(config.folder / "fixed" / "vectors.npy", np.zeros((3, 5), np.float32))
-    with pytest.raises(UserError, match=r"vectors\.npy: damaged: 188 bytes"):
-        load(config.folder)
-    reseal(config.folder / "fixed")
-    with pytest.raises(UserError, match=r"\(3, 5\) numbers of vectors for"):
-        load(config.folder)
-    (config.folder / "fixed" / "vectors.npy").unlink()
-    with pytest.raises(UserError, match=r"vectors\.npy: no such file"):
-        load(config.folder)
-
-
 def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no model here"):
         MultiViewEncoder.load(tmp_path)
-    for name, pattern in (("model.safetensors", "cannot be loaded"), ("vocab.txt", "asks for words.tables")):
-        copy = tmp_path / name
-        shutil.copytree(folder, copy)
-        data = (copy / name).read_bytes()
-        (copy / name).write_bytes(data[: len(data) // 2])
-        with pytest.raises(UserError, match=rf"{name}: damaged: \d+ bytes"):
-            MultiViewEncoder.load(copy)
-        reseal(copy)
-        with pytest.raises(UserError, match=pattern):
-            MultiViewEncoder.load(copy)
+    copy, random = tmp_path / "m", np.random.default_rng(0)
+    shutil.copytree(folder, copy)
+    sealed = (copy / "config.json").read_bytes()
+    refused = {"model.safetensors": "cannot be loaded", "vocab.txt": "asks for words.tables"}
+    for name in (*refused, "config.json"):
+        whole = (copy / name).read_bytes()
+        for place in random.integers(len(whole), size=20):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << int(random.integers(8))
+            (copy / name).write_bytes(flipped)
+            with pytest.raises(UserError, match=name):
+                MultiViewEncoder.load(copy)
+        if name in refused:
+            (copy / name).write_bytes(whole[: len(whole) // 2])
+            with pytest.raises(UserError, match=rf"{name}: damaged: \d+ bytes"):
+                MultiViewEncoder.load(copy)
+            reseal(copy)
+            with pytest.raises(UserError, match=refused[name]):
+                MultiViewEncoder.load(copy)
+            (copy / "config.json").write_bytes(sealed)
+        (copy / name).write_bytes(whole)
+    MultiViewEncoder.load(copy)
 
 
 def reseal(folder: Path, **changes: object) -> None:
@@ -189,25 +173,6 @@ def reseal(folder: Path, **changes: object) -> None:
     write_record(folder / "config.json", config | changes)
 
 
-def test_a_flipped_bit_anywhere_is_found(folder: Path, tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    copy = tmp_path / "m"
-    shutil.copytree(folder, copy)
-    for name in ("model.safetensors", "vocab.txt", "config.json"):
-        whole = (copy / name).read_bytes()
-        for place in random.integers(len(whole), size=20):
-            damaged = bytearray(whole)
-            damaged[place] ^= 1 << int(random.integers(8))
-            (copy / name).write_bytes(damaged)
-            with pytest.raises(UserError, match=name):
-                MultiViewEncoder.load(copy)
-        (copy / name).write_bytes(whole)
-    MultiViewEncoder.load(copy)
-
-
-BIG = 10**30
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -216,9 +181,9 @@ BIG = 10**30
         ({"members": 7}, "members 7: "),
         ({"views": "dep"}, "views"),
         ({"parsers": []}, "parsers"),
-        ({"encoder": {"dim": BIG}}, "sizes out of range|must be"),
+        ({"encoder": {"dim": 10**30}}, "sizes out of range|must be"),
         ({"encoder": {"dim": "8"}}, "encoder.dim"),
-        ({"words": {"mode": "trained", "dim": 6, "buckets": BIG, "case": "exact"}}, "config.json: "),
+        ({"words": {"mode": "trained", "dim": 6, "buckets": 10**30, "case": "exact"}}, "config.json: "),
         ({"words": {"mode": "fixed", "dim": 6, "buckets": 0, "case": "exact"}}, "does not list vectors.npy"),
         ({"extra": 1}, "extra"),
     ],
@@ -236,21 +201,6 @@ def test_hostile_configurations_are_one_line(
         MultiViewEncoder.load(copy)
 
 
-def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
-    vectors = encoder.encode(SENTENCES)
-    arrays = (np.array(SENTENCES), np.array(SENTENCES, dtype=object))
-    for container in (tuple(SENTENCES), *arrays, deque(SENTENCES)):  # a pandas column is iterable, too
-        np.testing.assert_array_equal(encoder.encode(container), vectors)
-    for wrong in (b"x", 7):
-        with pytest.raises(UserError, match="neither a string nor a list of sentences"):
-            encoder.encode(wrong)  # type: ignore[arg-type]
-    for wrong in (None, b"x", 7, ["a", None]):
-        with pytest.raises(UserError, match=r"input 1, .*, is neither a string nor a list of tokens"):
-            encoder.encode(["a cat", wrong])  # type: ignore[list-item]
-    with pytest.raises(UserError, match=r"views=\[\]: this model has 0-dep"):
-        encoder.encode(SENTENCES, views=[])
-
-
 def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> None:
     words = encoder.members[0].network.words
     with torch.no_grad():
@@ -258,11 +208,3 @@ def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> N
     with pytest.raises(UserError, match=r"sentence 0, 'the cat chased a mouse', is not finite"):
         encoder.encode(SENTENCES)
     assert np.isfinite(encoder.encode(SENTENCES[1:])).all()
-
-
-def test_select_picks_any_sentences_in_any_order() -> None:
-    texts = toy_corpus(30)[0]
-    batch = TextParser(ToyDependencyParser(), ToyConstituencyParser()).arrays(texts)
-    rows = np.random.default_rng(1).integers(0, 30, 50)
-    expected = rows_of(batch)
-    assert rows_of(select(batch, rows)) == [expected[row] for row in rows]

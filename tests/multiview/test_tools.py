@@ -20,21 +20,14 @@ from multiview import encode, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
+from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus
-
-LINES = ["the cat rained", "", "stock prices fell !"]
 
 
 @pytest.fixture
 def folder(joined_seq: Path) -> Path:
     """A model of sequences only, which needs no parser."""
     return joined_seq / "m0"
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    (tmp_path / "in.txt").write_text("\n".join(LINES) + "\n")
-    return tmp_path / "in.txt"
 
 
 def test_the_names_of_sentence_transformers(folder: Path) -> None:
@@ -52,46 +45,38 @@ def test_the_names_of_sentence_transformers(folder: Path) -> None:
         encoder.encode(LINES, device="xyz")
 
 
-def test_a_saved_model_is_the_same(folder: Path, tmp_path: Path) -> None:
-    encoder = MultiViewEncoder.load(folder)
-    expected = encoder.encode(LINES)
-    encoder.save(tmp_path / "copy")
+def test_a_saved_model_is_the_same(folder: Path, joined_seq: Path, tmp_path: Path) -> None:
+    encoder, copy, thesis = MultiViewEncoder.load(folder), tmp_path / "copy", tmp_path / "thesis"
+    encoder.save(copy)
     for name in ("config.json", "model.safetensors", "README.md", "vocab.txt", "time.json"):
-        assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+        assert (copy / name).read_bytes() == (folder / name).read_bytes()
+    before = encoder.encode(LINES)
     with torch.no_grad():
         encoder.members[0].network.tables[0].mul_(2)
-    encoder.save(tmp_path / "copy")  # a model may be replaced, nothing else
-    changed_vectors = MultiViewEncoder.load(tmp_path / "copy").encode(LINES)
-    np.testing.assert_array_equal(changed_vectors, encoder.encode(LINES))
-    assert np.abs(changed_vectors - expected).max() > 1e-3
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "README.md").write_text("mine")
+    assert np.abs(encoder.encode(LINES) - before).max() > 1e-3
+    for model in (encoder, MultiViewEncoder.untrained("seq", dim=4), MultiViewEncoder.load(joined_seq)):
+        model.save(copy)  # a model may be replaced, nothing else
+        np.testing.assert_array_equal(MultiViewEncoder.load(copy).encode(LINES), model.encode(LINES))
+    assert (copy / "README.md").read_text() == "# Two\n"
+    thesis.mkdir()
+    (thesis / "README.md").write_text("mine")
     with pytest.raises(UserError, match="thesis: holds something other than a model"):
-        encoder.save(tmp_path / "thesis")
-    assert (tmp_path / "thesis" / "README.md").read_text() == "mine"
-
-
-def test_untrained_and_joined_models_can_be_saved(joined_seq: Path, tmp_path: Path) -> None:
-    joined = MultiViewEncoder.load(joined_seq)
-    for name, model in {"untrained": MultiViewEncoder.untrained("seq", dim=4), "joined": joined}.items():
-        model.save(tmp_path / name)
-        saved = MultiViewEncoder.load(tmp_path / name).encode(LINES)
-        np.testing.assert_array_equal(saved, model.encode(LINES))
-    assert (tmp_path / "joined" / "README.md").read_text() == "# Two\n"
+        encoder.save(thesis)
+    assert (thesis / "README.md").read_text() == "mine"
 
 
 def test_a_step_of_a_scikit_learn_pipeline(folder: Path) -> None:
     texts, labels = LINES * 6, [0, 1, 0] * 6
     shared = MultiViewEncoder.load(folder)
     for model in (folder, shared):
-        step = MultiViewTransformer(model, normalize=True)
-        pipeline = make_pipeline(clone(step), LogisticRegression(C=100))
-        assert pipeline.fit(texts, labels).predict(LINES).tolist() == [0, 1, 0]
+        pipeline = make_pipeline(
+            clone(MultiViewTransformer(model, normalize=True)), LogisticRegression(C=100)
+        )
         assert cross_val_score(pipeline, texts, labels, cv=2).mean() == 1
-        fitted = pipeline[0]
+        step = pipeline.fit(texts, labels)[0]
         expected = shared.encode(LINES, normalize_embeddings=True)
-        np.testing.assert_allclose(fitted.transform(LINES), expected, atol=1e-6)
-        assert len(fitted.get_feature_names_out()) == 16
+        np.testing.assert_allclose(step.transform(LINES), expected, atol=1e-6)
+        assert len(step.get_feature_names_out()) == 16
     assert clone(MultiViewTransformer(shared)).model is shared
 
 
@@ -109,17 +94,6 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     assert model.encode(LINES[0]).shape == (16,)
     model.save(str(tmp_path / "copy"))
     np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(LINES), expected, atol=1e-6)
-
-
-def test_search_equals_sorting_everything() -> None:
-    random = np.random.default_rng(0)
-    queries, corpus = random.normal(size=(3, 5)), random.normal(size=(40, 5))
-    corpus[7] = corpus[20]
-    for query, hits in zip(queries, semantic_search(queries, corpus, top_k=6), strict=True):
-        cosine = corpus @ query / np.linalg.norm(corpus, axis=1) / np.linalg.norm(query)
-        assert [hit.corpus_id for hit in hits] == np.argsort(-cosine, kind="stable")[:6].tolist()
-        assert [hit.score for hit in hits] == pytest.approx(sorted(cosine, reverse=True)[:6], abs=1e-6)
-    assert len(semantic_search(queries[0], corpus, top_k=99)[0]) == 40
 
 
 def test_encode_command(
@@ -140,23 +114,28 @@ def test_encode_command(
 
 
 def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
-    assert search.cli([str(folder), str(corpus), LINES[2], "--top", "2"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert first.split(maxsplit=2) == ["1.0000", "1", LINES[2]]
-    assert float(second.split()[0]) < 1
+    random = np.random.default_rng(0)
+    queries, stored = random.normal(size=(3, 5)), random.normal(size=(40, 5))
+    stored[7] = stored[20]
+    for query, hits in zip(queries, semantic_search(queries, stored, top_k=6), strict=True):
+        cosine = stored @ query / np.linalg.norm(stored, axis=1) / np.linalg.norm(query)
+        assert [hit.corpus_id for hit in hits] == np.argsort(-cosine, kind="stable")[:6].tolist()
+        assert [hit.score for hit in hits] == pytest.approx(sorted(cosine, reverse=True)[:6], abs=1e-6)
+
+    def found(*arguments: object) -> list[str]:
+        assert search.cli([str(folder), *map(str, arguments)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    first, second = found(corpus, LINES[2], "--top", 2)
+    assert first.split(maxsplit=2) == ["1.0000", "1", LINES[2]] and float(second.split()[0]) < 1
     # Several queries, from standard input, against stored vectors of the corpus.
-    stored = ["--vectors", str(tmp_path / "v.npy")]
-    assert encode.cli([str(folder), str(corpus), "--output", stored[1]]) == 0
+    assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
     capsys.readouterr()
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{LINES[2]}\n\n{LINES[0]}\n"))
-    assert search.cli([str(folder), str(corpus), "--top", "1", *stored]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert [line.rpartition("  ")[2] for line in out] == [LINES[2], LINES[2], LINES[0], LINES[0]]
-    # A tree cache: sentence 3 is its own nearest.
-    words = " ".join(toy_corpus()[0][3])
-    assert search.cli([str(folder), str(toy_trees), words, "--top", "1"]) == 0
-    score, _, text = capsys.readouterr().out.split(maxsplit=2)
-    assert score == "1.0000" and text.strip() == words
+    lines = found(corpus, "--top", 1, "--vectors", tmp_path / "v.npy")
+    assert [line.rpartition("  ")[2] for line in lines] == [LINES[2], LINES[2], LINES[0], LINES[0]]
+    words = " ".join(toy_corpus()[0][3])  # of a tree cache; a sentence is its own nearest
+    assert found(toy_trees, words, "--top", 1)[0].split(maxsplit=2)[::2] == ["1.0000", words]
 
 
 @pytest.mark.parametrize(

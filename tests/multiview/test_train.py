@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from corpora.support.cli import config_from_json
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked, read_json, read_record
 from multiview.config import TrainConfig, options_of, preset
+from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training import trainer as trainer_module
@@ -27,8 +29,6 @@ from parsing.training.loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.trees import changed
 from tests.parsing.trees.test_cache import write_cache
-
-PAIRS = ["dep,const", "seq,dep", "const,seq", "seq,seq", "dep,dep", "const,const"]
 
 
 def newest(config: TrainConfig) -> dict[str, torch.Tensor]:
@@ -84,9 +84,12 @@ def killed_after(config: TrainConfig, steps: int, monkeypatch: pytest.MonkeyPatc
 
 
 VARIANTS: dict[str, dict[str, object]] = {
-    **{views: {"views": views} for views in PAIRS},
-    "rows": {"table": {"update": "rows"}, "objective": {"score": "dot"}, "loop": {"schedule": "cosine"}},
-    "cached": {"loop": {"segments": 2, "micro_batch": 7}},
+    "paper": {},
+    "rows": {
+        **{"views": "seq,dep", "table": {"update": "rows"}},
+        **{"objective": {"score": "dot"}, "loop": {"schedule": "cosine"}},
+    },
+    "cached": {"views": "const,const", "loop": {"segments": 2, "micro_batch": 7}},
     "laptop": {
         **{"table": {"dropout": 0.2}, "encoder": {"start": "bag"}},
         "objective": {"direction": "both", "score": "cosine", "same": 1.0},
@@ -94,16 +97,17 @@ VARIANTS: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture
-def every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint at each step."""
-    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)
+def log_of(config: TrainConfig) -> list[dict[str, object]]:
+    """Of a run, without what depends on the clock."""
+    lines = read_log(config.folder / "log.jsonl")
+    return [{k: v for k, v in line.items() if k not in ("sentences_per_s", "minutes")} for line in lines]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_resume_in_mid_epoch_is_bit_identical(
-    tiny: TrainConfig, variant: str, monkeypatch: pytest.MonkeyPatch, every_step: None
+    tiny: TrainConfig, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)  # a checkpoint at each step
     config = changed(tiny, **VARIANTS[variant])
     main(config)
     broken = changed(config, name="broken")
@@ -113,11 +117,7 @@ def test_resume_in_mid_epoch_is_bit_identical(
     assert_same_bits(newest(config), newest(broken))
     one, other = (read_record(c.folder / "config.json") for c in (config, broken))
     other["training"]["config"]["name"] = config.name
-    assert one == other  # with the SHA-256 of the weights
-    logs = [read_log(c.folder / "log.jsonl") for c in (config, broken)]
-    for line in (*logs[0], *logs[1]):
-        line.pop("sentences_per_s", None), line.pop("minutes", None)
-    assert logs[0] == logs[1]
+    assert one == other and log_of(config) == log_of(broken)  # with the SHA-256 of the weights
 
 
 def as_options(config: TrainConfig) -> list[str]:
@@ -127,45 +127,23 @@ def as_options(config: TrainConfig) -> list[str]:
     return ["--preset=paper", *given]
 
 
-def start(config: TrainConfig, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "multiview.train", *as_options(config), *more],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for_steps(config: TrainConfig, process: subprocess.Popen[str], steps: int) -> None:
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline:
-        lines = read_log(config.folder / "log.jsonl")
-        if lines and lines[-1]["step"] >= steps:
-            return
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.02)
-    raise AssertionError("no progress")
-
-
 def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig) -> None:
     config = changed(tiny, loop={"epochs": 300, "max_steps": 120})
     main(changed(config, name="whole"))
     for number, code, steps in ((signal.SIGTERM, 143, 12), (signal.SIGKILL, -9, 35)):
-        process = start(config)
-        wait_for_steps(config, process, steps)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == code, errors
-        assert "Traceback" not in errors
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "multiview.train", *as_options(config)]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            while not any(line["step"] >= steps for line in read_log(config.folder / "log.jsonl")):
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == code and "Traceback" not in errors, errors
     assert main(config) == 0
     text = (config.folder / "log.txt").read_text()
     assert text.count("resuming") == 2 and "last bits may differ" not in text
     assert_same_bits(newest(changed(config, name="whole")), newest(config))
-
-
-def kept(config: TrainConfig) -> list[str]:
-    return sorted(path.name for path in (config.folder / "checkpoints").iterdir())
 
 
 def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path: Path, capsys) -> None:
@@ -174,10 +152,8 @@ def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path:
         assert cli(as_options(config)) == 2
         assert "another run is writing here" in capsys.readouterr().err
         assert [path.name for path in config.folder.iterdir()] == [LOCK]
-        assert cli([*as_options(config), "--dry-run"]) == 0
     (config.folder / ".config.json.abcd1234.tmp").touch()  # of a run that was killed
-    assert cli(as_options(config)) == 0
-    assert not list(config.folder.glob(".*.tmp"))
+    assert cli(as_options(config)) == 0 and not list(config.folder.glob(".*.tmp"))
     with pytest.raises(UserError, match=r"loop\.batch='20', not '21'.*delete the folder"):
         main(changed(config, loop={"batch": 21}))
     write_cache(tmp_path / "other", [("a", "b")] * 90, documents=range(0, 90, 9))
@@ -202,6 +178,7 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
         "--preset huge: choose one of laptop, gpu, paper": ["--preset=huge"],
         '--preset bad.toml: loop.batch "x": must be a valid integer': ["--preset=bad.toml"],
         "device 'xyz' cannot be used": ["--device=xyz", f"--trees={toy_trees}"],
+        "--views dep,hash: hash has nothing to train": ["--views=dep,hash", f"--trees={toy_trees}"],
         "lower them": ["--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
     }
     for message, args in cases.items():
@@ -211,55 +188,71 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
         assert len(errors.strip().splitlines()) == 1, errors
 
 
-def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig) -> None:
+@pytest.mark.parametrize("same", [0.0, 1.0])
+def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig, same: float) -> None:
     """Each view loses words of its own where views are to find the same sentence."""
-    config = changed(tiny, table={"dropout": 0.5}, loop={"segments": 2})
-    plain = Trainer(changed(tiny, loop={"segments": 2}), open_trees(tiny.trees))
-    for same in (0.0, 1.0):
-        trainer = Trainer(changed(config, objective={"same": same}), open_trees(tiny.trees))
-        dropped, seen = [], set()
-        for job in trainer.jobs():
-            one, again, whole = trainer.prepare(job), trainer.prepare(job), plain.prepare(job)
-            for a, b, c in zip(one.segments, again.segments, whole.segments, strict=True):
-                tokens = [part.micro_batches[0].tokens for part in (a, b, c)]
-                assert len(tokens[0]) == (2 if same else 1)
-                for mine, repeated in zip(*tokens[:2], strict=True):
-                    assert torch.equal(mine, repeated)
-                    rows, full = one.rows[mine], whole.rows[tokens[2][0]]
-                    assert (rows[rows != full] == 0).all()
-                    dropped.append(float((rows != full).mean()))
-                    seen.add(tuple((rows == full)[:8].tolist()))
-        assert 0.4 < np.mean(dropped) < 0.6 and len(seen) > len(dropped) / 2
+    whole = Trainer(changed(tiny, loop={"segments": 2}), open_trees(tiny.trees))
+    config = changed(tiny, table={"dropout": 0.5}, loop={"segments": 2}, objective={"same": same})
+    trainer, dropped, seen = Trainer(config, open_trees(tiny.trees)), [], set()
+    for job in trainer.jobs():
+        steps = [one.prepare(job) for one in (trainer, trainer, whole)]
+        for segments in zip(*(step.segments for step in steps), strict=True):
+            mine, again, full = (segment.micro_batches[0].tokens for segment in segments)
+            assert len(mine) == (2 if same else 1) and all(map(torch.equal, mine, again))
+            for tokens in mine:
+                rows, undropped = steps[0].rows[tokens], steps[2].rows[full[0]]
+                assert (rows[rows != undropped] == 0).all()
+                dropped.append(float((rows != undropped).mean()))
+                seen.add(tuple((rows == undropped)[:8].tolist()))
+    assert 0.4 < np.mean(dropped) < 0.6 and len(seen) > len(dropped) / 2
 
 
-def recalls(monkeypatch: pytest.MonkeyPatch, *values: float) -> None:
-    """Validations find these recalls, one after the other, then the last one for ever."""
-    left = list(values)
+@pytest.mark.parametrize(("found", "step"), [((0.5, 0.4, 0.5, 0.3), 0), ((0.1, 0.4, 0.2), 3)])
+def test_the_best_step_is_kept(tiny: TrainConfig, monkeypatch, found: tuple[float, ...], step: int) -> None:
+    """Training that only harms keeps the start."""
+    left = list(found)
 
     def scores(*_: object, **__: object) -> dict[str, float]:
-        recall = left.pop(0) if len(left) > 1 else left[0]
-        return {"anchors": 10, "recall@1": recall, "loss": 1.0}
+        return {"anchors": 10, "recall@1": left.pop(0) if len(left) > 1 else left[0], "loss": 1.0}
 
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
-
-
-def test_training_that_only_harms_keeps_the_start(tiny: TrainConfig, monkeypatch, capsys) -> None:
-    recalls(monkeypatch, 0.5, 0.4, 0.5, 0.3)
     assert main(tiny) == 0
-    assert "kept       the weights of the start" in capsys.readouterr().out
-    training = read_json(tiny.folder / "config.json")["training"]
-    assert (training["step"], training["sentences"], training["best"]["recall@1"]) == (0, 0, 0.5)
+    training, seen = read_json(tiny.folder / "config.json")["training"], step * tiny.loop.batch
+    assert (training["step"], training["sentences"], training["best"]["recall@1"]) == (step, seen, max(found))
     card = (tiny.folder / "README.md").read_text()
-    assert "those of the start" in card and "start: validation loss 1.0000, recall@1 0.5000" in card
-    kept = MultiViewEncoder.load(tiny.folder).members[0].network
-    start = Trainer(tiny, open_trees(tiny.trees)).network
-    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), start.parameters(), strict=False))
+    assert (f"step {step}, which had seen {seen} sentences" if step else "those of the start") in card
+    kept = MultiViewEncoder.load(tiny.folder).members[0].network.parameters()
+    start = Trainer(tiny, open_trees(tiny.trees)).network.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(kept, start, strict=False)) == (step == 0)
 
 
-def test_the_best_step_is_kept(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    recalls(monkeypatch, 0.1, 0.4, 0.2)  # best at the first validation after the start
-    assert main(tiny) == 0
-    training = read_json(tiny.folder / "config.json")["training"]
-    assert (training["step"], training["sentences"]) == (3, 3 * tiny.loop.batch)
-    text = f"step 3, which had seen {3 * tiny.loop.batch} sentences"
-    assert text in (tiny.folder / "README.md").read_text()
+def test_a_kill_between_two_files_of_a_model(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves a model or a refusal, and the same command then makes the same model."""
+    config = changed(tiny, loop={"max_steps": 2, "validation": 0})  # the newest weights are kept, here twice
+    main(config)
+    expected, real = read_json(config.folder / "config.json")["files"], os.replace
+    states: list[bool] = []
+    names = {"config.json", *expected}
+
+    def replace(source: Path, target: Path) -> None:
+        nonlocal left
+        real(source, target)
+        left -= Path(target).parent.parent == config.output and Path(target).name in names
+        if left == 0:
+            left = -1
+            raise Killed
+
+    monkeypatch.setattr(os, "replace", replace)
+    for left in range(1, 8):
+        broken = changed(config, name=f"killed-{left}")
+        with suppress(Killed):
+            main(broken)
+            break
+        try:
+            states.append(bool(load_members(broken.folder)))
+        except UserError as error:
+            assert str(broken.folder) in str(error)
+            states.append(False)
+        assert main(broken) == 0
+        assert read_json(broken.folder / "config.json")["files"] == expected  # their SHA-256
+    assert len(states) > 3 and len({*states}) == 2, "some kills fell between two files"

@@ -10,17 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import Reading, ViewStack, view_class
+from multiview.encoders.registry import Reading, ViewStack
 from multiview.explanation import nodes_of
 from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
-from multiview.train import cli as train
 from multiview.words.table import Vocabulary, WordTable
-from parsing.trees.batch import Batch
+from tests.multiview.test_model import reseal
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]
@@ -83,68 +81,37 @@ def encoder_of(
 
 
 @pytest.mark.parametrize("buckets", [0, 3])
-def test_hash_equals_a_loop(buckets: int) -> None:
+def test_both_equal_loops(buckets: int) -> None:
     long = ["ab" * 140, *["x"] * 260]  # signs are counted in bytes, 255 keys at a time
-    found = encoder_of(buckets=buckets).encode([*SENTENCES, long], views="hash")
-    assert found.shape == (5, 4096)
-    wanted = [slow_hash(words, LISTED) for words in [*SENTENCES, long]]
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-
-
-def test_bag_is_the_mean_of_the_word_vectors() -> None:
-    encoder = encoder_of()
-    found = encoder.encode(SENTENCES, views="bag")
-    wanted = [encoder.word_vectors(words).mean(axis=0) for words in SENTENCES]
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-
-
-words_of = st.lists(st.text("abcABCéß'-", min_size=1, max_size=4), min_size=1, max_size=7)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(words_of, min_size=1, max_size=5))
-def test_a_sentence_alone_has_the_same_vector(sentences: list[list[str]]) -> None:
-    encoder = encoder_of()
-    together = encoder.encode(sentences, views=["bag", "hash"])
-    alone = [encoder.encode([words], views=["bag", "hash"])[0] for words in sentences]
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-
-
-def test_the_nodes_are_the_words() -> None:
-    encoder = encoder_of()
+    encoder, sentences = encoder_of(buckets=buckets), [*SENTENCES, long]
+    wanted = [slow_hash(words, LISTED) for words in sentences]
+    np.testing.assert_allclose(encoder.encode(sentences, views="hash"), wanted, atol=1e-6)
+    means = [encoder.word_vectors(words).mean(axis=0) for words in sentences]
+    np.testing.assert_allclose(encoder.encode(sentences, views="bag"), means, atol=1e-6)
     batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
-    bag, hashed = nodes_of(batch, encoder.inputs(batch, ["bag", "hash"]))
-    assert [len(rows) for rows in bag.states] == [len(rows) for rows in hashed.states] == [7, 6, 1, 7]
-    assert bag.tree == hashed.tree == ""
-    np.testing.assert_allclose(hashed.states[0][3], slow_word(SENTENCES[0][3]), atol=1e-6)
+    for nodes in nodes_of(batch, encoder.inputs(batch, ["bag", "hash"])):  # they are the words
+        assert [len(rows) for rows in nodes.states] == [7, 6, 1, 7] and nodes.tree == ""
+    np.testing.assert_allclose(nodes.states[0][3], slow_word(SENTENCES[0][3]), atol=1e-6)
 
 
 def test_views_are_added_scaled_kept_and_told(tmp_path: Path) -> None:
     encoder = encoder_of("seq")
     (part,) = encoder.members
     part.network = part.network.as_read(Reading("root", ("bag", "hash"), (1.0, 0.25, 3.0)))
-    encoder.save(tmp_path / "added")
-    encoder, before = MultiViewEncoder.load(tmp_path / "added", "cpu"), encoder_of()
+    encoder.save(tmp_path / "m")
+    encoder, before = MultiViewEncoder.load(tmp_path / "m", "cpu"), encoder_of()
     assert encoder.views == ["seq", "bag", "hash"]
     whole = encoder.encode(SENTENCES)
-    seq, bag, hashed = np.split(whole, [4, 10], axis=1)
-    for part, view, scale in ((seq, "seq", 1), (bag, "bag", 0.25), (hashed, "hash", 3)):
+    parts = np.split(whole, [4, 10], axis=1)
+    for part, view, scale in zip(parts, encoder.views, (1, 0.25, 3), strict=True):
         np.testing.assert_allclose(part, scale * before.encode(SENTENCES, views=view), atol=1e-5)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, views="hash"), hashed)
-    encoder.save(tmp_path / "again")
-    np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "again", "cpu").encode(SENTENCES), whole)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES, views="hash"), parts[2])
+    encoder.save(tmp_path / "m")
+    np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "m", "cpu").encode(SENTENCES), whole)
     assert "seq 4 + bag 6 + hash 4096 = 4106 dimensions" in repr(encoder)
-
-
-def test_training_needs_views_with_weights(
-    toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--trees", str(toy_trees), "--views", "dep,hash", "--output", str(tmp_path)]
-    assert train(options) == 2
-    assert "--views dep,hash: hash has nothing to train" in capsys.readouterr().err
-
-
-def test_hash_refuses_ids() -> None:
-    ids = Batch(sentence_offsets=np.array([0, 2]), flags=np.zeros(1, np.uint8), fields=("token",))
-    with pytest.raises(ValueError, match="vocabulary ids"):
-        view_class("hash")(6, 4).plan(ids)
+    vectors = tmp_path / "m" / "vectors.npy"
+    np.save(vectors, np.zeros((3, 5), np.float32))
+    for message in (r"vectors\.npy: damaged: 188 bytes", r"\(3, 5\) numbers of vectors for", "no such file"):
+        with pytest.raises(UserError, match=message):
+            MultiViewEncoder.load(tmp_path / "m")
+        vectors.unlink() if message.startswith(r"\(3") else reseal(tmp_path / "m")

@@ -21,7 +21,6 @@ from multiview.training.objective import (
     Positions,
     count_anchors,
     neighbour_targets,
-    pair_names,
 )
 
 PAPER = preset("paper").objective
@@ -49,26 +48,18 @@ class Around:
 
 def surroundings(positions: Positions, boundary: str) -> list[Around]:
     """Every anchor's, read off the definition."""
-    found, size = [], len(positions)
+    found, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
     content = range(size) if positions.content is None else positions.content
-    for s in np.flatnonzero(positions.usable).tolist():
-        context = [
-            u
-            for u in (s - 1, s + 1)
-            if 0 <= u < size and (boundary == "none" or positions.document[u] == positions.document[s])
-        ]
-        positives = [u for u in context if positions.usable[u]]
+    for s in usable:
+        context = [u for u in (s - 1, s + 1) if 0 <= u < size]
+        if boundary != "none":
+            context = [u for u in context if positions.document[u] == positions.document[s]]
         words = {content[u] for u in (s, *context)}
-        usable = [u for u in range(size) if positions.usable[u] and u not in context]
-        if positives:
-            found.append(
-                Around(
-                    anchor=s,
-                    positives=positives,
-                    outside=[u for u in usable if u != s and content[u] not in words],
-                    itself=[u for u in usable if content[u] == content[s]],
-                )
-            )
+        others = [u for u in usable if u not in context]
+        outside = [u for u in others if u != s and content[u] not in words]
+        itself = [u for u in others if content[u] == content[s]]
+        if positives := [u for u in context if positions.usable[u]]:
+            found.append(Around(s, positives, outside, itself))
     return found
 
 
@@ -107,10 +98,8 @@ def make_positions(size: int, seed: int, *, contents: bool = False) -> Positions
 
 def drawn(views: int, size: int, dim: int, seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    shape = (size, dim)
-    return [
-        torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(views)
-    ]
+    features = torch.randn((views, size, dim), generator=generator, dtype=torch.float64)
+    return [view.clone().requires_grad_() for view in features]
 
 
 def name_of(config: ObjectiveConfig) -> str:
@@ -204,22 +193,12 @@ def test_anchor_count_without_the_matrix(size: int, seed: int, boundary: str) ->
 def test_without_positives_or_negatives_there_is_no_nan(
     documents: list[int], anchors: int, denominator: str
 ) -> None:
+    """Features of bfloat16 are scored in float32."""
     size = len(documents)
     positions = Positions(np.arange(size), np.array(documents), np.ones(size, dtype=bool))
     objective = Objective(("a", "b"), 3, replace(PAPER, boundary="document", denominator=denominator))
-    features = [torch.randn(size, 3, requires_grad=True) for _ in range(2)]
+    features = [feature.bfloat16() for feature in drawn(2, size, 3)]
     value = objective(features, neighbour_targets(positions, "document"))
-    value.loss.backward()
+    (gradient,) = torch.autograd.grad(value.loss, features[0])
     assert value.anchors == anchors and value.loss.item() == pytest.approx(0.0, abs=1e-6)
-    assert torch.isfinite(features[0].grad).all()
-
-
-def test_bfloat16_features_are_scored_in_float32() -> None:
-    objective = Objective(("a", "b"), 4, PAPER)
-    features = [torch.randn(9, 4).bfloat16() for _ in range(2)]
-    value = objective(features, neighbour_targets(make_positions(9, seed=1), "none"))
-    assert value.loss.dtype == torch.float32
-
-
-def test_pairs_are_named_by_position() -> None:
-    assert pair_names(["seq", "seq", "dep"]) == ["0-seq,1-seq", "0-seq,2-dep", "1-seq,2-dep"]
+    assert torch.isfinite(gradient).all() and value.loss.dtype == torch.float32

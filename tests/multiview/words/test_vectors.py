@@ -16,7 +16,7 @@ from corpora.support.errors import UserError
 from multiview import pretrained
 from multiview.config import TrainConfig
 from multiview.folder.files import load_members
-from multiview.train import cli, main
+from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.words.sources import PASSES, open_vectors, reduced
 from multiview.words.table import corpus_words
@@ -26,6 +26,7 @@ from tests.fixtures.trees import changed
 from tests.parsing.trees.test_cache import write_cache
 
 TEXT = "the 0.5 1\nNew York 2 3\ncat -1e-3 4\nthe 9 9\n"
+VECTORS = np.array([[0.5, 1], [2, 3], [-1e-3, 4]], dtype=np.float32)
 
 
 def binary(words: list[bytes], vectors: np.ndarray, newline: bytes = b"\n") -> bytes:
@@ -35,25 +36,26 @@ def binary(words: list[bytes], vectors: np.ndarray, newline: bytes = b"\n") -> b
     )
 
 
-@pytest.mark.parametrize("kind", ["glove", "glove.gz", "word2vec", "fasttext", "bin", "bin-no-newline"])
-def test_readers_agree(tmp_path, kind: str) -> None:
-    vectors = np.array([[0.5, 1], [2, 3], [-1e-3, 4]], dtype=np.float32)
-    path = tmp_path / ("v.bin" if kind.startswith("bin") else "v.txt.gz" if kind.endswith("gz") else "v.txt")
-    if kind.startswith("bin"):
+FORMATS = {
+    "glove.txt": TEXT.encode(),
+    "glove.txt.gz": gzip.compress(TEXT.encode()),
+    "word2vec.txt": f"4 2\n{TEXT}".encode(),
+    "fasttext.txt": f"4 2\n{TEXT}".replace("\n", " \n").encode(),  # a space ends its lines
+    "with-newlines.bin": binary([b"the", b"New_York", b"cat"], VECTORS),
+    "without.bin": binary([b"the", b"New_York", b"cat"], VECTORS, b""),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_readers_agree(tmp_path: Path, name: str) -> None:
+    if name.endswith("bin"):
         pytest.importorskip("gensim")
-        newline = b"" if "no" in kind else b"\n"
-        path.write_bytes(binary([b"the", b"New_York", b"cat"], vectors, newline))
-    elif kind == "word2vec":
-        path.write_text("4 2\n" + TEXT)
-    elif kind == "fasttext":
-        path.write_text("4 2\n" + TEXT.replace("\n", " \n"))  # a space ends its lines
-    else:
-        path.write_bytes(gzip.compress(TEXT.encode()) if kind.endswith("gz") else TEXT.encode())
-    loaded = load_word_vectors(path, tmp_path / "cache")
+    (tmp_path / name).write_bytes(FORMATS[name])
+    loaded = load_word_vectors(tmp_path / name, tmp_path / "cache")
     assert [word.replace("_", " ") for word in loaded.words] == ["the", "New York", "cat"]
     assert isinstance(loaded.vectors, np.memmap) and loaded.dim == 2
-    np.testing.assert_array_equal(loaded.vectors, vectors)
-    assert load_word_vectors(path, tmp_path / "cache", limit=2).words == loaded.words[:2]
+    np.testing.assert_array_equal(loaded.vectors, VECTORS)
+    assert load_word_vectors(tmp_path / name, tmp_path / "cache", limit=2).words == loaded.words[:2]
 
 
 @pytest.mark.parametrize(
@@ -108,27 +110,10 @@ def test_a_conversion_that_was_killed_or_damaged_is_repeated(tmp_path, monkeypat
             assert (folder / name).read_bytes() == whole
 
 
-def test_vectors_of_new_words_are_opened_before_the_training(tiny: TrainConfig, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("cat x\n")
-    config = changed(tiny, vectors=str(path), table={"expand": 9})
-    with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
-        main(config)
-    assert not (config.folder / "checkpoints").exists()  # the corrected command goes there
-    with pytest.raises(UserError, match=r"--table\.expand 9: --vectors train has the trained words alone"):
-        changed(config, vectors="train").check()
-
-
-@pytest.fixture
-def skip_grams(tiny: TrainConfig) -> TrainConfig:
-    pytest.importorskip("gensim")
-    return changed(tiny, words="fixed", vectors="train", table={"case": "lower"}, seed=5)
-
-
-def test_the_vectors_are_gensims(skip_grams: TrainConfig, tmp_path: Path, monkeypatch) -> None:
+def test_the_vectors_are_gensims_and_made_once(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:
     """Gensim by itself, on lists of words and counting on its own; no two words occur equally often."""
-    from gensim.models import Word2Vec
-
+    word2vec = pytest.importorskip("gensim.models").Word2Vec
+    config = changed(tiny, words="fixed", vectors="train", table={"case": "lower"}, seed=5)
     tokens = [f"Word{number}" for number in range(20) for _ in range(21 - number)]
     np.random.default_rng(0).shuffle(tokens)
     sentences = [tuple(tokens[start : start + 7]) for start in range(0, len(tokens), 7)]
@@ -137,25 +122,20 @@ def test_the_vectors_are_gensims(skip_grams: TrainConfig, tmp_path: Path, monkey
     lower = [[word.lower() for word in words] for words in sentences]
     for factor, passes in ((100, 20), (5, 5), (1, 3)):
         monkeypatch.setitem(PASSES, "words", factor * len(tokens))
-        theirs = Word2Vec(
+        theirs = word2vec(
             lower, vector_size=6, window=5, sg=1, negative=5, min_count=2, epochs=passes, seed=5, workers=1
         ).wv
-        ours = open_vectors(skip_grams, trees, tmp_path)
+        ours = open_vectors(config, trees, tmp_path)
         assert ours.words == theirs.index_to_key == [f"word{number}" for number in range(20)]
         np.testing.assert_array_equal(ours.vectors, theirs.vectors)
     write_cache(tmp_path / "once", [("a", "b"), ("c", "d")] * 1)
     with pytest.raises(UserError, match=r"no word of .*once occurs twice"):
-        open_vectors(skip_grams, open_trees(tmp_path / "once"), tmp_path)
-
-
-def test_what_is_made_once_is_kept(skip_grams: TrainConfig, tmp_path: Path, monkeypatch) -> None:
-    trees = open_trees(skip_grams.trees)
-    first = open_vectors(skip_grams, trees, tmp_path)
+        open_vectors(config, open_trees(tmp_path / "once"), tmp_path)
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    np.testing.assert_array_equal(open_vectors(skip_grams, trees, tmp_path).vectors, first.vectors)
+    np.testing.assert_array_equal(open_vectors(config, trees, tmp_path).vectors, ours.vectors)
     for other in ({"seed": 6}, {"table": {"dim": 5}}, {"table": {"size": 4}}):
         with pytest.raises(UserError, match=r"gensim is not installed: pip install .*\[vectors\]"):
-            open_vectors(changed(skip_grams, **other), trees, tmp_path)
+            open_vectors(changed(config, **other), trees, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -179,31 +159,22 @@ def by_svd(encoded_WT: np.ndarray, counts_W: np.ndarray, dim: int, a: float = 1e
     return projected * (a / (a + counts_W / counts_W.sum()))[:, None]
 
 
-def test_the_reduction_is_that_of_the_svd() -> None:
-    random = np.random.default_rng(0)
-    encoded = (random.normal(size=(50, 12)) @ random.normal(size=(12, 12)) + 3).astype(np.float32)
-    counts = random.integers(1, 1000, size=50)
-    ours, theirs = reduced(encoded, counts, 5), by_svd(encoded, counts, 5)
-    signs = np.sign((ours * theirs).sum(axis=0))
-    np.testing.assert_allclose(ours, theirs * signs, rtol=1e-4, atol=1e-6)
-    mirrored = reduced(-encoded, counts, 5)  # the axes do not depend on where the vectors point
-    np.testing.assert_allclose(mirrored, -ours, rtol=1e-4, atol=1e-5)
-
-
 def test_the_corpus_words_are_encoded_one_by_one(
     distilled: TrainConfig, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    trees = open_trees(distilled.trees)
+    trees, dim = open_trees(distilled.trees), distilled.table.dim
     words, counts_W = corpus_words(trees.type_counts(), distilled.table)
     made = open_vectors(distilled, trees, tmp_path)
     assert made.words == words
     model = SentenceTransformer(str(encoder), device="cpu")
     encoded = np.stack([model.encode(word, show_progress_bar=False) for word in words])
-    theirs = by_svd(encoded, counts_W, distilled.table.dim)
+    theirs = by_svd(encoded, counts_W, dim)
     signs = np.sign((made.vectors * theirs).sum(axis=0))
     np.testing.assert_allclose(made.vectors, theirs * signs, rtol=1e-3, atol=1e-4)
+    mirrored = reduced(-encoded, counts_W, dim)  # the axes do not depend on where the vectors point
+    np.testing.assert_allclose(mirrored, -reduced(encoded, counts_W, dim), rtol=1e-4, atol=1e-5)
     moved = changed(distilled, vectors=f"distil:{tmp_path / 'moved'}")
     shutil.copytree(encoder, tmp_path / "moved")
     with monkeypatch.context() as patch:
@@ -227,17 +198,18 @@ def test_bad_encoders_are_one_line(distilled: TrainConfig, tmp_path: Path) -> No
         assert "\n" not in str(caught.value)
 
 
-def test_a_run_reads_them_and_its_card_says_so(
-    distilled: TrainConfig, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Expanded by the words of the corpus that training leaves out."""
-    monkeypatch.chdir(tmp_path)
-    options = [f"--vectors=distil:{encoder}", "--table.dim=6", "--table.size=12", "--table.expand=20"]
-    options += [f"--trees={distilled.trees}", "--loop.batch=20", "--loop.validation=26", "--encoder.dim=8"]
-    assert cli([*options, "--name=grown", "--device=cpu", "--loop.max-steps=2", "--table.buckets=0"]) == 0
-    folder = Path("runs/models/grown")
-    words = load_members(folder)[0].network.words
+def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig, tmp_path: Path) -> None:
+    """Expanded by the words of the corpus that training leaves out; bad vectors are found before training."""
+    config = changed(distilled, words="trained", table={"size": 12, "expand": 20}, loop={"max_steps": 2})
+    (tmp_path / "bad.txt").write_text("cat x\n")
+    with pytest.raises(UserError, match=r"line 1: .* is not a word and its numbers"):
+        main(changed(config, vectors=str(tmp_path / "bad.txt")))
+    assert not (config.folder / "checkpoints").exists()  # the corrected command goes there
+    with pytest.raises(UserError, match=r"--table\.expand 20: --vectors train has the trained words alone"):
+        changed(config, vectors="train").check()
+    assert main(config) == 0
+    words = load_members(config.folder)[0].network.words
     wanted = changed(distilled, table={"size": 20}).table
     ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), wanted)
     assert words.vocabulary.words == ranked and words.expanded == 8
-    assert f"--vectors distil:{encoder}" in (folder / "README.md").read_text()
+    assert f"--vectors {distilled.vectors}" in (config.folder / "README.md").read_text()
