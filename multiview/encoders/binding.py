@@ -169,6 +169,10 @@ class BindingView(WeightlessView):
         # bound pairs then have the product of their words' cosines as theirs.
         as_dependent_US = (unit_UE @ b_ES + spelt_US.roll(1, dims=1)) * WIDTH**0.5
         sum_BS = x_NE.new_zeros(len(plan.node_offsets) - 1, WIDTH)
+        if x_NE.device.type == "cpu" and not x_NE.requires_grad:
+            tables = (table.numpy() for table in (as_head_US, as_dependent_US, sign_RS, sum_BS))
+            _add_pairs(*tables, plan.head, plan.dependent, plan.role, plan.sentence)
+            return sum_BS, as_head_US
         names = ("head", "dependent", "role", "sentence")
         for head, dependent, role, sentence in zip(
             *(plan.tensor(n).split(CHUNK) for n in names), strict=True
@@ -176,6 +180,20 @@ class BindingView(WeightlessView):
             bound_MS = embedding(head, as_head_US) * embedding(dependent, as_dependent_US)
             sum_BS.index_add_(0, sentence, bound_MS * embedding(role, sign_RS))
         return sum_BS, as_head_US
+
+
+@njit(cache=True, nogil=True)
+def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, sentence):  # type: ignore[no-untyped-def]
+    """Add every bound pair to its sentence, without keeping it: a tenth of the time of whole tensors."""
+    for m in range(len(head)):
+        a, b, sign, total = (
+            head_US[head[m]],
+            dependent_US[dependent[m]],
+            sign_RS[role[m]],
+            sum_BS[sentence[m]],
+        )
+        for s in range(len(total)):
+            total[s] += sign[s] * a[s] * b[s]
 
 
 @register_view("roles")

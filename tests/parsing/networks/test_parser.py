@@ -222,7 +222,6 @@ def test_a_folder_holds_the_model(tmp_path: Path, half: bool) -> None:
         ("config.json", "dependency", "constituency", "a constituency model where"),
         ("config.json", '"layers": 2', '"layers": 0', "encoder: layers|layers 0"),
         ("config.json", '"layers": 2', '"layers": 3', "does not fit .*layers.2"),
-        ("config.json", '"word_dim": 6', f'"word_dim": {10**9}', "does not fit"),
         ("config.json", '"word_dim": 6', f'"word_dim": {10**30}', "at most 2147483647"),
         ("config.json", "{", "", "not JSON"),
         ("config.json", '"sha256"', '"digests"', "config.json: .*sha256"),
