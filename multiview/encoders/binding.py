@@ -160,6 +160,7 @@ class BindingView(WeightlessView):
 
     def _bound(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """The sums [B, S] and the words as heads [U, S]."""
+        assert isinstance(plan, BindingPlan)
         plan = plan.to(x_NE.device)
         a_ES, b_ES, sign_RS = (part.to(x_NE) for part in projections(x_NE.shape[1], WIDTH))
         unit_UE = normalize(embedding(plan.tensor("first"), x_NE), dim=1) * (1 - SPELLING) ** 0.5
