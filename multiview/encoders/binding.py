@@ -171,8 +171,10 @@ class BindingView(WeightlessView):
         as_dependent_US = (unit_UE @ b_ES + spelt_US.roll(1, dims=1)) * WIDTH**0.5
         sum_BS = x_NE.new_zeros(len(plan.node_offsets) - 1, WIDTH)
         if x_NE.device.type == "cpu" and not x_NE.requires_grad:
-            tables = (table.numpy() for table in (as_head_US, as_dependent_US, sign_RS, sum_BS))
-            _add_pairs(*tables, plan.head, plan.dependent, plan.role, plan.sentence)
+            left, right, signs, sums = (
+                table.numpy() for table in (as_head_US, as_dependent_US, sign_RS, sum_BS)
+            )
+            _add_pairs(left, right, signs, sums, plan.head, plan.dependent, plan.role, plan.sentence)
             return sum_BS, as_head_US
         names = ("head", "dependent", "role", "sentence")
         for head, dependent, role, sentence in zip(
