@@ -127,32 +127,3 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     again = Trainer(tiny, open_trees(tiny.trees))
     again.threads = 7  # another machine
     assert again.run() == 0 and again.threads == 1
-
-
-def test_threads_are_for_large_products_and_many_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = MultiViewEncoder.untrained("seq,seq", dim=4, word_dim=4)
-    seen = []
-    inner = encoder.vectors
-    monkeypatch.setattr(encoder, "vectors", lambda *a: (seen.append(torch.get_num_threads()), inner(*a))[1])
-    with threads.torch_threads(8):  # as on a machine of eight cores
-        sizes = (
-            (400, 1200, "cpu"),
-            (200, 128, "cpu"),
-            (400, 1200, "cuda"),
-        )  # the second is the laptop preset's
-        assert [threads.chosen_threads(b, d, torch.device(name)) for b, d, name in sizes] == [8, 1, 1]
-        encoder.encode([["a", "b"]])
-        monkeypatch.setattr("multiview.model.chosen_threads", lambda *_: 5)
-        encoder.encode([["a", "b"]])
-        encoder.encode([["a"]] * 200, batch_size=200)
-        assert seen == [1, 1, 5] and torch.get_num_threads() == 8
-
-
-def test_commands_let_threads_sleep_while_they_wait(command, tmp_path: Path) -> None:
-    """OpenMP reads the variable when torch is loaded."""
-    (tmp_path / "waits.py").write_text(
-        "import os, sys\nfrom corpora.support.cli import Command\nfrom multiview.train import TrainConfig\n"
-        "def main(_):\n    print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)\n"
-        "Command(TrainConfig, main, 'waits', 'x')([])\n"
-    )
-    assert command("waits", cwd=tmp_path).stdout.split() == ["PASSIVE", "False"]
