@@ -16,7 +16,7 @@ from torch import Tensor
 
 from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, view_class
-from multiview.engines.plan import _free, plan_const, plan_dep, workspace
+from multiview.engines.plan import plan_const, plan_dep
 from multiview.words.table import Vocabulary
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
@@ -214,22 +214,6 @@ def test_what_is_no_tree_is_refused(field: str, index: int, value: int) -> None:
     with pytest.raises(ValueError, match=r"sentence 1 of the batch: .* are no (binary )?tree"):
         plan_const(batch)
         plan_dep(batch)
-
-
-def test_memory_is_reused_once_no_tensor_needs_it() -> None:
-    _free.clear()
-    like = torch.zeros(1)
-    first = workspace(like, (100, 100), (3,))
-    assert all(buffer.data_ptr() % 64 == 0 for buffer in first)
-    kept, address = first[0][5:].t(), first[0].data_ptr()
-    first[0].fill_(7)
-    del first
-    second = workspace(like, (100, 100), (3,))
-    second[0].fill_(1)
-    assert (kept == 7).all()
-    del kept
-    third = workspace(like.double(), (10, 10))
-    assert third[0].data_ptr() == address and third[0].dtype == torch.float64
 
 
 def test_threads_share_the_memory_pool_safely() -> None:

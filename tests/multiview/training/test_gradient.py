@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import socket
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +24,9 @@ from multiview.training import trainer as trainer_module
 from multiview.training.data import Step, open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
-from parsing.training import loop as loop_module
 from tests.fixtures.trees import changed
-from tests.fixtures.waiting import no_waiting
+from tests.fixtures.waiting import OneDevice
 from tests.multiview.test_train import assert_same_bits, log_of, newest
-
-Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
 
 
 def first_step(config: TrainConfig, distributed: DistributedContext | None = None) -> tuple[Trainer, Step]:
@@ -85,23 +80,23 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     assert_close(dense, {name: found[name] for name in dense}, 1e-9)
 
 
-def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
+def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
     torch.set_num_threads(1)
     distributed = DistributedContext.from_environment(cuda=False)
-    save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
+    save_file(first_gradient(config, distributed), out / f"{world}-{rank}.safetensors")
     distributed.close()
 
 
-def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
-    """What ``work`` gives in each of some processes that know each other."""
+def in_processes(world: int, config: TrainConfig, out: Path) -> list[dict[str, Tensor]]:
+    """The gradient in each of some processes that know each other."""
     # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
     context = multiprocessing.get_context("fork")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    workers = [context.Process(target=worker, args=(r, world, port, config, out, work)) for r in range(world)]
+    workers = [context.Process(target=worker, args=(r, world, port, config, out)) for r in range(world)]
     for process in workers:
         process.start()
     for process in workers:
@@ -114,23 +109,8 @@ def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_
     config = changed(tiny, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
-        for found in in_processes(world, config, tmp_path, first_gradient):
+        for found in in_processes(world, config, tmp_path):
             assert_close(alone, found, 1e-10)
-
-
-def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
-    """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
-
-    def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
-        trainer = Trainer(config, open_trees(config.trees), distributed)
-        ticks = itertools.count(step=1 + 9 * distributed.rank)
-        loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
-        assert trainer.run() == 0
-        return {name: value.clone() for name, value in trainer.network.state_dict().items()}
-
-    config = changed(tiny, loop={"schedule": "cosine", "max_minutes": 1.0, "max_steps": 6, "segments": 2})
-    first, second = in_processes(2, config, tmp_path, trained)
-    assert_close(first, second, 0.0)
 
 
 @pytest.mark.parametrize(("update", "size"), [("dense", 6), ("rows", 6), ("rows", 0)])
@@ -159,6 +139,14 @@ def test_updates_are_torch_adam_s(tiny: TrainConfig, update: str, size: int) -> 
             assert not torch.equal(before[rows], table[rows])
         if update == "dense" or not size:
             torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
+
+
+def test_clipping_counts_word_rows(tiny: TrainConfig) -> None:
+    trainer, step = first_step(tiny)
+    result = trainer.gradient(step)
+    parts = [p.grad for p in trainer.updates.dense if p.grad is not None] + result.row_gradients
+    expected = sum(float((part**2).sum()) for part in parts) ** 0.5
+    assert float(trainer.updates.gradient_norm(result.row_gradients)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: TrainConfig) -> None:
@@ -207,7 +195,7 @@ def test_a_step_stays_on_its_device(portable: TrainConfig, monkeypatch) -> None:
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: None)
     trainer = Trainer(portable, open_trees(portable.trees))
     step = trainer.prepare(next(trainer.jobs()))
-    with no_waiting("meta"):
+    with OneDevice():
         result = trainer.gradient(step)
         trainer.update(result)
     assert {tensor.device.type for tensor in (result.metrics, *result.row_gradients)} == {"meta"}
