@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -103,23 +101,6 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> N
     assert_same_run(whole, tmp_path)
 
 
-def test_a_signal_leaves_a_checkpoint(tmp_path: Path, whole: Path) -> None:
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        loop = make(tmp_path, save_s=60)
-        before, step = signal.getsignal(number), loop.task.step
-
-        def stop(position: Position, batch: list[int], number: int = number, step: Any = step) -> None:
-            if position.step in (3, 11):
-                os.kill(os.getpid(), number)
-            step(position, batch)
-
-        loop.task.step = stop
-        assert loop.run() == code and signal.getsignal(number) is before
-    assert loop.position.step == 12
-    make(tmp_path, save_s=60).run()
-    assert_same_run(whole, tmp_path)
-
-
 def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypatch, caplog) -> None:
     make(tmp_path / "damaged").run()
     last = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).listed()[-1]
@@ -168,15 +149,3 @@ def test_what_stops_a_run(tmp_path: Path) -> None:
     (tmp_path / "one" / "log.jsonl").write_text("[1]\n")
     with pytest.raises(UserError, match=r"log.jsonl, line 1: '\[1\]' is not of a training log"):
         make(tmp_path / "one", epochs=2).run()
-
-
-def test_only_the_first_process_writes_and_all_stop_together(tmp_path: Path) -> None:
-    class Second:
-        first = False
-
-        def sum_on_hosts(self, values: list[float]) -> list[float]:
-            return [7.0, 0.0, 1.0]  # the clock of the first one, which got Ctrl-C
-
-    loop = Loop(Regression(), Plan(epochs=4), tmp_path / "second", processes=Second())
-    assert loop.run() == 130 and loop.position.step == 1 and loop.position.seconds == 7
-    assert not (tmp_path / "second").exists()
