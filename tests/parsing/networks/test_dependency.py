@@ -182,13 +182,11 @@ def supar_parser(folder, *, vectors=False, **sizes):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"vectors": True},
         {"vectors": True, "n_embed": 5, "n_pretrained": 4},
-        {"n_char_hidden": 8, "n_feat_embed": 5},
-        {"scale": 0.5},
+        {"n_char_hidden": 8, "n_feat_embed": 5, "scale": 0.5},
     ],
-    ids=["plain", "summed vectors", "concatenated vectors", "projected characters", "scaled"],
+    ids=["summed vectors", "concatenated vectors", "projected characters, scaled"],
 )
 def test_supars_own_models_parse_alike_once_converted(tmp_path, capsys, options):
     parser = supar_parser(tmp_path, **options)

@@ -27,7 +27,6 @@ from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.score import constituency_agreement, dependency_agreement
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
-from parsing.trees.arrays import binarise
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
 from tests.fixtures.waiting import no_waiting
 from tests.oracles.benepar import stock_parse, to_benepar
@@ -183,16 +182,6 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
     with pytest.raises(UserError, match=message) as caught:
         DependencyModel.from_folder(load_model_folder(tmp_path, "dependency"))
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
-
-
-def test_odd_input_gets_whole_trees():
-    odd = [
-        [""], [" "], ["\u200b", "\ud7ff"], ["-LRB-"] * 40, ["x" * 5000, "\t"], ["日本", "🙂"], ["a"] * 300,
-    ]  # fmt: skip
-    dependency, constituency = map(load_parser, KINDS)
-    for tokens, arcs, spans in zip(odd, dependency.parse(odd), constituency.parse(odd), strict=True):
-        assert len(arcs.heads) == len(tokens) and (arcs.heads == 0).sum() == 1
-        assert len(binarise(spans, len(constituency.labels)).label) == len(tokens) - 1
 
 
 @pytest.mark.data

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.support.cli import Command
-from corpora.support.errors import UserError
 from parsing.score import cli as score
-from parsing.text_parser import load_parser
 from parsing.train import cli as train
 from tests.fixtures.treebanks import write_treebank
 
@@ -74,30 +72,3 @@ def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind,
     path = tmp_path / "bad.txt"
     path.write_text(text)
     refused(capsys, path, message, *command({**treebank, kind: path}, tmp_path / "m", kinds=(kind,)))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--train-const", "--dev-const", "--train-dep", "--dev-dep"], "give --train-dep and --dev-dep, or"),
-        (["--device", "cuda:7"], "device 'cuda:7' cannot be used"),
-    ],
-)
-def test_options_that_cannot_work_are_refused(tmp_path, treebank, capsys, options, message):
-    refused(capsys, "", message, *command(treebank, tmp_path / "m", *options))
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("kind", "spec", "message"),
-    [
-        ("dep", "biaffine-dep-en", "no such model folder.*convert dep biaffine-dep-en FOLDER --trust-pickle"),
-        ("const", "nothing", "no benepar model"),
-        ("const", ".", "not a model folder"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_says_what_to_do(kind, spec, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message) as caught:
-        load_parser(kind, spec)
-    assert "\n" not in str(caught.value)

@@ -45,8 +45,8 @@ class Regression(Task[list[int]]):
         return {"score": -float((self.module(self.x) - self.y).square().mean())}
 
 
-def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, save_s: float = 0.0, **plan: Any) -> Loop:
-    loop_module.CHECKPOINT_S = save_s
+def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop:
+    loop_module.CHECKPOINT_S = 0.0
     return Loop(Regression(rate, pause_s), Plan(**{"epochs": 4, **plan}), folder, identity={"rate": rate})
 
 
@@ -72,9 +72,6 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
     rows = loop.history
     assert [row["epoch"] for row in rows] == [0, *range(20)] and [r["step"] for r in rows][:3] == [0, 5, 10]
     assert rows[-1]["loss"] < 0.2 * rows[1]["loss"] and "loss" not in rows[0]
-    steps = [row for row in read_log(tmp_path / "log.jsonl") if row["kind"] == "train"]
-    assert [row["step"] for row in steps] == list(range(1, 101))
-    assert rows[1]["loss"] == pytest.approx(sum(row["loss"] for row in steps[:5]) / 5)
     loop.load_best()
     with torch.no_grad():
         score = loop.task.evaluate()["score"]
@@ -118,18 +115,10 @@ def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypa
     assert "training goes on" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("plan", "steps", "evaluations"),
-    [
-        ({"max_steps": 7}, 7, [5, 7]),
-        ({"evaluate_every": 8}, 20, [8, 16, 20]),
-        ({"evaluate_parts": 4}, 20, [5, 10, 15, 20]),
-    ],
-)
-def test_budgets(tmp_path: Path, plan: dict[str, Any], steps: int, evaluations: list[int]) -> None:
-    loop = make(tmp_path, **plan)
-    assert loop.run() == 0 and loop.position.step == steps and loop.over()
-    assert [row["step"] for row in loop.history] == evaluations
+def test_budgets_of_steps_and_evaluations(tmp_path: Path) -> None:
+    for name, plan, steps in (("a", {"max_steps": 7}, [5, 7]), ("b", {"evaluate_parts": 2}, [10, 20])):
+        loop = make(tmp_path / name, **plan)
+        assert loop.run() == 0 and loop.over() and [row["step"] for row in loop.history] == steps
 
 
 def test_a_time_budget_ends_in_time_and_can_be_raised(tmp_path: Path) -> None:
