@@ -55,27 +55,12 @@ WORDS = [
 LABELS = ("", "ADVP", "NP", "PP", "S", "S::VP", "VP")
 TAGS = (".", "DT", "NN", "VBZ")
 HYPERPARAMETERS = {
-    "use_chars_lstm": True,
-    "use_pretrained": False,
-    "pretrained_model": "",
-    "use_encoder": True,
-    "d_model": 32,
-    "d_char_emb": 8,
-    "char_lstm_input_dropout": 0.2,
-    "morpho_emb_dropout": 0.2,
-    "encoder_max_len": 32,
-    "num_layers": 2,
-    "num_heads": 2,
-    "d_kv": 16,
-    "d_ff": 24,
-    "relu_dropout": 0.1,
-    "residual_dropout": 0.2,
-    "attention_dropout": 0.2,
-    "d_label_hidden": 20,
-    "d_tag_hidden": 10,
-    "predict_tags": True,
-    "tag_loss_scale": 5.0,
-    "force_root_constituent": True,
+    **dict.fromkeys(("use_chars_lstm", "use_encoder", "predict_tags", "force_root_constituent"), True),
+    **dict.fromkeys(("char_lstm_input_dropout", "morpho_emb_dropout", "relu_dropout"), 0.2),
+    **dict.fromkeys(("residual_dropout", "attention_dropout"), 0.2),
+    **{"use_pretrained": False, "pretrained_model": "", "tag_loss_scale": 5.0, "encoder_max_len": 32},
+    **{"num_layers": 2, "num_heads": 2, "d_model": 32, "d_char_emb": 8, "d_kv": 16, "d_ff": 24},
+    **{"d_label_hidden": 20, "d_tag_hidden": 10},
 }
 """benepar's, of a tiny model."""
 

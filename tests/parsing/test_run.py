@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from parsing import run as command_module
-from parsing.run import ParseConfig, cli, expected_sentences, main, refuse_own_input
+from parsing.run import ParseConfig, cli, main, refuse_own_input
 from parsing.trees.cache import TreeCache
-from tests.parsing.pipeline.toy_parsers import load_toys, toy_corpus
+from tests.parsing.pipeline.toy_parsers import load_toys
 
 TEXT = (
     "The first sentence .\nThe second , of the first document .\n\n\n"
@@ -58,16 +57,6 @@ def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch) -> None
     for part in ("work         7 sentences", "5 sentences, parsed by one worker", "\ndisk ", "\ntime "):
         assert part in out
     assert not (tmp_path / "cache").exists()
-
-
-def test_expected_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert expected_sentences(toy_corpus(40), "pydocs") == 40
-    monkeypatch.setattr(command_module, "COUNT_S", 0.0)
-    path = tmp_path / "many.txt"
-    path.write_text("A sentence of six words .\n" * 5000 + "\n" + "Short .\n" * 300)
-    assert expected_sentences(open_corpus(path, tokenize="space"), str(path)) == pytest.approx(5300, rel=0.1)
-    assert expected_sentences(open_corpus(path, limit=4500), str(path)) == 4500
-    assert expected_sentences(toy_corpus(4000), "pydocs") is None
 
 
 def test_an_output_inside_the_corpus_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,5 @@
 """The spaCy component: what it writes into a document is what the parsers say."""
 
-import subprocess
-import sys
-
 import pytest
 import spacy
 
@@ -69,13 +66,3 @@ def test_sentences_of_an_earlier_component_are_kept_and_odd_documents_pass(nlp):
     assert [sent.text for sent in nlp(doc).sents] == ["one two", "three four"]
     for text in ("", " \n", "  \n Hello"):
         assert nlp(text).text == text
-
-
-def test_a_pipeline_without_the_component_pays_nothing_for_it() -> None:
-    """spaCy imports the factories of all packages whenever it makes a pipeline."""
-    program = (
-        "import sys, spacy, parsing.spacy_component; spacy.blank('en');"
-        "print([name for name in ('benepar', 'nltk', 'parsing.text_parser') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]", done.stdout

@@ -7,14 +7,12 @@ wrong device is found on torch's device without memory.
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
@@ -24,13 +22,12 @@ from parsing.networks import parser as parser_module
 from parsing.networks.config import ScorerConfig
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
-from parsing.networks.parser import DeviceParser, load_model_folder, save_model_folder
+from parsing.networks.parser import load_model_folder, save_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.score import constituency_agreement, dependency_agreement
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
-from parsing.trees.arrays import binarise
-from parsing.trees.batch import CONST_FALLBACK, ConstituencyParse, DependencyParse, DeviceLost, same_trees
+from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
 from tests.fixtures.waiting import no_waiting
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.oracles.supar import stock_predict, to_supar
@@ -55,28 +52,6 @@ def as_on_a_gpu(kind: str, positions: int = 60) -> BiaffineParser | SpanParser:
     parser = load_parser(kind)
     parser.positions, parser.on_gpu = positions, True
     return parser
-
-
-def test_batches_advance_in_turn() -> None:
-    """While a batch is on the device, the one before it is decoded; results come in the callers' order."""
-    events: list[str] = []
-
-    def start(members: list[int]):
-        for stage in ("score", "decode", "read"):
-            events.append(f"{stage} {members[0]}")
-            if stage != "read":
-                yield
-        return members
-
-    parser = DeviceParser(nn.Linear(1, 1), {})
-    parser.positions = 2
-    for parser.on_gpu, order in (
-        (False, "score 0, decode 0, read 0, score 2, decode 2, read 2, score 4, decode 4, read 4"),
-        (True, "score 0, score 2, decode 0, score 4, read 0, decode 2, read 2, decode 4, read 4"),
-    ):
-        events.clear()
-        assert parser.run_batches([1] * 6, start) == [0, 1, 2, 3, 4, 5]
-        assert ", ".join(events) == order
 
 
 def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> None:
@@ -188,39 +163,10 @@ def test_parsers_of_one_encoder_encode_once_and_others_twice(monkeypatch):
     assert encoded(TextParser(changed, other), monkeypatch) == 2 * len(TOKENS)
 
 
-def test_a_sentence_that_fails_costs_no_other(monkeypatch):
-    dependency, constituency = random_pair()
-    states = constituency.states
-
-    def fail_on_dogs(sentences):
-        if any("dog" in tokens for tokens in sentences):
-            raise ValueError("a dog")
-        return states(sentences)
-
-    monkeypatch.setattr(constituency, "states", fail_on_dogs)
-    batch = TextParser(dependency, constituency).arrays(TOKENS)
-    dogs = [CONST_FALLBACK * ("dog" in tokens) for tokens in TOKENS]
-    assert batch.flags.tolist() == dogs and sum(map(bool, dogs)) == 2
-
-
-@pytest.mark.parametrize("half", [True, False])
-def test_a_folder_holds_the_model(tmp_path: Path, half: bool) -> None:
-    model = random_arcs()
-    identity = save_model_folder(tmp_path, name="x", version="1", half=half, **model.content())
-    folder = load_model_folder(tmp_path, "dependency")
-    assert folder.identity == identity and identity.keys() == {"name", "version", "sha256"}
-    again = DependencyModel.from_folder(folder)
-    assert again.vocabulary == model.vocabulary and again.relations == model.relations
-    for name, value in model.state_dict().items():
-        assert torch.equal(again.state_dict()[name], value.half().float() if half else value)
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
         ("config.json", '"format": 1', '"format": 9', "config.json: format 9"),
-        ("config.json", "dependency", "constituency", "a constituency model where"),
-        ("config.json", '"layers": 2', '"layers": 0', "encoder: layers|layers 0"),
         ("config.json", '"layers": 2', '"layers": 3', "does not fit .*layers.2"),
         ("config.json", '"word_dim": 6', f'"word_dim": {10**30}', "at most 2147483647"),
         ("config.json", "{", "", "not JSON"),
@@ -236,16 +182,6 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
     with pytest.raises(UserError, match=message) as caught:
         DependencyModel.from_folder(load_model_folder(tmp_path, "dependency"))
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
-
-
-def test_odd_input_gets_whole_trees():
-    odd = [
-        [""], [" "], ["\u200b", "\ud7ff"], ["-LRB-"] * 40, ["x" * 5000, "\t"], ["日本", "🙂"], ["a"] * 300,
-    ]  # fmt: skip
-    dependency, constituency = map(load_parser, KINDS)
-    for tokens, arcs, spans in zip(odd, dependency.parse(odd), constituency.parse(odd), strict=True):
-        assert len(arcs.heads) == len(tokens) and (arcs.heads == 0).sum() == 1
-        assert len(binarise(spans, len(constituency.labels)).label) == len(tokens) - 1
 
 
 @pytest.mark.data

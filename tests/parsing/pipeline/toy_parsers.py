@@ -73,7 +73,7 @@ class ToyConstituencyParser:
 
 
 class FaultyDependencyParser(ToyDependencyParser):
-    """Raises on "boom", returns a cycle on "cycle", two roots on "roots"."""
+    """Raises on "boom", returns a cycle on "cycle"."""
 
     def _one(self, tokens: Sequence[str]) -> DependencyParse:
         if "boom" in tokens:
@@ -81,13 +81,11 @@ class FaultyDependencyParser(ToyDependencyParser):
         parse = super()._one(tokens)
         if "cycle" in tokens:
             parse.heads[:2] = 2, 1
-        if "roots" in tokens:
-            parse.heads[:] = 0
         return parse
 
 
 class FaultyConstituencyParser(ToyConstituencyParser):
-    """Raises on "boom", returns crossing spans on "cross", a tag that it does not have on "unknown"."""
+    """Raises on "boom", returns crossing spans on "cross"."""
 
     def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
         if "boom" in tokens:
@@ -98,8 +96,6 @@ class FaultyConstituencyParser(ToyConstituencyParser):
                 np.array(column, np.int32) for column in ([0, 0, 1], [len(tokens), 2, len(tokens)], [1, 1, 2])
             )
             return ConstituencyParse(parse.tags, *spans)
-        if "unknown" in tokens:
-            parse.tags[0] = 99
         return parse
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.support.cli import Command
-from corpora.support.errors import UserError
 from parsing.score import cli as score
-from parsing.text_parser import load_parser
 from parsing.train import cli as train
 from tests.fixtures.treebanks import write_treebank
 
@@ -65,7 +63,6 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        ("dep", None, "no such file"),
         ("dep", "1\tx\t_\t_\t_\t_\t5\troot\t_\t_\n\n", ":1: head '5'"),
         ("dep", "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "has no heads"),
         ("const", "", "no trees"),
@@ -73,35 +70,5 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
 )
 def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind, text, message):
     path = tmp_path / "bad.txt"
-    if text is not None:
-        path.write_text(text)
+    path.write_text(text)
     refused(capsys, path, message, *command({**treebank, kind: path}, tmp_path / "m", kinds=(kind,)))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--loop.epochs", 0], "--loop.epochs 0: must be at least 1"),
-        (["--train-const", "--dev-const", "--train-dep", "--dev-dep"], "give --train-dep and --dev-dep, or"),
-        (["--device", "cuda:7"], "device 'cuda:7' cannot be used"),
-    ],
-)
-def test_options_that_cannot_work_are_refused(tmp_path, treebank, capsys, options, message):
-    refused(capsys, "", message, *command(treebank, tmp_path / "m", *options))
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    ("kind", "spec", "message"),
-    [
-        ("dep", "biaffine-dep-en", "no such model folder.*convert dep biaffine-dep-en FOLDER --trust-pickle"),
-        ("dep", ".", "not a model folder"),
-        ("const", "nothing", "no benepar model"),
-        ("const", ".", "not a model folder"),
-    ],
-)
-def test_a_model_that_cannot_be_loaded_says_what_to_do(kind, spec, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message) as caught:
-        load_parser(kind, spec)
-    assert "\n" not in str(caught.value)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, ScorerConfig, SpanConfig
-from parsing.networks.constituency import IGNORED
-from parsing.training.parsers import ARC_SCALE, ParserTask, length_buckets
-from parsing.training.scores import attachment_scores, bracket_scores
-from parsing.training.task import Position
-from parsing.trees.batch import DependencyParse
+from parsing.training.parsers import ARC_SCALE, ParserTask
+from parsing.training.scores import bracket_scores
 from parsing.trees.brackets import read_tree
-from tests.fixtures.waiting import no_waiting
 from tests.parsing.examples import SENTENCES
 from tests.parsing.networks.test_dependency import slow_loss, states
 
@@ -57,59 +52,6 @@ def test_the_loss_is_that_of_the_equations():
     assert all(parse is not None for parse in parses)
     spans = task.constituency.loss(*encoded, parses, tags)
     assert float(task.loss(batch)) == pytest.approx(float(spans) + ARC_SCALE * arcs, rel=1e-4)
-
-
-def test_sentences_meet_their_own_trees():
-    task = parser_task((SENTENCES[0], SENTENCES[3], SENTENCES[0]), (TREES[0], TREES[0], TREES[3]))
-    assert [parse is not None for parse in task.parses] == [True, False, True, True]
-    assert (task.tags[1] == IGNORED).any() and len(task.tags) == 4
-    assert task.dependency.encoder is task.constituency.encoder
-
-
-def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):
-    """The loss on torch's device without memory: a tensor on the wrong side of an operation is an error."""
-    task = parser_task()
-    on_host = task.loss([0, 1, len(SENTENCES)]).item()
-    monkeypatch.setattr(
-        "parsing.networks.constituency.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
-    )
-    task.module.to("meta").train()
-    with no_waiting("meta"):
-        loss = task.loss([0, 1, len(SENTENCES)])
-        loss.backward()
-    assert loss.device.type == "meta" and on_host > 0
-    assert all(p.grad.device.type == "meta" for p in task.module.parameters() if p.grad is not None)
-    assert task.dependency.arc_weight.grad is not None
-    assert task.constituency.span_head[0].weight.grad is not None
-
-
-def test_attachment_scores_leave_punctuation_out():
-    relations = ("det", "nsubj", "obj", "obl", "case", "amod", "root", "punct")
-    parses = []
-    for s in SENTENCES[:2]:
-        heads = np.array(s.heads, dtype=np.int32)
-        heads[-1] = 1  # the final stop, always wrong
-        names = ["obj" if r == "obl" else r for r in s.relations]
-        parses.append(DependencyParse(heads, np.array([relations.index(r) for r in names])))
-    scores = attachment_scores(SENTENCES[:2], parses, relations)
-    assert scores == pytest.approx(
-        {"uas": 100.0, "las": 1000 / 11, "uas_punct": 1100 / 13, "las_punct": 1000 / 13}
-    )
-
-
-def test_buckets_hold_every_sentence_once_and_similar_lengths():
-    sizes = np.random.default_rng(0).integers(1, 60, 500).tolist()
-    batches = length_buckets(sizes, 100, np.random.default_rng(1))
-    assert sorted(i for batch in batches for i in batch) == list(range(500))
-    assert all(sum(sizes[i] for i in batch) <= 100 or len(batch) == 1 for batch in batches)
-    padded = sum(len(batch) * max(sizes[i] for i in batch) for batch in batches)
-    assert padded < 1.1 * sum(sizes)
-    assert batches != length_buckets(sizes, 100, np.random.default_rng(2))
-
-
-def test_the_learning_rate_falls_to_zero_at_the_time_limit():
-    late = Position(step=1, steps=1000, seconds=60, limit_s=60)
-    assert parser_task().learning_rate(late) == 0
 
 
 GOLD = read_tree(

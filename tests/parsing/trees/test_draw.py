@@ -43,12 +43,6 @@ def test_drawings_of_a_sentence() -> None:
     assert sorted(texts(constituency_svg(WORDS, TAGS, SPANS))) == sorted(WORDS + TAGS + labels)
 
 
-def test_long_chains_do_not_recurse() -> None:
-    words, tags = ["w"] * 3000, ["NN"] * 3000
-    assert dependency_text(words, list(range(3000)), ["_"] * 3000).count("\n") == 2999
-    assert constituency_text(words, tags, [(0, n, "X") for n in range(3000, 1, -1)]).count("\n") == 5998
-
-
 def test_escape_sequences_reach_no_terminal() -> None:
     words = tags = ["\x1b]0;owned\x07\x1b[2J\n<script>", "b"]
     for drawing in (
