@@ -13,9 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multiview import encode
-from multiview.encoders import registry
-from multiview.encoders.registry import Encoder, register_view
 from tests.parsing.trees.test_cache import write_cache
 from tests.test_commands import ROOT
 
@@ -92,18 +89,3 @@ def python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         timeout=240,
         check=False,
     )
-
-
-def test_a_plugin_that_is_not_there_and_a_cell_that_runs_twice(capsys, monkeypatch) -> None:
-    for module in ("no_such_view", "views/bow.py"):
-        assert encode.cli(["--plugin", module]) == 2
-        assert f"--plugin {module}: no such module in " in capsys.readouterr().err
-    monkeypatch.setattr(registry, "_views", {})
-    for _ in range(2):
-
-        @register_view("cell")
-        class Cell(Encoder): ...  # type: ignore[misc]
-
-    for name, message in (("cell", "twice"), ("../cell", "identifier")):
-        with pytest.raises(ValueError, match=message):
-            register_view(name)(Encoder)

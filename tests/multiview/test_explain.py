@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from multiview import explain
-from multiview.encoders.registry import Reading
-from multiview.explanation import Explanation, best_matches, covers_of, nodes_of
+from multiview.explanation import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from parsing.text_parser import load_parser
 from parsing.trees.batch import ConstituencyParse, DependencyParse
@@ -97,16 +96,12 @@ def encoder_of(views: str, dep: object, const: object) -> MultiViewEncoder:
     return encoder
 
 
-def given_encoder(trees: GivenTrees, views: str = "dep,const") -> MultiViewEncoder:
-    return encoder_of(views, GivenDependency(trees), GivenConstituency(trees))
-
-
 @pytest.mark.parametrize("view", ["dep", "const"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_node_s_vector_is_that_of_its_words_alone(view: str, seed: int) -> None:
     """Also where binarisation made the node, and where a dependency subtree is discontinuous."""
     trees = GivenTrees(seed)
-    encoder = given_encoder(trees)
+    encoder = encoder_of("dep,const", GivenDependency(trees), GivenConstituency(trees))
     sentences = [trees.sentence([f"w{i}{j}" for j in range(n)]) for i, n in enumerate((7, 1, 12, 2))]
     batch = encoder.reader.parse(sentences, {view})
     (nodes,) = nodes_of(batch, encoder.inputs(batch, [view]))
@@ -166,17 +161,12 @@ def encoder() -> MultiViewEncoder:
     return encoder_of("dep,const,seq", load_parser("dep"), load_parser("const"))
 
 
-def assert_cosines(encoder: MultiViewEncoder, found: Explanation, *views: str) -> None:
-    """Each view's is that of its vectors alone, the first that of the whole vectors."""
-    assert list(found.cosines) == list(views)
-    for cosine, chosen in ((found.cosine, None), *((found.cosines[view], [view]) for view in views)):
-        one, other = encoder.encode([A, B], views=chosen)
-        assert cosine == pytest.approx(float(encoder.similarity(one, other)), abs=1e-6)
-
-
 def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
     found = encoder.explain(A, B)
-    assert_cosines(encoder, found, "dep", "const", "seq")
+    assert list(found.cosines) == ["dep", "const", "seq"]
+    for cosine, chosen in ((found.cosine, None), *((found.cosines[view], [view]) for view in found.cosines)):
+        one, other = encoder.encode([A, B], views=chosen)
+        assert cosine == pytest.approx(float(encoder.similarity(one, other)), abs=1e-6)
     assert found.trees == {"dep": "dep", "const": "const"}
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
@@ -192,41 +182,6 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
             vectors = [side[part.positions] for side, part in zip(sides, (match.a, match.b), strict=True)]
             cosine = np.dot(*vectors) / np.linalg.norm(vectors[0]) / np.linalg.norm(vectors[1])
             assert match.cosine == pytest.approx(cosine, abs=1e-5)
-
-
-def test_pools_side_by_side_and_added_views_match_the_same_nodes(
-    encoder: MultiViewEncoder, monkeypatch
-) -> None:
-    before, (part,) = encoder.explain(A, B).matches, encoder.members
-    read = part.network.as_read(Reading("root,mean,max", ("bag", "hash"), (1.0,) * 5))
-    monkeypatch.setattr(part, "network", read)
-    found = encoder.explain(A, B)
-    assert_cosines(encoder, found, "dep", "const", "seq", "bag", "hash")
-    assert found.matches == before
-
-
-def test_what_is_drawn_and_where_its_numbers_stand() -> None:
-    """Trees made up, so that the drawing can be written down."""
-    trees = GivenTrees()
-    one, other = ("a", "b", "c", "d"), ("e", "b", "c", "f")
-    for tokens in (one, other):
-        trees.heads[tokens] = [0, 4, 2, 1]  # a → d → b → c
-        trees.spans[tokens] = [(0, 4), (1, 3)]
-    encoder = given_encoder(trees)
-    dep, const = (str(encoder.explain(one, other, view=view, top=1)) for view in ("dep", "const"))
-    assert "a  (root, 1)\n└─ d  (any, 4)\n   └─ b  (any [1], 2)\n      └─ c  (any, 3)" in dep
-    assert "A, const\nX\n  T a\n  X [1]\n    T b\n    T c\n  T d" in const
-    assert "  [1] 1.0000  b c  |  b c" in dep and "  [1] 1.0000  b c  |  b c" in const
-    short = ("c", "a")  # a subtree that leaves words out
-    trees.heads[one], trees.heads[short] = [2, 0, 1, 2], [2, 0]  # b → a → c and b → d; a → c
-    (first, *_) = given_encoder(trees, "dep").explain(one, short).matches
-    assert (first.a.words, first.a.positions, first.a.top) == ("a … c", (0, 2), 0)
-    assert (first.b.words, first.b.positions, first.b.top) == ("c a", (0, 1), 1)
-    assert first.cosine == pytest.approx(1, abs=1e-6)  # the order of dependents says nothing to DEP
-    encoder = given_encoder(trees, "dep,seq,dep")  # views of one name; sequences have no subtrees
-    batch = encoder.reader.parse([one], {"dep"})
-    nodes = [(view.view, view.tree, len(view.states[0])) for view in nodes_of(batch, encoder.inputs(batch))]
-    assert nodes == [("dep", "dep", 4), ("seq", "", 4), ("dep 2", "dep", 4)]
 
 
 def test_short_sentences_and_what_has_no_trees(encoder: MultiViewEncoder) -> None:

@@ -65,9 +65,6 @@ def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
     arrays = (np.array(SENTENCES), np.array(SENTENCES, dtype=object))
     for container in (tuple(SENTENCES), *arrays, deque(SENTENCES)):  # a pandas column is iterable, too
         np.testing.assert_array_equal(encoder.encode(container), vectors)
-    for wrong in (b"x", 7):
-        with pytest.raises(UserError, match="neither a string nor a list of sentences"):
-            encoder.encode(wrong)  # type: ignore[arg-type]
     for wrong in (None, b"x", 7, ["a", None]):
         with pytest.raises(UserError, match=r"input 1, .*, is neither a string nor a list of tokens"):
             encoder.encode(["a cat", wrong])  # type: ignore[list-item]
@@ -80,10 +77,6 @@ def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
     for wrong, message in ((["srl"], r"view 'srl'.*0-dep"), ([], r"views=\[\]: this model has 0-dep")):
         with pytest.raises(UserError, match=message):
             encoder.encode(SENTENCES, views=wrong)
-    words = encoder.members[0].network.words
-    row = words.vocabulary.row("cat")
-    found = encoder.word_vectors(["zyzzyva", "cat"])
-    np.testing.assert_array_equal(found[1], np.concatenate([t.detach()[row] for t in words.tables]))
 
 
 @settings(max_examples=40, deadline=None)
@@ -178,11 +171,7 @@ def reseal(folder: Path, **changes: object) -> None:
     [
         ({"format": 9}, "model format 9"),
         ({"members": ["."]}, r"members '\.': must be a folder inside"),
-        ({"members": 7}, "members 7: "),
-        ({"views": "dep"}, "views"),
-        ({"parsers": []}, "parsers"),
         ({"encoder": {"dim": 10**30}}, "sizes out of range|must be"),
-        ({"encoder": {"dim": "8"}}, "encoder.dim"),
         ({"words": {"mode": "trained", "dim": 6, "buckets": 10**30, "case": "exact"}}, "config.json: "),
         ({"words": {"mode": "fixed", "dim": 6, "buckets": 0, "case": "exact"}}, "does not list vectors.npy"),
         ({"extra": 1}, "extra"),

@@ -142,13 +142,9 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     ("command", "arguments", "message"),
     [
         (search, "MODEL none.txt q", "none.txt: no such file"),
-        (search, "MODEL in.txt q --top 0", "--top 0"),
         (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
-        (search, "MODEL in.txt q --vectors none.npy", "not vectors"),
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
-        (encode, ". in.txt", "no model here"),
         (encode, "none in.txt --output x.csv", "must end in .npy"),
-        (encode, "MODEL in.txt --views dep", "view 'dep'"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from corpora.support.errors import UserError
 from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, view_class
-from multiview.engines.plan import _free, plan_const, plan_dep, workspace
+from multiview.engines.plan import plan_const, plan_dep
 from multiview.words.table import Vocabulary
-from parsing.networks.device import Products
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
 
@@ -188,13 +186,6 @@ def test_random_trees(view: str, lengths: list[int], seed: int) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_empty_batch(view: str) -> None:
-    encoder = build(view, "native")
-    batch = batch_of([], [])
-    assert encoder(words(batch), encoder.plan(batch)).shape == (0, HIDDEN)
-
-
-@pytest.mark.parametrize("view", VIEWS)
 def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
     torch.manual_seed(0)
     encoder = view_class(view)(40, 80)
@@ -208,18 +199,6 @@ def test_every_gate_matrix_has_its_own_xavier_bounds(view: str) -> None:
         for rows in parameter.split(width):
             for block in rows.split(columns, 1):
                 assert 0.95 * bound < block.abs().max() <= bound, name
-
-
-def test_unknown_names_and_sizes_are_refused() -> None:
-    with pytest.raises(UserError, match="choose one of bag, const, dep, hash, order, roles, seq"):
-        view_class("tree")(4, 4)
-    for view, sizes, message in (
-        ("dep", (4, 4, "gdl"), "engine 'gdl'"),
-        ("seq", (4, 5), "even"),
-        ("dep", (4, 0), "positive"),
-    ):
-        with pytest.raises(UserError, match=message):
-            view_class(view)(*sizes)
 
 
 @pytest.mark.parametrize(
@@ -237,22 +216,6 @@ def test_what_is_no_tree_is_refused(field: str, index: int, value: int) -> None:
         plan_dep(batch)
 
 
-def test_memory_is_reused_once_no_tensor_needs_it() -> None:
-    _free.clear()
-    like = torch.zeros(1)
-    first = workspace(like, (100, 100), (3,))
-    assert all(buffer.data_ptr() % 64 == 0 for buffer in first)
-    kept, address = first[0][5:].t(), first[0].data_ptr()
-    first[0].fill_(7)
-    del first
-    second = workspace(like, (100, 100), (3,))
-    second[0].fill_(1)
-    assert (kept == 7).all()
-    del kept
-    third = workspace(like.double(), (10, 10))
-    assert third[0].data_ptr() == address and third[0].dtype == torch.float64
-
-
 def test_threads_share_the_memory_pool_safely() -> None:
     batch, encoder = random_batch([12] * 30, seed=2), build("dep", "native", torch.float32, 16)
     plan, x = encoder.plan(batch).to("cpu"), words(batch, torch.float32)
@@ -260,17 +223,6 @@ def test_threads_share_the_memory_pool_safely() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda _: encoder(x, plan).detach(), range(80))
         assert all(torch.equal(states, wanted) for states in found)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 7, 8, 300, 3000])
-def test_products_equal_plain_ones(rows: int) -> None:
-    torch.manual_seed(0)
-    a, w, b = torch.randn(rows, 30), torch.randn(20, 30), torch.randn(rows, 20)
-    wanted = [a @ w.t(), a + b @ w, b @ w, b.t() @ a]
-    for products in (Products(None, onednn=False), Products.of(a)):
-        found = [products.mm(a, w.t(), torch.empty(rows, 20)), products.addmm(b, w, a.clone())]
-        found += [products.new_mm(b, w), products.gradient(b, a)]
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4 * rows**0.5)
 
 
 @pytest.mark.parametrize("view", TREE_VIEWS)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import os
 import socket
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,18 +19,14 @@ from corpora.support.errors import UserError
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
 from multiview.encoders import recurrent
-from multiview.engines.plan import pack, unpack
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import Step, open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
-from parsing.training import loop as loop_module
 from tests.fixtures.trees import changed
-from tests.fixtures.waiting import Waits, no_waiting
+from tests.fixtures.waiting import OneDevice
 from tests.multiview.test_train import assert_same_bits, log_of, newest
-
-Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
 
 
 def first_step(config: TrainConfig, distributed: DistributedContext | None = None) -> tuple[Trainer, Step]:
@@ -86,23 +80,23 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     assert_close(dense, {name: found[name] for name in dense}, 1e-9)
 
 
-def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
+def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
     torch.set_num_threads(1)
     distributed = DistributedContext.from_environment(cuda=False)
-    save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
+    save_file(first_gradient(config, distributed), out / f"{world}-{rank}.safetensors")
     distributed.close()
 
 
-def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
-    """What ``work`` gives in each of some processes that know each other."""
+def in_processes(world: int, config: TrainConfig, out: Path) -> list[dict[str, Tensor]]:
+    """The gradient in each of some processes that know each other."""
     # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
     context = multiprocessing.get_context("fork")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    workers = [context.Process(target=worker, args=(r, world, port, config, out, work)) for r in range(world)]
+    workers = [context.Process(target=worker, args=(r, world, port, config, out)) for r in range(world)]
     for process in workers:
         process.start()
     for process in workers:
@@ -115,23 +109,8 @@ def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_
     config = changed(tiny, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
-        for found in in_processes(world, config, tmp_path, first_gradient):
+        for found in in_processes(world, config, tmp_path):
             assert_close(alone, found, 1e-10)
-
-
-def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
-    """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
-
-    def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
-        trainer = Trainer(config, open_trees(config.trees), distributed)
-        ticks = itertools.count(step=1 + 9 * distributed.rank)
-        loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
-        assert trainer.run() == 0
-        return {name: value.clone() for name, value in trainer.network.state_dict().items()}
-
-    config = changed(tiny, loop={"schedule": "cosine", "max_minutes": 1.0, "max_steps": 6, "segments": 2})
-    first, second = in_processes(2, config, tmp_path, trained)
-    assert_close(first, second, 0.0)
 
 
 @pytest.mark.parametrize(("update", "size"), [("dense", 6), ("rows", 6), ("rows", 0)])
@@ -189,7 +168,6 @@ def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny:
 
 PORTABLE = {
     "paper": {},
-    "fixed": {"words": "fixed"},
     "seq": {"views": "seq,dep"},
     "rows": {"table": {"update": "rows"}, "objective": {"direction": "both", "denominator": "all"}},
     "cached": {"objective": {"same": 1.0}, "loop": {"segments": 2, "micro_batch": 7}},
@@ -198,33 +176,16 @@ PORTABLE = {
 
 
 @pytest.fixture
-def portable(tiny: TrainConfig, tmp_path: Path, request, monkeypatch) -> TrainConfig:
+def portable(tiny: TrainConfig, request, monkeypatch) -> TrainConfig:
     """Kernels that do nothing: a GPU's own do not wait, and numba's read the tensors as arrays."""
     names = [f"{kind}_{way}" for kind in ("leaf", "const", "dep") for way in ("forward", "backward")]
     steps = dict.fromkeys((*names, "dep_attend", "dep_attend_backward"), lambda *_: None)
     kernels = SimpleNamespace(array=lambda tensor: tensor, BIAS_AFTERWARDS=True, **steps)
     monkeypatch.setattr(recurrent, "kernels_for", lambda x: kernels)
-    (tmp_path / "vectors.txt").write_text("the 0.5 1 0 0 0 2\ncat 1 2 3 4 5 6\n")
-    config = changed(tiny, vectors=str(tmp_path / "vectors.txt"))
-    return changed(config, **PORTABLE[request.param])
+    return changed(tiny, **PORTABLE[request.param])
 
 
-# Not SEQ: torch's GRU reads the sizes of its steps, which are on the host even where the rest is not.
-@pytest.mark.parametrize("portable", [name for name in PORTABLE if name != "seq"], indirect=True)
-def test_a_step_does_not_wait(portable: TrainConfig) -> None:
-    trainer = Trainer(portable, open_trees(portable.trees))
-    jobs = trainer.jobs()
-    for _ in range(2):
-        step = trainer.prepare(next(jobs))
-        with no_waiting() as seen:
-            trainer.update(trainer.gradient(step))
-        assert seen.launches > 100
-    assert len(trainer.unread) == 2
-    with no_waiting(), pytest.raises(Waits):
-        trainer.read()
-
-
-@pytest.mark.parametrize("portable", [name for name in PORTABLE if name != "fixed"], indirect=True)
+@pytest.mark.parametrize("portable", PORTABLE, indirect=True)
 def test_a_step_stays_on_its_device(portable: TrainConfig, monkeypatch) -> None:
     """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error."""
     monkeypatch.setattr(trainer_module, "pick_device", lambda *_: torch.device("meta"))
@@ -234,7 +195,7 @@ def test_a_step_stays_on_its_device(portable: TrainConfig, monkeypatch) -> None:
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: None)
     trainer = Trainer(portable, open_trees(portable.trees))
     step = trainer.prepare(next(trainer.jobs()))
-    with no_waiting("meta"):
+    with OneDevice():
         result = trainer.gradient(step)
         trainer.update(result)
     assert {tensor.device.type for tensor in (result.metrics, *result.row_gradients)} == {"meta"}
@@ -277,14 +238,3 @@ def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, m
     assert_same_bits(before, state(trainer))
     assert not list((config.folder / "checkpoints").glob("*"))
     assert read_json(config.folder / "config.json")["training"]["step"] == 0, "the start is all that is kept"
-
-
-def test_arrays_are_packed_without_change() -> None:
-    arrays = {
-        "longs": np.arange(5), "flags": np.array([[True, False, True]]), "none": np.zeros((0, 3), np.int32),
-        "ints": np.arange(6, dtype=np.int32).reshape(2, 3)[:, ::2], "floats": np.float32([0.5, np.nan]),
-    }  # fmt: skip
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    for name, found in unpack(pack(tensors, pinned=False), tensors).items():
-        assert found.dtype == tensors[name].dtype
-        np.testing.assert_array_equal(found, arrays[name])

@@ -159,8 +159,6 @@ def test_what_does_not_fit_is_one_line(config: TrainConfig, other_trees: Path, t
     write_cache(tmp_path / "dep", [("a", "b")] * 40, views=("dep",))
     cases: dict[str, dict[str, object]] = {
         f"--views dep,seq: --init {first} has dep,const": {"views": "dep,seq"},
-        f"--encoder.dim 4: --init {first} has 8": {"encoder": {"dim": 4}},
-        f"--table.buckets 9: --init {first} has 3": {"table": {"buckets": 9}},
         "no model here": {"init": tmp_path / "nothing"},
         "has no const trees": {"trees": tmp_path / "dep"},
         "is where this run would write": {"name": "first"},

@@ -18,7 +18,7 @@ from multiview.folder.files import expanded_folder
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
-from multiview.words.sources import new_table, tuned_table
+from multiview.words.sources import new_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from tests.fixtures.trees import changed, toy_corpus
@@ -91,11 +91,6 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, c
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
     assert torch.equal(*new_table(changed(tuned, encoder={"start": "bag"}), trees, tmp_path).tables)
-    for case, text in (("exact", TEXT), ("backoff", TEXT.replace("Mars", "mars"))):  # spelt as in the corpus
-        (tmp_path / "v.txt").write_text(text)
-        spelt = new_table(changed(tuned, table={"case": case}), trees, tmp_path)
-        rows = spelt.tables[0][spelt.vocabulary.lookup(["the", "Mars", "cat"]).astype(np.int64)]
-        assert rows.norm(dim=1).tolist() == [5, 5, 1]
     assert main(changed(tuned, loop={"validation": 0})) == 0  # the last weights are kept
     words = MultiViewEncoder.load(tuned.folder, "cpu").members[0].network.words
     assert words.mode == "trained" and words.dim == 3
@@ -108,20 +103,6 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, c
         assert cli([f"--words={mode}", "--vectors=v.txt", f"--trees={tuned.trees}"]) == 2
         told = capsys.readouterr().err
         assert "--vectors v.txt: has none of the corpus's words" in told and len(told.splitlines()) == 1
-
-
-def test_a_share_of_a_words_own_direction(tuned: TrainConfig) -> None:
-    """Lengths stay; the cosine to the given vector is that of v + b|v|r with r at right angles on average."""
-    listed = [f"w{i}" for i in range(40)]
-    given = WordVectors(listed, np.random.default_rng(0).normal(size=(40, 400)).astype(np.float32))
-    plain, mixed = (
-        tuned_table(tuned, Vocabulary(listed), given, share).tables[0][1:].detach() for share in (0.0, 0.5)
-    )
-    np.testing.assert_allclose(mixed.norm(dim=1) / plain.norm(dim=1), 1, atol=0.15)
-    cosines = torch.nn.functional.cosine_similarity(plain, mixed)
-    np.testing.assert_allclose(cosines, 1 / np.sqrt(1.25), atol=0.1)
-    own = torch.nn.functional.normalize(mixed - plain / np.sqrt(1.25), dim=1)
-    assert float((own @ own.T - torch.eye(len(own))).abs().max()) < 0.3  # a direction for each word
 
 
 def test_unknown_words_of_fixed_vectors_differ_and_stay_near_the_mean() -> None:
@@ -191,19 +172,6 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     assert not few.expanded
 
 
-def test_spellings_that_the_vocabulary_reads_alike_are_one_word(tmp_path: Path) -> None:
-    spelt = [f"w{i}" for i in range(20)] + ["Paris", "paris", "Rome", "ROME"]
-    path = write_vectors(tmp_path / "v.txt", dict(zip(spelt, VECTORS_PG, strict=False)))
-    loaded = load_word_vectors(path, tmp_path)
-    for case, new in (("lower", ["rome"]), ("exact", ["Paris", "Rome", "ROME"])):
-        known = {f"w{i}": i for i in range(20)} | {"paris": 20 if case == "lower" else 21}
-        table = table_of(Vocabulary(list(known), case=case), known)
-        table.expand(loaded)
-        assert table.vocabulary.words[len(known) :] == new
-        rows = table.rows(1, table.vocabulary.lookup(["Rome"])).detach().numpy()
-        np.testing.assert_allclose(rows[0], VECTORS_PG[22] @ MAPS_VGE[1], atol=1e-4)
-
-
 def test_an_expanded_model_is_made_once_and_read_like_any_other(tiny: TrainConfig, tmp_path: Path) -> None:
     folder = tiny.folder
     assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0
@@ -226,13 +194,7 @@ def test_an_expanded_model_is_made_once_and_read_like_any_other(tiny: TrainConfi
     assert np.abs(MultiViewEncoder.load(made).encode("quokka") - plain.encode("quokka")).max() > 1e-4
     for file in ("expansion.safetensors", "expansion.txt", "vectors.npy"):
         content = (made / file).read_bytes()
-        (made / file).unlink()
-        for damaged in (
-            None,
-            content + b"more\n" if file == "expansion.txt" else content[: len(content) // 2],
-        ):
-            if damaged is not None:
-                (made / file).write_bytes(damaged)
-            with pytest.raises(UserError, match=file):
-                MultiViewEncoder.load(made)
+        (made / file).write_bytes(content[: len(content) // 2])
+        with pytest.raises(UserError, match=file):
+            MultiViewEncoder.load(made)
         (made / file).write_bytes(content)
