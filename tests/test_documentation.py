@@ -27,9 +27,6 @@ SUBCOMMANDS = ("dep", "const", "build", "run")
 FIRST_WORD = {"parsing.convert": "dep", "parsing.score": "dep", "studies.analogies": "run"}
 """Whose options are meant where a line names none."""
 
-PUBLIC = ("multiview.search.semantic_search", "senteval_runner.evaluation.evaluate", "multiview.train.main")
-"""Some of what the reference of the API describes."""
-
 
 def shown_commands() -> list[tuple[Path, str, str]]:
     """(page, module, rest of the line) of README, documentation and the usage lines of docstrings."""
@@ -69,12 +66,9 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     assert pages == set(re.findall(r"[\w/.-]+\.md", nav))
     fetched = r"<(?:script|img|iframe)[^>]*src=[\"']?https?:|<link[^>]*href=[\"']?https?:"
     assert [path for path in tmp_path.rglob("*.html") if re.search(fetched, path.read_text("utf-8"))] == []
-    equations = (tmp_path / "equations.html").read_text(encoding="utf-8")
-    assert equations.count("<math") > 20 and "\\frac" not in equations  # by the build, as MathML
     api = (tmp_path / "api.html").read_text(encoding="utf-8")
     assert ":class:" not in api and ":func:" not in api  # references are links or names
-    for name in ("multiview.model.MultiViewEncoder.encode", "parsing.trees.cache.TreeCache.open", *PUBLIC):
-        assert f'id="{name}"' in api, name
+    assert 'id="multiview.model.MultiViewEncoder.encode"' in api
 
 
 @pytest.mark.parametrize("name", sorted(shown_options()))

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -63,11 +62,6 @@ def test_data_files_are_in_the_wheel(wheel: Path) -> None:
     (about,) = {name.split("/")[0] for name in inside} - set(PIPELINE)  # no tests, tools, benchmarks
     assert about.endswith(".dist-info")
     assert {name for name in inside if not name.startswith(about)} == wanted
-
-
-def test_version_and_citation_agree() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 @pytest.mark.slow  # everything is compiled anew for the new place

@@ -9,7 +9,7 @@ import pytest
 import tyro
 
 from benchmarks import views
-from benchmarks.views import AVERAGE, PAIRS, QUICKTHOUGHT, RANDOM, System, ViewsConfig, all_systems
+from benchmarks.views import PAIRS, QUICKTHOUGHT, System, ViewsConfig, all_systems
 from corpora.support.files import read_json
 from multiview.config import TrainConfig
 from multiview.train import defaults_from
@@ -31,16 +31,8 @@ def test_pairs_differ_in_their_views_alone() -> None:
     assert set(trained) == {*PAIRS, QUICKTHOUGHT} and len(PAIRS) == 6
     same = [tyro.cli(TrainConfig, args=["--views", "seq,seq"], default=trained[pair]) for pair in PAIRS]
     assert same == same[:1] * 6
-    quick = trained[QUICKTHOUGHT].objective
-    assert (quick.score, quick.denominator) == ("dot", "quickthought")
-    first = same[0]
-    assert first.objective.score == "bilinear" and first.seed == 2 and first.loop.max_steps == 7
-    fixed = options(System(words="fixed", name="dep,const", seed=0, steps=7))
-    assert (fixed.words, fixed.vectors) == ("fixed", "train")
-    controls = {"start of seq,seq": "start:m/trained-seq-seq-steps5-seed1?corpus=t", RANDOM: "bag:random"}
-    controls[AVERAGE] = "bag:m/trained-dep-const-steps5-seed1"
-    for name, spec in controls.items():
-        assert System(words="trained", name=name, seed=1, steps=5).spec(Path("m"), Path("t")) == spec
+    assert trained[QUICKTHOUGHT].objective.denominator == "quickthought"
+    assert same[0].seed == 2 and same[0].loop.max_steps == 7
 
 
 def test_a_system_is_trained_scored_and_read_once(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corpora import pydocs
-from corpora.pydocs import fresh_documents, is_english, prose, sources, split_of
+from corpora.pydocs import fresh_documents, prose, sources, split_of
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 
@@ -51,18 +51,6 @@ def test_markup_becomes_paragraphs() -> None:
         "The first of the points is that it is fast.",
         "The second of the points is that it goes on.",
     ]
-
-
-def test_what_is_no_english_is_left_out() -> None:
-    for text in (
-        "x = f(a, b) + g(c) if the y else z.",
-        "int PyList_Append(PyObject *list, PyObject *item).",
-        "float32 float64 int8 int16 int32 uint8 complex64.",
-        "Too short.",
-        "The sentence that is not finished and goes",
-        "Copyright Foo Bar Baz Qux Corge Grault Garply Waldo.",
-    ):
-        assert not is_english(text)
 
 
 COMMON = "This is the text that both of the methods have in common."

@@ -9,7 +9,7 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.registry import open_corpus, parse_limit
+from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
 
@@ -69,14 +69,6 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         open_corpus(tmp_path / "nowhere.txt")
     with pytest.raises(UserError, match=r"--tokenize moses: must be spacy or space"):
         open_corpus(empty, tokenize="moses")
-
-
-def test_limits() -> None:
-    for text, value in (("40M", 40_000_000), ("1.001k", 1001), (7, 7), (None, None)):
-        assert parse_limit(text) == value
-    for text in ("0", "-3", "1.5", "k", "1e999", "nan"):
-        with pytest.raises(UserError, match=f"--limit {text}"):
-            parse_limit(text)
 
 
 def test_a_limit_cuts_the_stream_exactly(tmp_path: Path) -> None:
@@ -159,10 +151,3 @@ def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
     assert [" ".join(s.tokens) for s in first.sentences] == ["The snake_case ran .", "It hid odd ."]
     assert second.sentences[0].tokens == ("End", "SYM")
     assert corpus.identity["variant"] == "word_TAG"
-
-
-def test_umbc_says_where_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"UMBC WebBase is not in .*umbc_webbase_corpus.tar.gz .*webbase_all"):
-        open_corpus("umbc", data=tmp_path)
-    with pytest.raises(UserError, match=r"no \.possf2 files"):
-        open_corpus("umbc", data=umbc(tmp_path, "a.txt"), tokenize="space")

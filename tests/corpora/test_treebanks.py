@@ -54,7 +54,6 @@ def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
     [
         ("1\tword\n", r"a\.conllu:1: 2 columns, CoNLL-U has 10"),
         (row(1, "a", 0) + row(3, "b", 1), r"a\.conllu:2: word id '3', expected 2"),
-        (row(1, "a", 0) + row(2, "b", 5), r"a\.conllu:2: head '5', expected 0 to 2 but not 2"),
         (row(1, "a", 0) + row(2, "b", "9" * 5_000), r"a\.conllu:2: head '9{40}', expected 0 to 2"),
         (row("1-2", "a", "_"), r"a\.conllu:1: a sentence without words"),
     ],
@@ -105,7 +104,6 @@ def test_brackets_over_several_lines(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("(A (B c))\nword (A (B c))\n", r"a\.ptb:2: expected '\(', found 'word'"),
-        ("(A (B c)))\n", r"a\.ptb:1: expected '\(', found '\)'"),
         ("\n(A (B c)\n(D e)\n", r"a\.ptb:2: this tree's brackets are never closed"),
         ("(A )\n", r"a\.ptb:1: a tree without words"),
     ],

@@ -10,15 +10,6 @@ from senteval_runner.adapters import MtebEncoder
 from tests.senteval_runner.encoders import RandomBag
 
 
-def test_mteb_s_protocol() -> None:
-    model = MtebEncoder(RandomBag(5), "bag")
-    vectors = model.encode([{"text": ["a b", "c"]}, {"text": ["a b"]}], task_metadata=None, hf_split="test")
-    assert vectors.shape == (3, 5)
-    np.testing.assert_allclose(model.similarity(vectors, vectors)[0, 2], 1, rtol=1e-5)
-    pairs = model.similarity_pairwise(vectors[:2], vectors[1:])
-    np.testing.assert_allclose(pairs, np.diag(model.similarity(vectors[:2], vectors[1:])), rtol=1e-5)
-
-
 def test_mteb_s_texts_are_tokenised_by_the_model() -> None:
     """Raw text goes the way the model's own ``encode`` goes: a comma is a token, not part of a word."""
     model = MultiViewEncoder.untrained("seq", dim=6, word_dim=4)

@@ -14,15 +14,14 @@ from scipy import stats
 from corpora.senteval.tasks import STS_SUBSETS
 from corpora.support.errors import UserError
 from senteval_runner import EncoderError, evaluate
-from senteval_runner.protocol.config import Protocol, get_protocol
-from senteval_runner.protocol.correlation import _gradient, cosines, target_distribution
-from senteval_runner.report.tables import averaged_columns, score_sections, similarity_row
+from senteval_runner.protocol.config import get_protocol
+from senteval_runner.protocol.correlation import _gradient, cosines
+from senteval_runner.report.tables import averaged_columns, similarity_row
 from tests.fixtures.senteval import text
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
 
 QUICK = dataclasses.replace(get_protocol("fast"), kfold=2)
-NO_EFFORT = dict.fromkeys(("all", "half"), (None, None))
 
 
 def test_results_carry_what_led_to_them(data: Path) -> None:
@@ -62,7 +61,6 @@ def test_strings_or_token_lists_give_the_same(data: Path) -> None:
     ("protocol", "rows", "reason"),
     [
         ("default", 11, "class 0 has 11 rows, the folds need 12"),
-        ("fast", 6, "class 0 has 6 rows, the folds need 7"),
         ("fast", 7, "11 training rows are too few: 5% of them decide when to stop"),
     ],
 )
@@ -110,8 +108,6 @@ def test_snli_equals_the_oracle(data: Path) -> None:
     ("output", "message"),
     [
         (lambda s: np.full((len(s), 8), np.nan), "NaN or infinity"),
-        (lambda s: np.zeros((len(s) - 1, 4)), "expected numbers"),
-        (lambda s: np.zeros(len(s)), "expected numbers"),
         (lambda s: np.zeros((len(s), 9)), r"expected numbers [sentences, 8]"),
     ],
 )
@@ -127,34 +123,16 @@ def test_bad_vectors_are_named_and_other_tasks_finish(data: Path, output, messag
 
 
 def test_what_cannot_be_scored_at_all_raises(data: Path) -> None:
-    def broken(_: list[list[str]]) -> np.ndarray:
-        raise KeyError("no such word")
-
     class Flat:
         def encode(self, sentences: list[str]) -> np.ndarray:
             return np.zeros(len(sentences))
 
-    with pytest.raises(KeyError, match="no such word"):
-        evaluate(broken, ["CR"], data, QUICK)
     with pytest.raises(EncoderError, match="expected numbers"):
         evaluate(Flat(), ["MR", "CR"], data, QUICK)  # MR has no files here
     with pytest.raises(UserError, match=r"3 is no encoder: give an object with encode\(sentences\)"):
         evaluate(3, ["CR"], data, QUICK)
     with pytest.raises(UserError, match="unknown protocol"):
         evaluate(RandomBag(8), ["MR"], data, "slow")
-    with pytest.raises(UserError, match="hidden layer"):
-        Protocol(name="x", backend="sklearn", nhid=5)
-
-
-def test_target_distribution_against_the_formula() -> None:
-    scores = np.array([0.0, 0.4, 1.0, 2.25, 4.9, 5.0])
-    expected = np.zeros((6, 5))
-    for row, y in enumerate(scores):
-        i = int(np.floor(y))
-        for c, weight in ((i + 1, y - i), (i, i + 1 - y)):
-            if 1 <= c <= 5:
-                expected[row, c - 1] = weight
-    np.testing.assert_allclose(target_distribution(scores), expected, rtol=1e-6)
 
 
 def test_cosine_of_zero_vectors_is_zero() -> None:
@@ -213,9 +191,3 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
     assert row["SICK-R (cosine)"] == pytest.approx(correlation_by_hand(sick), abs=1e-6)
     assert abs(row["SICK-R (cosine)"] - 100 * scores["SICKRelatedness"]["spearman"]) > 1e-3
     assert row["STS average"] == pytest.approx((row["STS13 all"] + row["SICK-R (cosine)"]) / 2)
-    # The average names its sets, and needs them all.
-    sections = score_sections({"all": [scores], "half": [{"STS13": scores["STS13"]}]}, NO_EFFORT)
-    (shown,) = (section.markdown() for section in sections if section.title == "Similarity")
-    assert "STS average: the mean of STS13 all, SICK-R (cosine)." in shown
-    assert "| model | STS13 all | SICK-R (cosine) | STS average | STS13 mean |" in shown
-    assert next(line for line in shown.splitlines() if line.startswith("| half")).count("| –") == 2

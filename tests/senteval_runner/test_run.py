@@ -69,8 +69,7 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
     assert {(r["model"], r["seed"], r["task"]) for r in values["results"]} == {
         (model, seed, "CR") for model in ("words.txt", "random:seq") for seed in (1, 2)
     }
-    assert values["versions"]["torch"] and values["models"]["words.txt"]["skipped"]["MPQA"]
-    assert "average" not in values["models"]["words.txt"]["paper_table"][0]
+    assert values["models"]["words.txt"]["skipped"]["MPQA"]
     flat = list(csv.DictReader((tmp_path / "report/results.csv").read_text().splitlines()))
     assert {(r["model"], int(r["seed"]), r["task"], r["metric"], float(r["value"])) for r in flat} == {
         (r["model"], r["seed"], r["task"], metric, value)
@@ -125,9 +124,7 @@ def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, prot
     assert place() != place(**{library: "2"}) and place() == place(**{other: "2"})
 
 
-def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
-    tmp_path, words, run, monkeypatch, capsys
-) -> None:
+def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monkeypatch) -> None:
     tried: list[str] = []
 
     def whole_model(name: str, device: str | None) -> None:
@@ -137,9 +134,6 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     monkeypatch.setattr(encoders, "whole_model", whole_model)
     assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
     assert tried == ["no-model"]
-    said = capsys.readouterr().err
-    assert said.count("model 'no-model': is not there") == 1
-    assert "skipped MRPC of no-model: as before" in said
     report = (tmp_path / "report/results.md").read_text()
     assert "| CR, MRPC, SICKRelatedness | no-model | model 'no-model': is not there |" in report
     assert "| MPQA | every model | MPQA: no such file" in report
@@ -149,11 +143,8 @@ def test_a_model_that_cannot_be_loaded_is_tried_and_told_once(
     ("options", "message"),
     [
         ({"tasks": "TRCE"}, r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"),
-        ({"tasks": ","}, "empty"),
-        ({"seeds": "x"}, "whole numbers"),
         ({"data": Path("nowhere")}, "no such folder"),
         ({"project": 0}, "--project 0: must be at least 1"),
-        ({"models": ()}, "at least one model"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> None:
@@ -178,25 +169,18 @@ def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, run) -> None:
     sick.write_text(sick.read_text().replace("\t", " ", 7))
     rows = (data / "probing/word_content.txt").read_bytes()
     (data / "probing/past_present.txt.gz").write_bytes(gzip.compress(rows)[:-9])
-    (down / "TREC").mkdir()
-    for name in ("train_5500.label", "TREC_10.label"):
-        (down / "TREC" / name).write_text("")
-    assert run(words, tasks="CR,MRPC,SICK-R,TREC,MPQA,Tense,WordContent") == 0
+    assert run(words, tasks="CR,MRPC,SICK-R,MPQA,Tense,WordContent") == 0
     assert {result["task"] for result in written(tmp_path)["results"]} == {"CR", "WordContent"}
     skipped = written(tmp_path)["models"]["words.txt"]["skipped"]
     messages = {
         "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
         "SICKRelatedness": "SICK_trial.txt:",
-        "TREC": "no rows in",
         "MPQA": "downstream/MPQA/mpqa.pos",
         "Tense": "past_present.txt.gz: cannot be read",
     }
     assert set(skipped) == set(messages)
     for name, message in messages.items():
         assert message in skipped[name] and "\n" not in skipped[name]
-    page = (tmp_path / "report/report.html").read_text()
-    for text in ("get_transfer_data.bash", "every model", "CR all: 52 rows, published 3,775"):
-        assert text in page and text in (tmp_path / "report/results.md").read_text()
 
 
 @pytest.mark.parametrize("damage", ["missing", "nan", "rows", "pickle", "truncated"])
@@ -229,11 +213,10 @@ def model(tmp_path: Path) -> Path:
     table.initialise("xavier")
     folder = tmp_path / "models" / "mine"
     save_member(folder, Member(ViewStack(("seq", "seq"), table, EncoderConfig(dim=4))), card="", training={})
-    (folder / "time.json").write_text('{"seconds": 9000}')
     return folder
 
 
-def test_expand(tmp_path, words, model, run, capsys) -> None:
+def test_expand(tmp_path, words, model, run) -> None:
     made, stamps = model.with_name("mine-expanded-words") / "model.safetensors", set()
     for _ in range(2):
         assert run(model, f"{model}?views=0-seq+{words}", tasks="CR,MRPC", expand=str(words)) == 0
@@ -241,15 +224,4 @@ def test_expand(tmp_path, words, model, run, capsys) -> None:
     assert len(stamps) == 1
     names = "mine-expanded-words", "mine-expanded-words?views=0-seq+words.txt"
     rows = written(tmp_path)["models"]
-    assert [(rows[name]["dim"], rows[name]["hours"]) for name in names] == [(8, 2.5), (12, None)]
-    assert "| mine-expanded-words | 8 | 2.50 |" in capsys.readouterr().out
-
-
-def test_nothing_to_expand(words, model, run) -> None:
-    with pytest.raises(UserError, match="no model here is a multi-view model with trained words"):
-        run(words, "random:seq", expand=str(words))
-    made = model.with_name("mine-expanded-words")
-    made.mkdir()
-    (made / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds something else"):
-        run(model, expand=str(words))
+    assert [rows[name]["dim"] for name in names] == [8, 12]

@@ -1,42 +1,23 @@
-"""The runner: stored cells, kill and resume, what is left out; presets and published rows as files."""
+"""The runner: stored cells, kill and resume, what is left out."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from corpora.support.cli import configuration
 from corpora.support.errors import UserError
 from senteval_runner.report.page import Page, Section
-from studies.kit import Cell, Figures, Run, command, published, read_presets, run_study
-
-
-@configuration
-class Sizes:
-    small: int = 1
+from studies.kit import Cell, Figures, Run, run_study
 
 
 @configuration
 class ToyConfig:
     output: Path
-    preset: Literal["paper"] | None = None
-    files: tuple[Path, ...] = ()
-    sizes: Sizes = Sizes()
     rate: float = 1.0
-
-
-TOML = """
-[paper]
-requires = ["files", "sizes.small"]
-needs = "both parts (example.org)"
-[paper.options]
-rate = 2
-sizes.small = 3
-"""
 
 
 def write(value: float) -> Callable[[Path], Figures]:
@@ -119,21 +100,3 @@ def test_the_report_has_the_page_and_what_was_left_out(tmp_path: Path) -> None:
 def toy_without(run: Run) -> Page:
     run.figures({9: cell("9", refuse)})
     return Page("Toy", [])
-
-
-def test_presets_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "presets.toml").write_text(TOML)
-    monkeypatch.setattr("inspect.getfile", lambda _: str(tmp_path / "config.py"))
-    assert read_presets(ToyConfig) == {"paper": {"preset": "paper", "rate": 2.0, "sizes": Sizes(small=3)}}
-    cli = command(ToyConfig, f"{__name__}:toy", "studies.toy", "A toy.")
-    given = ["--preset", "paper", "--output", str(tmp_path / "out")]
-    assert cli(given) == 2 and not (tmp_path / "out").exists()
-    assert cli([*given, "--files", "x"]) == 2
-    assert "6.0" in (tmp_path / "out/report.md").read_text()
-    with pytest.raises(UserError, match=r"--preset paper needs --files: both parts \(example\.org\)"):
-        run_study(ToyConfig(output=tmp_path, preset="paper"), toy)
-
-
-def test_published_rows_are_files(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text('name,A,B\n"one, two",1.5,\nthree,2,3\n')
-    assert published(tmp_path / "rows.csv") == {"one, two": {"A": 1.5}, "three": {"A": 2.0, "B": 3.0}}

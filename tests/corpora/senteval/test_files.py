@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.tasks import (
-    ALIASES,
-    PUBLISHED_ROWS,
-    STRUCTURE_TASKS,
-    STS_SUBSETS,
-    TASK_NAMES,
-    canonical_task,
-    task_paths,
-)
+from corpora.senteval.tasks import STRUCTURE_TASKS, TASK_NAMES, task_paths
 from corpora.support.errors import UserError
 
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -51,7 +43,6 @@ def write(folder: Path, name: str, *contents: str | bytes) -> list[Path]:
     ("name", "split", "first", "second", "labels"),
     [
         ("CR", "all", ["café good", "", "x", "y", "z", "bad one"], None, [1, 1, 1, 1, 1, 0]),
-        ("SUBJ", "all", ["o", "s"], None, [1, 0]),
         ("TREC", "train", ["How : a b ?", "How far"], None, [1, 5]),
         ("TREC", "test", ["Who ?"], None, [3]),
         ("MRPC", "train", ["a 'b"], ['c " d'], [1]),
@@ -84,8 +75,6 @@ def test_rows_are_the_toolkits(
     ("name", "contents", "told"),
     [
         ("TREC", (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"), r"TREC_10.label:2: expected a label .*'WHO'"),
-        ("MRPC", (MRPC[0], HEADER + "0\t2\t3\tonly one\n"), r"test.txt:2: expected 5 tab-separated columns"),
-        ("SICKRelatedness", (SICK.replace("4.5", "x"), SICK, SICK), r"_train.txt:2: expected a number"),
         ("STS13", (*STS13 * 2, STS13[0], "1\n2\n"), r"STS.gs.OnWN.txt: 2 rows, but .* has 3"),
         ("SST2", (b"good\t1\n\xff\t0\n", SST2, SST2), r"sentiment-train:2: not utf-8 \(byte 0xff\)"),
         ("SubjNumber", (PROBING + "te\tJJ\tc\n",), r"number.txt:5: expected a label that occurs"),
@@ -102,14 +91,12 @@ def test_files_may_be_packed_but_not_damaged(tmp_path: Path) -> None:
     (tmp_path / "probing").mkdir()
     [path] = write(tmp_path, "SubjNumber")
     path.unlink()
-    whole = gzip.compress(PROBING.encode())
     packed = path.with_name(path.name + ".gz")
-    packed.write_bytes(whole)
+    packed.write_bytes(gzip.compress(PROBING.encode()))
     assert read_task("SubjNumber", tmp_path).classes == ("NN", "NNS")
-    for damaged in (whole[:-9], whole[:10] + b"\xff" + whole[11:]):
-        packed.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"subj_number.txt.gz: cannot be read"):
-            read_task("SubjNumber", tmp_path)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"subj_number.txt.gz: cannot be read"):
+        read_task("SubjNumber", tmp_path)
 
 
 def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
@@ -122,16 +109,6 @@ def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
     write(tmp_path, "CR")[1].unlink()
     with pytest.raises(UserError, match=r"no such file in \S*: downstream/CR/custrev\.neg \(nor"):
         read_task("CR", tmp_path)
-
-
-def test_names() -> None:
-    for alias, name in ALIASES.items():
-        assert canonical_task(alias) == canonical_task(alias.lower().replace("-", "_")) == name
-    assert canonical_task("odd_man_out") == "OddManOut"
-    with pytest.raises(UserError, match=r"unknown task 'MRR'.*SICKEntailment"):
-        canonical_task("MRR")
-    assert set(PUBLISHED_ROWS) == set(TASK_NAMES) - {*STRUCTURE_TASKS}
-    assert [sum(PUBLISHED_ROWS[name].values()) for name in STS_SUBSETS] == [3108, 1500, 3750, 3000, 1186]
 
 
 HERE = "MR CR SUBJ TREC MRPC SICKRelatedness SICKEntailment STSBenchmark STS12 STS14 STS16 SST2 SST5"

@@ -13,24 +13,8 @@ from corpora.senteval.structure import read_hans, read_minimal, read_paws, tripl
 from corpora.support.errors import UserError
 
 FUNCTION = (
-    *(
-        "a",
-        "an",
-        "after",
-        "and",
-        "as",
-        "before",
-        "been",
-        "but",
-        "by",
-        "did",
-        "for",
-        "from",
-        "is",
-        "it",
-        "not",
-    ),
-    *("of", "on", "s", "than", "that", "the", "to", "was", "we", "were", "who", "whom"),
+    "a an after and as before been but by did for from is it "
+    "not of on s than that the to was we were who whom"
 )
 
 
@@ -40,7 +24,7 @@ def test_test_and_development_share_no_frame_and_no_content_word() -> None:
         {w.lower() for t in part for s in (t.anchor, t.same, t.other) for w in re.findall("[A-Za-z]+", s)}
         for part in parts
     ]
-    assert words[0] & words[1] <= set(FUNCTION)
+    assert words[0] & words[1] <= {*FUNCTION.split()}
     assert all(len({t.kind for t in part}) == 12 for part in parts)
     assert triplets("test") == triplets("test") and len(parts[1]) == 61 * 20
 
@@ -90,12 +74,6 @@ def test_readers(tmp_path: Path, reader, name: str, text: str, pairs: list) -> N
     (tmp_path / name).write_text("a\tb\n1\t2\n")
     with pytest.raises(UserError, match=f"{name}:1: no column"):
         reader(tmp_path / name)
-
-
-def test_a_label_that_is_none_is_named(tmp_path: Path) -> None:
-    (tmp_path / "paws.tsv").write_text("id\tsentence1\tsentence2\tlabel\n1\ta\tb\t2\n")
-    with pytest.raises(UserError, match=r"paws.tsv:2: expected a label 0 or 1"):
-        read_paws(tmp_path / "paws.tsv")
 
 
 @pytest.mark.data

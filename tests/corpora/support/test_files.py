@@ -1,14 +1,9 @@
-"""Atomic files: whole or absent, readable like any other file; records with a seal; one run in a folder."""
+"""Atomic files: whole or absent; records with a seal."""
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
@@ -16,11 +11,8 @@ from corpora.support.files import (
     atomic_path,
     check_file,
     file_record,
-    locked,
     read_json,
     read_record,
-    sweep,
-    write_array,
     write_json,
     write_record,
 )
@@ -38,42 +30,17 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["value.json"]
 
 
-def test_finished_files_follow_the_umask_whoever_made_the_temporary_one(tmp_path: Path) -> None:
-    with atomic_path(tmp_path / "weights") as temporary:
-        temporary.touch()
-        os.chmod(temporary, 0o600)  # what safetensors' own writer leaves
-    umask = os.umask(0)
-    os.umask(umask)
-    assert (tmp_path / "weights").stat().st_mode & 0o777 == 0o666 & ~umask
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (b"[" * 200_000, "recursion limit"),
         (b'{"a": ' + b"1" * 6_000 + b"}", "number out of range"),
-        (b'{"a": NaN}', "column 7"),
-        (b'"\\ud800"', "hex escape"),
     ],
 )
 def test_odd_json_is_one_line(text: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "odd.json").write_bytes(text)
     with pytest.raises(UserError, match=rf"odd\.json: not JSON .*{words}"):
         read_json(tmp_path / "odd.json")
-
-
-def test_an_array_that_does_not_fit_has_number_and_name(tmp_path: Path) -> None:
-    """Files may have 64 KiB; numpy's own error has neither."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, before[1]))
-    try:
-        with pytest.raises(OSError) as caught:
-            write_array(tmp_path / "x.npy", np.zeros(100_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "x.npy"))
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_record_is_sealed(tmp_path: Path) -> None:
@@ -99,56 +66,3 @@ def test_a_files_record_finds_damage(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(UserError, match="no such file"):
         check_file(path, **record)
-
-
-def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
-    old, new = tmp_path / "parts" / ".a.json.abcd1234.tmp", tmp_path / ".b.json.abcd1234.tmp"
-    for path in (old, new, tmp_path / ".kept.tmp"):
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    os.utime(old, (0, 0))
-    sweep(tmp_path, shared=True)
-    assert new.exists() and not old.exists()
-    sweep(tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".kept.tmp"]
-
-
-HELD = """
-import multiprocessing, sys, time
-from pathlib import Path
-from corpora.support.files import locked
-with locked(Path(sys.argv[1]), wait=True):
-"""
-HOLD = HELD + '    print("held", flush=True)\n    time.sleep(60)\n'
-SPAWN = (
-    HELD
-    + """    process = multiprocessing.get_context("spawn").Process(target=print)
-    process.start()
-    process.join()
-    print("ended with", process.exitcode)
-"""
-)
-
-
-def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="another run is writing here"), locked(tmp_path):
-            pass
-    finally:
-        holder.kill()
-        holder.communicate()
-    with pytest.raises(KeyError), locked(tmp_path):
-        raise KeyError
-    with locked(tmp_path):
-        pass
-
-
-def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SPAWN, encoding="utf-8")
-    words = [sys.executable, tmp_path / "script.py", tmp_path / "folder"]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
-    assert "ended with 1" in done.stdout
-    assert "work under `if __name__ == '__main__':`" in done.stderr

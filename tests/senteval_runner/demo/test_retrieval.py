@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from corpora.support.errors import UserError
 from multiview import train
 from senteval_runner.demo import __main__ as demo
-from senteval_runner.demo.retrieval import neighbour_retrieval, reciprocal_ranks, tfidf_embeddings
+from senteval_runner.demo.retrieval import neighbour_retrieval, reciprocal_ranks
 from tests.fixtures.trees import TINY, changed
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 
-def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
         demo.run_step("1/1", "parsing.run", "none.txt")
 
@@ -41,10 +41,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch, capsys) -> None
     for scores in results["retrieval"].values():
         assert 0 <= scores["recall_at_1"]["value"] <= scores["mrr"]["value"] <= 1
     assert len(results["seconds"]) == 4
-    page = (tmp_path / "report.html").read_text()
-    for part in ("Neighbour retrieval", "<svg", "<img"):
-        assert part in page
-    assert "open this in a browser" in capsys.readouterr().out
+    assert "Neighbour retrieval" in (tmp_path / "report.html").read_text()
 
 
 def by_loop(embeddings: np.ndarray, documents: list[int], block: int) -> list[float]:
@@ -73,17 +70,6 @@ def test_ranks_equal_the_loop(lengths: list[int], block: int, seed: int) -> None
         assert len(owners) == len(expected)
 
 
-def test_perfect_and_constant_vectors() -> None:
-    with pytest.raises(ValueError, match="nothing to retrieve"):  # neighbours, but in two blocks
-        neighbour_retrieval({"x": np.ones((4, 2))}, np.array([0, 1, 1, 2]), block=2)
-    pairs = np.repeat(np.arange(100), 2)
-    found = neighbour_retrieval({"perfect": np.eye(100)[pairs], "constant": np.ones((200, 3))}, pairs)
-    assert found["perfect"].recall_at_1.value == 1.0 and found["perfect"].behind is None
-    assert found["constant"].recall_at_1.value == 0.0 and found["constant"].mrr.value < 0.02
-    behind = found["constant"].behind
-    assert behind is not None and (behind.value, behind.interval) == (1.0, (1.0, 1.0))
-
-
 def test_a_difference_is_taken_anchor_by_anchor() -> None:
     rng = np.random.default_rng(0)
     documents = np.repeat(np.arange(60), 6)
@@ -95,8 +81,3 @@ def test_a_difference_is_taken_anchor_by_anchor() -> None:
     assert behind is not None and behind.value == pytest.approx((hits[0] - hits[1]).mean())
     assert behind.interval is not None and recall.interval is not None
     assert np.ptp(behind.interval) < np.ptp(recall.interval) / 2
-
-
-def test_tfidf_ignores_case_and_unseen_words() -> None:
-    rows = tfidf_embeddings([["A", "cat"], ["a", "dog"]], [["a", "CAT"], ["a", "cat"], ["unseen"]]).toarray()
-    assert np.array_equal(rows[0], rows[1]) and not rows[2].any()

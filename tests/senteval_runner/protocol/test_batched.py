@@ -38,7 +38,6 @@ def train(of: Problem, fits: list[batched.Fit], protocol: Protocol, seed: int) -
 
 VARIANTS = {
     "adam": {"kfold": 3, "epoch_size": 2, "tenacity": 2},
-    "rmsprop": {"kfold": 3, "optim": "rmsprop", "batch_size": 32, "epoch_size": 2, "tenacity": 1},
     "hidden": {"kfold": 3, "nhid": 7, "epoch_size": 2, "tenacity": 1},
     "one epoch": {"kfold": 3, "max_epoch": 15, "epoch_size": 1},
 }

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from senteval_runner import evaluate
-from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.structure import binding_scores, pair_scores
 from senteval_runner.report.tables import paired_bootstrap
+from tests.senteval_runner.report.test_tables import result
 
 
 def test_binding_is_strict_and_a_tie_is_wrong() -> None:
@@ -44,17 +44,8 @@ def test_p_values_are_of_what_is_compared() -> None:
     drawn = np.random.default_rng(1)
     gold = drawn.integers(2, size=200)
     good, none = gold + 0.5 * drawn.standard_normal(200), drawn.standard_normal(200)
-    sides = [
-        TaskResult(
-            task="PAWS",
-            metrics=pair_scores(gold, side),
-            dim=1,
-            rows={"all": 200},
-            predictions={"all": side.tolist()},
-            gold={"all": gold.tolist()},
-        )
-        for side in (good, none, none)
-    ]
-    ahead, p = paired_bootstrap(sides[0], sides[1])
-    assert 100 * ahead == pytest.approx(sides[0]["ap"] - sides[1]["ap"]) and p <= 0.002
-    assert paired_bootstrap(*sides[1:]) == (0, 1)
+    one, other = (result("PAWS", {"all": side}, {"all": gold}) for side in (good, none))
+    ahead, p = paired_bootstrap(one, other)
+    gain = pair_scores(gold, good)["ap"] - pair_scores(gold, none)["ap"]
+    assert 100 * ahead == pytest.approx(gain) and p <= 0.002
+    assert paired_bootstrap(other, other) == (0, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -51,12 +50,6 @@ def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
     assert latex.endswith("\\dag{} Theirs.\n")
 
 
-def test_latex_escapes_its_own_characters() -> None:
-    latex = Table(["a_b & 5%"], [["λ ≤ −0.1 {x} \\ ~^#$"]]).latex()
-    assert r"a\_b \& 5\%" in latex
-    assert r"$\lambda$ $\le$ $-$0.1 \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{}\#\$" in latex
-
-
 def test_cells_as_text() -> None:
     assert shown(None) == shown(float("nan")) == "–"
     assert shown(Score(74.206, 0.31, (73.5, 74.9)), 1) == "74.2 ± 0.3 [73.5, 74.9]"
@@ -66,31 +59,17 @@ def test_cells_as_text() -> None:
     assert table.markdown().splitlines()[2] == "| a\\|b | \\<i> c |"  # no cell ends its row
 
 
-def test_what_the_reader_sorts_and_what_stands_right() -> None:
-    """Typed numbers are numbers; rows that belong together stay together."""
-    rows = [["a", "1,200", "(71.3)", "+1.20* (p 0.034)", "5 words"], ["b", "≤ 500", "12.5 %", "–", "none"]]
-    lefts = [cell.left for cell in Table(["m", "n", "o", "p", "q"], rows).head()]
-    assert lefts == [True, False, False, False, True]
-    tables = [Table(["m", "n"], [["a", 1], *more]) for more in ([["b", 2]], [["", 2]], [])]
-    assert [table.sortable for table in tables] == [True, False, False]
-
-
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_figures_are_images_whatever_the_names() -> None:
     pytest.importorskip("matplotlib")
     name = "<a>\x1b[2J"  # a control character would end the report
     scores = {(name, "MR"): Score(50.0, 2.0), (name, "CR"): Score(float("nan"))}
     points = np.random.RandomState(0).randn(6, 3)
-    grid = {"mean": np.array([[1.0, np.nan]])}
     drawings = [
         [
             plots.bars([name], ["MR", "CR"], scores, caption='"<&>'),
-            *(
-                plots.scatter(points, [0, 1] * 3, ["x", "$y$"], by=by, links=[(0, 1)])
-                for by in ("pca", "tsne")
-            ),
+            plots.scatter(points, [0, 1] * 3, ["x", "$y$"], by="pca", links=[(0, 1)]),
             plots.curves({"$x_1$": [(0, 1), (1, float("nan")), (2, 3)]}, y_label="<loss>"),
-            plots.heat_map(grid, ["a"], ["p", "q"], diverging=True),
         ]
         for _ in range(2)
     ]
@@ -101,20 +80,3 @@ def test_figures_are_images_whatever_the_names() -> None:
         kind, encoded = str(image.get("src")).split(",", 1)
         assert kind == "data:image/svg+xml;base64"
         assert ET.fromstring(base64.b64decode(encoded)).tag.endswith("svg")
-
-
-def test_figures_without_values_or_matplotlib_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plots.curves({"a": [(0, float("nan"))]}).note == plots.NOTHING
-    assert "too few" in plots.scatter(np.ones((9, 2)), [0] * 9, ["a"], by="pca").note
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    html = Page("P", [Section("S", [plots.curves({"a": [(0, 1)]}, caption="loss")])]).html()
-    assert "Figure left out: matplotlib" in html and "multiview-embeddings[report]" in html
-
-
-def test_a_page_is_one_file() -> None:
-    figure = Figure("<svg></svg>", "c & d")
-    page = Page("T <1>", [Section("S", ["a < b", figure], note="n & m"), Section("Drawn", [figure])], "i > j")
-    html = page.html()
-    assert "<title>T &lt;1&gt;</title>" in html and "<p>a &lt; b</p>" in html and "<svg></svg>" in html
-    assert "http" not in html and "src=" not in html
-    assert page.markdown() == "# T \\<1>\n\ni > j\n\n## S\n\nn & m\n\na \\< b\n"

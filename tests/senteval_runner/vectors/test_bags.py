@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parsing.trees.cache import TreeCache
-from senteval_runner.vectors.bags import sample
 from senteval_runner.vectors.encoders import open_model
 from tests.parsing.trees.test_cache import write_cache
 
@@ -93,11 +91,3 @@ def test_words_share_the_ngrams_of_their_spelling() -> None:
     assert unit[0] @ unit[1] > 0.8 and unit[0] @ unit[2] > 0.6 and abs(unit[0] @ unit[3]) < 0.2
     np.testing.assert_allclose(encoder([names[:2]])[0], vectors[:2].mean(0), rtol=1e-5)
     assert encoder([["a"], []]).shape == (2, 512)
-
-
-def test_the_sample_covers_the_corpus(corpus, monkeypatch) -> None:
-    trees = TreeCache.open(corpus)
-    assert sample(trees) == SENTENCES
-    monkeypatch.setattr("senteval_runner.vectors.bags.SAMPLE", 4)
-    monkeypatch.setattr("senteval_runner.vectors.bags.BLOCK", 2)
-    assert sample(trees) == [SENTENCES[i] for i in (0, 1, 4, 5)]

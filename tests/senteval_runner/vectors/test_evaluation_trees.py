@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, running
@@ -127,9 +125,6 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     one, other = a.read(0, len(a)), b.read(0, len(b))
     for field in one.fields:
         np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="choose another --trees"):
-        trees_of(tmp_path / "file", data, "CR").of(untrained)
 
 
 def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> None:
@@ -142,8 +137,4 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     seen.clear()
     monkeypatch.setattr(encoders, "load_multiview", lambda source, device: model(seen))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
-    assert running.run(options) == 0 and not seen
-    # vectors that are there need no trees
-    shutil.rmtree(tmp_path / "trees")
-    shutil.rmtree(tmp_path / "report")
     assert running.run(options) == 0 and not seen

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from corpora.support.errors import UserError
-from corpora.support.files import read_record, write_record
 from multiview.config import TrainConfig
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
@@ -59,15 +58,6 @@ def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize("spec", ["random:seq,seq@8", "random:lstm@8"])
-def test_random_encoders_have_size_words_and_seed(glove: Path, spec: str) -> None:
-    plain, over = open_model(spec), open_model(f"{spec}?vectors={glove}")
-    assert plain(SENTENCES).shape == over(SENTENCES).shape == (4, 8)
-    assert np.abs(plain(SENTENCES) - over(SENTENCES)).max() > 1e-3
-    np.testing.assert_array_equal(over(SENTENCES), open_model(f"{spec}?vectors={glove}")(SENTENCES))
-    assert np.abs(over(SENTENCES) - open_model(f"{spec}?vectors={glove}", seed=1)(SENTENCES)).max() > 1e-3
-
-
 def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("senteval_runner.vectors.networks.BATCH", 2)
     encoder = open_model(f"random:lstm@6?vectors={glove}", seed=3)
@@ -114,7 +104,3 @@ def test_starts_of_joined_models_and_of_other_trees(tiny: TrainConfig, tmp_path:
     write_cache(tmp_path / "other", corpus_of(60))
     with pytest.raises(UserError, match=r"other: is not the tree cache that .*0 was trained on"):
         load_start(folder / "0", tmp_path / "other")
-    record = read_record(folder / "0/config.json")
-    write_record(folder / "0/config.json", record | {"training": {"fine_tuned_from": "x"}})
-    with pytest.raises(UserError, match=r"0: has no record of multiview\.train"):
-        load_start(folder / "0", tiny.trees)

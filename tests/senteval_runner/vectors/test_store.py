@@ -59,5 +59,3 @@ def test_damaged_shards_are_named(tmp_path: Path, file: str) -> None:
     for columns, dtype in ((4, "float32"), (3, "float16")):  # whole, but of another shape
         with pytest.raises(UserError, match="not a shard"):
             VectorStore(tmp_path, columns, dtype)
-    with pytest.raises(UserError, match="do not fit float16"):
-        VectorStore(None, 3, "float16").add(["a"], drawn(1) * 1e6)

@@ -16,7 +16,7 @@ from corpora.support.files import read_record
 from studies.burt import data as burt_data
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
-from studies.burt.data import balanced, hold_out_phrases, read_data, usable, without_premises
+from studies.burt.data import balanced, hold_out_phrases, usable, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, hold_out, normalised
 from studies.finetune.loop import LoopConfig
@@ -94,28 +94,6 @@ def test_a_first_text_is_on_one_side_only(texts: list[str], share: float) -> Non
     kept, held = hold_out(Examples(texts, texts, np.arange(len(texts))), share)
     assert sorted([*kept.target, *held.target]) == list(range(len(texts)))
     assert not {normalised(t) for t in kept.first} & {normalised(t) for t in held.first}
-
-
-def test_data_is_filtered_counted_and_split(files: dict[str, Path], tmp_path: Path) -> None:
-    data = read_data(config(files, tmp_path, held_out=0.3))
-    nli, pairs, classes = (data.train[name](0) for name in ALL)
-    assert not set(nli.first) & set(data.held["nli"].first) and len(data.held["nli"]) == 150
-    labelled = zip(pairs.first, pairs.second or [], pairs.target, strict=True)
-    positive = {(a, b) for a, b, target in labelled if target}
-    assert set(zip(classes.first, classes.second or [], strict=True)) <= positive
-    for examples in (classes, data.held["classification"]):
-        assert len(set(np.bincount(examples.target).tolist())) == 1, "equal classes on both sides"
-    assert any("60 of 90 rows" in line for line in data.summary)
-
-
-def test_missing_data_is_named(files: dict[str, Path], tmp_path: Path) -> None:
-    for options, told in (
-        ({"nli": ()}, "nli needs --nli"),
-        ({"ppdb": ()}, "--ppdb"),
-        ({"ppdb": (files["ppdb1"],)}, "classification needs PPDB 2.0"),
-    ):
-        with pytest.raises(UserError, match=told):
-            read_data(config(files, tmp_path, **options))
 
 
 def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_path: Path) -> None:

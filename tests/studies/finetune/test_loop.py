@@ -158,13 +158,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, layers=1, hidden=32, vocabulary=300)
 
 
-def test_a_tiny_bert_of_other_options_is_refused(tiny: Path) -> None:
-    with pytest.raises(UserError, match="built with other options"):
-        build_tiny(tiny, TEXTS, hidden=64)
-    with pytest.raises(UserError, match="there is none"):
-        build_tiny(tiny, [" "])
-
-
 def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
     tower = load_tower(str(tiny), pooling="mean").eval()
     texts = ["a dog runs at home", "the cat", "a dog runs at home", "the pig eats by the river"]

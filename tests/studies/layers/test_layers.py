@@ -1,4 +1,4 @@
-"""A layer study: units, tables worked by hand, reduced tasks, kill and resume, the preset, wrong input."""
+"""A layer study: units, tables worked by hand, kill and resume, the preset, wrong input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from corpora.senteval.files import Split, TaskData, read_task
+from corpora.senteval.files import read_task
 from corpora.senteval.tasks import STRUCTURE_TASKS, TASK_NAMES
 from corpora.support.errors import UserError
 from senteval_runner.towers.backbones import (
@@ -26,7 +26,6 @@ from senteval_runner.vectors.embed import text_of
 from studies.kit import Run, published, read_presets, run_study
 from studies.layers import evaluate, report
 from studies.layers.__main__ import LayersConfig, cli
-from studies.layers.evaluate import LEAST_PER_CLASS, limited
 from studies.layers.evaluate import evaluate as layers
 from studies.layers.report import (
     AVERAGE,
@@ -170,22 +169,6 @@ def test_published_rows_stand_below_the_normalised_tables() -> None:
     assert "| GloVe † | whole | 76.70" in two and "| BERT + SNLI † | -1,-12 |" in two
 
 
-def test_reduced_tasks_keep_shares_and_order() -> None:
-    counts = [900, 90, 30]
-    order = np.random.RandomState(0).permutation(sum(counts))
-    labels = np.repeat(range(3), counts)[order].tolist()
-    split = Split(a=[[f"w{i}"] for i in range(len(labels))], y=labels)
-    whole = TaskData(name="TREC", kind="single", splits={"train": split}, classes=("a", "b", "c"))
-    train = limited(whole, 340).splits["train"]
-    # a third of each class, but not fewer than twelve rows
-    assert np.bincount(train.y).tolist() == [300, 30, LEAST_PER_CLASS]
-    places = [split.a.index(tokens) for tokens in train.a]
-    assert places == sorted(places) and [labels[place] for place in places] == train.y
-    scored = Split(a=[[str(i)] for i in range(100)], b=[["b"]] * 100, y=[i / 10 for i in range(100)])
-    part = limited(TaskData(name="STS12", kind="pair", splits={"x": scored}), 40).splits["x"]
-    assert [float(tokens[0]) / 10 for tokens in part.a] == part.y and len(part.y) == len(part.b or []) == 40
-
-
 def write_vectors(path: Path, data: Path, *tasks: str) -> Path:
     """Vectors of another program, for all sentences of some tasks."""
     parts = [part for task in tasks for part in read_task(task, data).splits.values()]
@@ -241,8 +224,6 @@ def test_a_killed_study_resumes(
     ("changes", "message"),
     [
         ({"backbones": ("./nowhere",)}, "no such file or folder"),
-        ({"concatenate": ("-1,-9",)}, "no layer '-9'; it has emb, -3, -2, -1"),
-        ({"poolings": ("median",)}, "no pooling 'median'"),
         ({"tasks": "MR"}, "rt-polarity"),
     ],
 )

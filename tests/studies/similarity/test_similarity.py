@@ -1,16 +1,15 @@
-"""Similarity sets: published formats, correlations by hand, SemEval-2013, published rows below ours."""
+"""Similarity sets: published formats, correlations by hand, fine-tuning, published rows below ours."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from corpora.pairs.similarity import WordPhrasePairs, find_set, read_semeval2013_5a
+from corpora.pairs.similarity import WordPhrasePairs, find_set
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
 from senteval_runner import evaluate
@@ -19,16 +18,14 @@ from senteval_runner.vectors.embed import as_vectors
 from studies.burt.data import hold_out_phrases
 from studies.finetune.examples import Examples
 from studies.finetune.tiny import build_tiny
-from studies.kit import published, run_study
+from studies.kit import published
 from studies.similarity import run
-from studies.similarity.__main__ import SimilarityConfig, cli
+from studies.similarity.__main__ import cli
 from studies.similarity.run import (
     STS_TASKS,
     Model,
     correlate,
-    frozen_accuracy,
     phrase_pairs,
-    score,
     sentence_similarity,
     tuned_accuracy,
     with_averages,
@@ -55,13 +52,6 @@ def test_published_formats(name: str, tmp_path: Path) -> None:
     (tmp_path / file).write_bytes(text.encode())
     pairs = find_set(name, tmp_path)
     assert pairs is not None and (pairs.left, pairs.right, pairs.score) == (("old",), ("new",), (1.58,))
-
-
-@pytest.mark.parametrize(("text", "row"), [("a\tb\t1\nc\td\tmany\n", 2), ("a\tb\tnan\n", 1)])
-def test_bad_rows_name_file_and_row(tmp_path: Path, text: str, row: int) -> None:
-    (tmp_path / "rw.txt").write_text(text)
-    with pytest.raises(UserError, match=rf"rw\.txt:{row}"):
-        find_set("RW", tmp_path)
 
 
 @pytest.mark.data
@@ -95,49 +85,6 @@ def test_the_command_scores_a_vector_file_and_names_missing_sets(tmp_path: Path)
     assert report.index("vectors.txt |") < report.index("| BURT † |") < report.index("† published (BURT)")
 
 
-def write_semeval(folder: Path, rows: dict[bool, list[str]], part: str, end: str = "-v2") -> None:
-    (folder / part).mkdir(parents=True, exist_ok=True)
-    for same, lines in rows.items():
-        name = f"en.{part}Set.{'positive' if same else 'negative'}Instances{end}"
-        (folder / part / name).write_text("".join(f"{x}\n" for x in lines))
-
-
-def phrase_accuracy(folder: Path) -> float:
-    return frozen_accuracy(as_vectors(Letters()), *read_semeval2013_5a(folder), seed=1111)
-
-
-def test_semeval_2013_is_read_and_tuned_on_its_training_pairs(tmp_path: Path) -> None:
-    """Hand-made files in the published format; the phrase repeats the word's letters where it means it."""
-    rng = np.random.RandomState(0)
-
-    def row(same: bool) -> str:
-        one, two, three = ("".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 5)) for _ in range(3))
-        return f"{one}\t{one[::-1] + ' ' + one[:3] if same else two + ' ' + three}"
-
-    for part, count, end in (("train", 40, "-v2"), ("test", 15, "")):
-        write_semeval(
-            tmp_path, {same: [row(same) for _ in range(count)] for same in (True, False)}, part, end
-        )
-    train, test = read_semeval2013_5a(tmp_path)
-    assert (len(train), len(test), sum(train.same)) == (80, 30, 40)
-    assert train.words[0] == train.phrases[0].split()[0][::-1]
-    assert phrase_accuracy(tmp_path) > 80
-
-
-def test_semeval_2013_bad_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no file en\.trainSet\.positiveInstances-v2 below it"):
-        read_semeval2013_5a(tmp_path)
-    for negative, told in (
-        (["a\tb c\td"], r"negativeInstances-v2:1: expected 2 cells"),
-        ([], "holds no pairs"),
-        (["a\td e"], "folds need 10"),
-    ):
-        for part in ("train", "test"):
-            write_semeval(tmp_path, {True: ["a\tb c"], False: negative}, part)
-        with pytest.raises(UserError, match=told):
-            phrase_accuracy(tmp_path)
-
-
 def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> None:
     """Pairs of two single words do not count; both directions of a pair are held out together."""
     rows = [(f"{i} x", f"{i % 7}") for i in range(60)] + [(f"{i % 7}", f"{i} x") for i in range(60)]
@@ -167,31 +114,6 @@ def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
     part = task.splits["test"]
     left, right = ([" ".join(tokens) for tokens in side or []] for side in (part.a, part.b))
     assert found["SICKRelatedness (untrained)"] == pytest.approx(correlate(bag, left, right, part.y))
-
-
-def test_what_one_model_lacks_is_said(tmp_path: Path, data: Path, words: Path) -> None:
-    few = tmp_path / "few.npz"
-    np.savez(few, sentences=np.array(["a"]), vectors=np.ones((1, 3)))
-    config = SimilarityConfig(models=(str(words), str(few)), data=data, output=tmp_path / "out")
-    assert run_study(config, score) == 2
-    left_out = "\n".join(json.loads((tmp_path / "out/results.json").read_text())["left_out"])
-    assert "few.npz, SICKRelatedness: " in left_out and "no vector for" in left_out
-    assert "sts-train.csv" in left_out
-
-
-def test_nothing_found_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "vectors.txt").write_text("old 1 0\n")
-    for options, message in (
-        ((), "nothing to compare"),
-        (("--words", "empty"), "holds none of the word sets"),
-        (("--words", "empty", "--fine-tune"), "--fine-tune needs --semeval2013"),
-    ):
-        assert cli(["vectors.txt", *options]) == 2
-        assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 COLOURS = ["red", "blue", "green", "white"]
