@@ -246,7 +246,6 @@ def test_what_is_no_model_of_benepars(tmp_path) -> None:
         None,
         {"name": "crf-constituency", "state_dict": {}},
         {"config": {"hparams": 3}, "state_dict": {}},
-        {"config": {"hparams": {}, "tag_vocab": {}, "label_vocab": {}, "char_vocab": {}}, "state_dict": 3},
     ],
 )
 def test_other_files_are_refused(tmp_path, capsys, kind, content):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -94,6 +96,22 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> N
     process.wait()
     with open(tmp_path / "log.jsonl", "a") as log:
         log.write('{"kind": "tra')  # cut off
+    make(tmp_path).run()
+    assert_same_run(whole, tmp_path)
+
+
+def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, whole: Path) -> None:
+    loop = make(tmp_path)
+    loop_module.CHECKPOINT_S = 60.0  # until the next one is made
+    step = loop.task.step
+
+    def interrupted(position: Position, batch: list[int]) -> None:
+        if position.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        step(position, batch)
+
+    loop.task.step = interrupted
+    assert loop.run() == 130 and loop.position.step == 4
     make(tmp_path).run()
     assert_same_run(whole, tmp_path)
 
