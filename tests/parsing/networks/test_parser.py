@@ -28,7 +28,7 @@ from parsing.score import constituency_agreement, dependency_agreement
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
-from tests.fixtures.waiting import no_waiting
+from tests.fixtures.waiting import OneDevice
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, as_lists, random_arcs, random_spans
@@ -94,7 +94,7 @@ def test_nothing_is_left_on_the_host(kind: str, monkeypatch) -> None:
     assert parser.identity == {**before, "device": "meta"}
     assert same_trees(parser.identity, before) and not same_trees({**before, "version": "0"}, before)
     for _ in range(2):  # the second time, all word types are known
-        with no_waiting("meta"), torch.inference_mode():
+        with OneDevice(), torch.inference_mode():
             next(parser.parse_states(*parser.states(TOKENS[:4])))
 
 
