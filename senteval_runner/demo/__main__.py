@@ -36,7 +36,7 @@ class DemoConfig:
     """Training sentences."""
     held_out: str = "10k"
     """At most this many sentences of held-out packages for the evaluation (there are about 15,600)."""
-    minutes: Positive = 2.0
+    minutes: Positive = 1.5
     """Minutes of adapting the installation's encoder."""
     seed: CountOrNone = 0
     """Seed of training."""
