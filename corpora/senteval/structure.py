@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.inputs import bad_row, read_table
+from corpora.support.errors import MissingExtraError
 
 HERE = Path(__file__).parent
 FILLINGS = 20
@@ -164,6 +165,8 @@ def _spoken(text: str) -> list[str]:
 
 def _content(text: str) -> Counter[str]:
     """The stems of a sentence's content words."""
-    from gensim.parsing.porter import PorterStemmer
-
+    try:
+        from gensim.parsing.porter import PorterStemmer
+    except ImportError:
+        raise MissingExtraError("gensim", "vectors") from None
     return Counter(PorterStemmer().stem(word) for word in _spoken(text) if word not in _FUNCTION_WORDS)

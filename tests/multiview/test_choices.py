@@ -12,7 +12,7 @@ from multiview.config import TrainConfig, options_of, preset
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, defaults_from, main
-from multiview.training.data import open_trees
+from multiview.training.data import Split, cut, open_trees
 from multiview.training.trainer import Trainer
 from parsing.networks import device as threads
 from tests.fixtures.trees import changed, toy_corpus
@@ -97,3 +97,21 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     again = Trainer(tiny, open_trees(tiny.trees))
     again.threads = 7  # another machine
     assert again.run() == 0 and again.threads == 1
+
+
+def test_split_and_segments_cover_whole_documents() -> None:
+    documents = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 30, 400))])
+    split = Split.of(documents, sentences=500, batch=50)
+    held = {row for start, stop in split.validation for row in range(start, stop)}
+    trained = {row for start, stop in split.training for row in range(start, stop)}
+    assert held.isdisjoint(trained) and len(held) + len(trained) == documents[-1]
+    assert 400 <= len(held) <= 900
+    edges = {edge for span in split.validation for edge in span}
+    assert edges <= set(documents.tolist())
+    for epoch in range(3):
+        rows = [row for start, stop in split.epoch(epoch, 50, seed=1) for row in range(start, stop)]
+        assert len(rows) == len(set(rows)) and set(rows) <= trained
+        assert len(rows) > 0.9 * len(trained)
+    assert split.epoch(1, 50, 1) == split.epoch(1, 50, 1) != split.epoch(2, 50, 1)
+    assert cut(10, 31, 10) == [(10, 20), (20, 30)]
+    assert cut(10, 36, 10, offset=4) == [(14, 24), (24, 34)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import socket
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +26,7 @@ from multiview.training import trainer as trainer_module
 from multiview.training.data import Step, open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
+from parsing.training import loop as loop_module
 from tests.fixtures.trees import changed
 from tests.fixtures.waiting import OneDevice
 from tests.multiview.test_train import assert_same_bits, log_of, newest
@@ -80,23 +83,26 @@ def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> N
     assert_close(dense, {name: found[name] for name in dense}, 1e-9)
 
 
-def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path) -> None:
+def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
     torch.set_num_threads(1)
     distributed = DistributedContext.from_environment(cuda=False)
-    save_file(first_gradient(config, distributed), out / f"{world}-{rank}.safetensors")
+    save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
     distributed.close()
 
 
-def in_processes(world: int, config: TrainConfig, out: Path) -> list[dict[str, Tensor]]:
-    """The gradient in each of some processes that know each other."""
+Work = Callable[[TrainConfig, DistributedContext], dict[str, Tensor]]
+
+
+def in_processes(world: int, config: TrainConfig, out: Path, work: Work) -> list[dict[str, Tensor]]:
+    """What ``work`` gives in each of some processes that know each other."""
     # fork, not spawn: the workers inherit the imports, and nothing here starts threads beforehand.
     context = multiprocessing.get_context("fork")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    workers = [context.Process(target=worker, args=(r, world, port, config, out)) for r in range(world)]
+    workers = [context.Process(target=worker, args=(r, world, port, config, out, work)) for r in range(world)]
     for process in workers:
         process.start()
     for process in workers:
@@ -109,7 +115,7 @@ def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_
     config = changed(tiny, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
-        for found in in_processes(world, config, tmp_path):
+        for found in in_processes(world, config, tmp_path, first_gradient):
             assert_close(alone, found, 1e-10)
 
 
@@ -238,3 +244,18 @@ def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, m
     assert_same_bits(before, state(trainer))
     assert not list((config.folder / "checkpoints").glob("*"))
     assert read_json(config.folder / "config.json")["training"]["step"] == 0, "the start is all that is kept"
+
+
+def test_processes_with_different_clocks_keep_equal_weights(tiny: TrainConfig, tmp_path: Path) -> None:
+    """A falling learning rate follows the clock: one clock, or the weights would drift apart."""
+
+    def trained(config: TrainConfig, distributed: DistributedContext) -> dict[str, Tensor]:
+        trainer = Trainer(config, open_trees(config.trees), distributed)
+        ticks = itertools.count(step=1 + 9 * distributed.rank)
+        loop_module.time = SimpleNamespace(perf_counter=lambda: next(ticks))  # type: ignore[assignment]
+        assert trainer.run() == 0
+        return {name: value.clone() for name, value in trainer.network.state_dict().items()}
+
+    config = changed(tiny, loop={"schedule": "cosine", "max_minutes": 1.0, "max_steps": 6, "segments": 2})
+    first, second = in_processes(2, config, tmp_path, trained)
+    assert_close(first, second, 0.0)

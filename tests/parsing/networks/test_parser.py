@@ -27,6 +27,7 @@ from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.score import constituency_agreement, dependency_agreement
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
+from parsing.trees.arrays import binarise
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
 from tests.fixtures.waiting import OneDevice
 from tests.oracles.benepar import stock_parse, to_benepar
@@ -192,3 +193,13 @@ def test_the_shipped_parsers_are_those_of_the_libraries_on_gum(data_folder):
     sentences = [list(tree.words) for tree in read_treebank([folder / "dev.ptb"])[::8]]
     stock = stock_parse(to_benepar(parser.model), sentences, subbatch_max_tokens=500)
     assert as_lists(parser.parse(sentences)) == as_lists(stock)
+
+
+def test_odd_input_gets_whole_trees():
+    odd = [
+        [""], [" "], ["\u200b", "\ud7ff"], ["-LRB-"] * 40, ["x" * 5000, "\t"], ["日本", "🙂"], ["a"] * 300,
+    ]  # fmt: skip
+    dependency, constituency = map(load_parser, KINDS)
+    for tokens, arcs, spans in zip(odd, dependency.parse(odd), constituency.parse(odd), strict=True):
+        assert len(arcs.heads) == len(tokens) and (arcs.heads == 0).sum() == 1
+        assert len(binarise(spans, len(constituency.labels)).label) == len(tokens) - 1

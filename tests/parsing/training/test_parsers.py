@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, Scor
 from parsing.training.parsers import ARC_SCALE, ParserTask
 from parsing.training.scores import bracket_scores
 from parsing.trees.brackets import read_tree
+from tests.fixtures.waiting import OneDevice
 from tests.parsing.examples import SENTENCES
 from tests.parsing.networks.test_dependency import slow_loss, states
 
@@ -86,3 +88,20 @@ def test_punctuation_is_not_seen() -> None:
     mistagged = read_tree("(TOP (S (NP (PRP It)) (VP (VBZ rains) (NN .))))")
     found = bracket_scores([outside], [mistagged])
     assert found["f1"] == 100 and found["tags"] == pytest.approx(200 / 3)
+
+
+def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):
+    """The loss on torch's device without memory: a tensor on the wrong side of an operation is an error."""
+    task = parser_task()
+    on_host = task.loss([0, 1, len(SENTENCES)]).item()
+    monkeypatch.setattr(
+        "parsing.networks.constituency.to_host", lambda tensor: lambda: np.zeros(tensor.shape, np.float32)
+    )
+    task.module.to("meta").train()
+    with OneDevice():
+        loss = task.loss([0, 1, len(SENTENCES)])
+        loss.backward()
+    assert loss.device.type == "meta" and on_host > 0
+    assert all(p.grad.device.type == "meta" for p in task.module.parameters() if p.grad is not None)
+    assert task.dependency.arc_weight.grad is not None
+    assert task.constituency.span_head[0].weight.grad is not None

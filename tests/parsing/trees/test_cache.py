@@ -10,12 +10,14 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from parsing import verify as command_verify
 from parsing.show import cli as show
 from parsing.text_parser import TextParser
-from parsing.trees.batch import Batch
+from parsing.trees.batch import Batch, decode_strings, encode_strings
 from parsing.trees.cache import Manifest, TreeCache, write_arrays, write_shard
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
@@ -226,3 +228,11 @@ def test_commands(long_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     ):
         assert cli([*map(str, words)]) == code
         assert told in "".join(capsys.readouterr())
+
+
+@given(st.lists(st.text(), max_size=20))
+@settings(max_examples=30, deadline=None)
+def test_strings_round_trip(strings: list[str]) -> None:
+    strings = [s.encode("utf-8", "replace").decode() for s in strings]
+    blob, offsets = encode_strings(strings)
+    assert decode_strings(blob, offsets) == strings
