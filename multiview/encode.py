@@ -39,8 +39,6 @@ class ModelOptions:
     """Constituency parser the model was trained with, unless it is the builtin one."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
-    structure: Share = 0.0
-    """Share of who did what to whom in the cosine, 0 to 1."""
 
     def load(self) -> MultiViewEncoder:
         """The model."""
@@ -51,12 +49,25 @@ class ModelOptions:
             self.device,
             dep_model=self.dep_model,
             const_model=self.const_model,
-            structure=self.structure,
         )
 
 
 @configuration
-class EncodeConfig(ModelOptions):
+class VectorOptions(ModelOptions):
+    """Which model a command opens, and what its vectors hold."""
+
+    structure: Share = 0.0
+    """Share of who did what to whom in the cosine, 0 to 1."""
+
+    def load(self) -> MultiViewEncoder:
+        """The model, with its share of structure."""
+        encoder = ModelOptions.load(self)
+        encoder.structure = self.structure
+        return encoder
+
+
+@configuration
+class EncodeConfig(VectorOptions):
     """Options of ``python -m multiview.encode``."""
 
     file: Positional[Path]

@@ -23,7 +23,7 @@ from tyro.conf import Positional, arg
 
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
-from multiview.encode import ModelOptions, open_sentences
+from multiview.encode import VectorOptions, open_sentences
 
 
 class Hit(NamedTuple):
@@ -53,7 +53,7 @@ def semantic_search(
 
 
 @configuration
-class SearchConfig(ModelOptions):
+class SearchConfig(VectorOptions):
     """Options of ``python -m multiview.search``."""
 
     corpus: Positional[Path]

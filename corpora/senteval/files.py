@@ -143,7 +143,7 @@ def find_files(name: str, data: Path) -> Files:
         where = "data/probing" if name in PROBING_FILES else "data/downstream/get_transfer_data.bash"
         home = f"{where} of github.com/facebookresearch/SentEval"
         if name in STRUCTURE_TASKS:
-            home = "the sets' own pages"
+            home = "what docs/structure.md says"
         names = ", ".join(str(path).removeprefix(f"{data}/") for path in missing)
         raise UserError(f"{name}: no such file in {data}: {names} (nor with .gz); get them by {home}")
     return found
