@@ -7,10 +7,10 @@ positives of an anchor are the sentences before and after it in its document. So
 (QuickThought: one softmax over all candidates, uniform target over the neighbours).
 
 Three terms may be added. The same-sentence term asks view i of a sentence to find view j of the same sentence
-(as SimCSE does with two dropout masks, Gao, Yao & Chen 2021). The teacher is one more view, a frozen matrix
-of vectors of the corpus's sentences: each view finds the teacher's vector of its sentence, and the cosines of
-the concatenated vectors are drawn to the teacher's. The exchange term asks view i of a sentence to be nearer
-to view j of it than to view j of the same words with two exchanged (:mod:`multiview.training.exchange`).
+(as SimCSE does with two dropout masks, Gao, Yao & Chen 2021). The teacher is a frozen matrix of vectors of the
+corpus's sentences, to which a linear map of all views side by side is drawn (EmbedDistill, Kim et al. 2023).
+The exchange term asks view i of a sentence to be nearer to view j of it than to view j of the same words with
+two exchanged (:mod:`multiview.training.exchange`).
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K size of the teacher's vectors.
 """
@@ -34,8 +34,8 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
 """Divides cosines, as in SimCSE."""
-CONTRAST, SIMILARITY = 1.0, 1000.0
-"""Weights of the teacher's terms: squared differences of cosines are a thousandth of a contrast's loss."""
+TEACHER = 1000.0
+"""Weight of the teacher's term: beside it, neighbours hardly count."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
 MASKED = -1e30
 
@@ -192,12 +192,12 @@ class Objective(nn.Module):
         self.terms = {name: weight for name, weight in weights.items() if weight}
         """Weight of each further term."""
         if teacher_dim:
-            self.terms |= {"teacher": CONTRAST, "similarity": SIMILARITY}
+            self.terms["teacher"] = TEACHER
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
             self.bilinear.extend(_xavier(dim, dim) for _ in self.pairs)
-        self.to_teacher = nn.ParameterList(_xavier(dim, teacher_dim) for _ in views if teacher_dim)
-        """Maps [D, K] of the views onto the teacher's vectors."""
+        self.to_teacher = nn.Linear(len(views) * dim, teacher_dim) if teacher_dim else None
+        """Maps the views side by side onto the teacher's vectors."""
         names = pair_names(views)
         losses = [f"loss/{name}" for name in (*names, *self.terms)]
         self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in names)]
@@ -246,7 +246,10 @@ class Objective(nn.Module):
         if exchanged_B is not None:
             terms["exchange"] = self._exchange_term(others, exchanged, targets, exchanged_B)
         if teacher_BK is not None:
-            terms |= self._teacher_terms(anchors, others, targets, teacher_BK.to(others[0]))
+            assert self.to_teacher is not None
+            taught_AK = self.to_teacher(torch.cat(anchors, dim=1))
+            wanted_AK = teacher_BK.to(taught_AK)[targets.anchor]
+            terms["teacher"] = (1 - nn.functional.cosine_similarity(taught_AK, wanted_AK)).sum()
         loss = sum(pair_losses, others[0].new_zeros(())) / len(self.pairs)
         for name, weight in self.terms.items():
             loss = loss + weight * terms[name]
@@ -276,27 +279,6 @@ class Objective(nn.Module):
                 for view, sign in ((units[i], -1), (turned[i], 1)):
                     each.append(nn.functional.softplus(sign * (view * apart_AD).sum(dim=1)))
         return torch.stack(each).mean(dim=0).masked_fill(~wanted, 0.0).sum()
-
-    def _teacher_terms(
-        self, anchors: Sequence[Tensor], others: Sequence[Tensor], targets: Targets, teacher_BK: Tensor
-    ) -> dict[str, Tensor]:
-        """The teacher's terms, summed over anchors.
-
-        - ``teacher``: each view, mapped to K dimensions, finds the teacher's vector of its sentence among
-          those of the sentences outside the context; mean over views.
-        - ``similarity``: squared difference between the cosine of two sentences' concatenated views and that
-          of the teacher's vectors, mean over all candidates that are usable.
-        """
-        teacher_BK = normalize(teacher_BK, dim=1)
-        each = []
-        for view_AD, map_DK in zip(anchors, self.to_teacher, strict=True):
-            score_AB = normalize(view_AD @ map_DK, dim=1) @ teacher_BK.T / TEMPERATURE
-            each.append(contrast(score_AB, targets.of_itself, "all").sum())
-        joined_A, joined_B = (normalize(torch.cat(list(views), dim=1), dim=1) for views in (anchors, others))
-        squared_AB = (joined_A @ joined_B.T - teacher_BK[targets.anchor] @ teacher_BK.T).square()
-        compared = targets.negative | targets.positive
-        each_A = squared_AB.masked_fill(~compared, 0.0).sum(dim=1) / compared.sum(dim=1).clamp(min=1)
-        return {"teacher": torch.stack(each).mean(), "similarity": each_A.sum()}
 
 
 def _xavier(rows: int, columns: int) -> nn.Parameter:

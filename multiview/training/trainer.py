@@ -193,8 +193,11 @@ class Trainer(Task[Job]):
         return self._scores
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """By neighbour retrieval; without a validation set the newest weights count as the best."""
-        return not row["anchors"] or not best or row["recall@1"] > best["recall@1"]
+        """By the teacher, else by neighbour retrieval; without a validation set the newest are the best."""
+        if not row["anchors"] or not best:
+            return True
+        taught = "loss/teacher"
+        return row[taught] < best[taught] if taught in row else row["recall@1"] > best["recall@1"]
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
