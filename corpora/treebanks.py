@@ -31,39 +31,19 @@ TagColumn = Literal["xpos", "upos"]
 _UPOS = {
     tag: upos
     for upos, tags in {
-        "ADJ": "JJ JJR JJS",
-        "ADP": "IN RP",
-        "ADV": "RB RBR RBS WRB",
-        "AUX": "MD",
-        "CCONJ": "CC",
-        "DET": "DT PDT WDT",
-        "INTJ": "UH",
-        "NOUN": "NN NNS",
-        "NUM": "CD",
-        "PART": "POS TO",
-        "PRON": "EX PRP PRP$ WP WP$",
-        "PROPN": "ADD NNP NNPS",
-        "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
-        "SCONJ": "",
-        "SYM": "$ # SYM",
-        "VERB": "VB VBD VBG VBN VBP VBZ",
+        "ADJ": "JJ JJR JJS", "ADP": "IN RP", "ADV": "RB RBR RBS WRB", "AUX": "MD", "CCONJ": "CC",
+        "DET": "DT PDT WDT", "INTJ": "UH", "NOUN": "NN NNS", "NUM": "CD", "PART": "POS TO",
+        "PRON": "EX PRP PRP$ WP WP$", "PROPN": "ADD NNP NNPS", "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
+        "SCONJ": "", "SYM": "$ # SYM", "VERB": "VB VBD VBG VBN VBP VBZ",
     }.items()
     for tag in (upos, *tags.split())
-}
+}  # fmt: skip
 _TAKES = {
-    "advmod": "ADV ADJ CCONJ DET PART SYM",
-    "amod": "ADJ ADV NOUN NUM SYM VERB X",
-    "aux": "AUX",
-    "case": "ADP ADV PART SYM VERB",
-    "cc": "CCONJ ADV SYM",
-    "cop": "AUX",
-    "det": "DET PRON",
-    "expl": "PRON DET PART",
-    "goeswith": "X",
-    "mark": "SCONJ ADV PART VERB",
-    "nummod": "NUM NOUN SYM",
+    "advmod": "ADV ADJ CCONJ DET PART SYM", "amod": "ADJ ADV NOUN NUM SYM VERB X", "aux": "AUX",
+    "case": "ADP ADV PART SYM VERB", "cc": "CCONJ ADV SYM", "cop": "AUX", "det": "DET PRON",
+    "expl": "PRON DET PART", "goeswith": "X", "mark": "SCONJ ADV PART VERB", "nummod": "NUM NOUN SYM",
     "punct": "PUNCT",
-}
+}  # fmt: skip
 """By relation: the usual UPOS, then others that it may have (level 3 of the official validator)."""
 _BEFORE = re.compile(r"[(\[{$£€#“‘«/]|``?")
 """Words that no space follows."""
