@@ -127,7 +127,7 @@ def test_a_killed_run_resumes_to_the_same_content(whole: Path, tmp_path: Path) -
     manifest = Manifest.read(tmp_path)
     assert not manifest.complete and all((tmp_path / row.file).exists() for row in manifest.shards)
     run(toy_corpus(500), tmp_path)
-    assert differing(whole, tmp_path) == {"log.txt"}
+    assert differing(whole, tmp_path) <= {"log.txt"}
 
 
 FAILING = corpus_of_sentences([("all", "well")] * 100 + [("fail", "here")])
@@ -215,7 +215,7 @@ def test_ctrl_c_ends_a_run_within_seconds_and_it_resumes(tmp_path: Path, monkeyp
     monkeypatch.setattr("parsing.text_parser.load", load_toys)
     assert cli(WORDS) == 0 and len(TreeCache.open("trees")) == 8193
     Path("trees").rename("killed")
-    assert cli(WORDS) == 0 and differing(Path("trees"), Path("killed")) == {"log.txt"}
+    assert cli(WORDS) == 0 and differing(Path("trees"), Path("killed")) <= {"log.txt"}
 
 
 def test_a_full_disk_is_one_line_and_the_listed_shards_stay(tmp_path: Path) -> None:
