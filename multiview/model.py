@@ -217,7 +217,7 @@ class MultiViewEncoder:
             float32 [D] for a string, [n, D] for a list, in input order.
 
         Raises:
-            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, ``meaning``
+            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, meaning
                 where no read-out was fitted, an argument of sentence-transformers that means nothing here, an
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sklearn.linear_model import Ridge
 
 from corpora.support.errors import UserError
@@ -19,8 +20,7 @@ from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
 from multiview.sentence_transformers import load as as_sentence_transformer
-from parsing.run import ParseConfig
-from parsing.run import main as parse
+from tests.fixtures.trees import toy_corpus
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
 
@@ -112,8 +112,6 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
     if compact:
         stored = {n: v.half() for n, v in load_file(tmp_path / "m" / "model.safetensors").items()}
         vectors = torch.from_numpy(np.load(tmp_path / "m" / "vectors.npy"))
-        from safetensors.torch import save_file
-
         save_file({**stored, "words.fixed": vectors.half()}, tmp_path / "m" / "model.safetensors")
         (tmp_path / "m" / "vectors.npy").unlink()
         reseal(tmp_path / "m", storage="compact")
@@ -138,26 +136,22 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         MultiViewEncoder.load(tmp_path / "m")
 
 
-def test_the_command_fits_and_reports(tmp_path: Path, capsys) -> None:
-    random = np.random.default_rng(0)
-    words = "cat dog tree house river stone bird fish lamp door".split()
-    lines = [" ".join(random.choice(words, 6)) + ("\n" if n % 10 == 9 else "") for n in range(600)]
-    (tmp_path / "text.txt").write_text("\n".join(lines))
-    trees = tmp_path / "trees"
-    parse(
-        ParseConfig(corpus=str(tmp_path / "text.txt"), output=trees, format="lines", workers=1, device="cpu")
-    )
-    counts = np.array([[line.split().count(word) for word in words] for line in lines], np.float32)
-    np.save(tmp_path / "t.npy", counts - counts.mean(axis=0))
-    encoder_of().save(tmp_path / "m")
-    command = [str(tmp_path / "m"), str(trees), "--teacher", str(tmp_path / "t.npy"), "--dim", "8"]
+def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -> None:
+    texts, _ = toy_corpus()
+    words = sorted({word for text in texts for word in text})
+    counts = np.array([[text.count(word) for word in words] for text in texts], np.float32)
+    np.save(tmp_path / "t.npy", counts)
+    encoder_of(listed=("<unk>", *words)).save(tmp_path / "m")
+    command = [str(tmp_path / "m"), str(toy_trees), "--teacher", str(tmp_path / "t.npy"), "--dim", "8"]
     assert readout.cli([*command, "--output", str(tmp_path / "new"), "--structure", "0.1"]) == 0
     out = capsys.readouterr().out
-    assert "540 fitted, 30 + 30 held out" in out and out.count("strength ") >= 5, out
+    assert out.count("strength   ") == 5, out
+    before, after = (float(rank) for rank in re.findall(r"rank correlation (\S+)", out))
+    assert after > before, out
     assert MultiViewEncoder.load(tmp_path / "new").get_sentence_embedding_dimension() == 8 + WIDTH
-    for words, message in (
-        ([*command[:-1], "11"], "--dim 11: .*t.npy has 10 numbers"),
+    for wrong, message in (
+        ([*command[:-1], "999"], rf"--dim 999: .*t\.npy has {len(words)} numbers"),
         (["builtin", *command[1:]], "--output: needed for builtin"),
     ):
-        assert readout.cli(words) == 2
-        assert __import__("re").search(message, capsys.readouterr().err)
+        assert readout.cli(wrong) == 2
+        assert re.search(message, capsys.readouterr().err)
