@@ -220,7 +220,7 @@ def _first_to_say(message: str) -> bool:
     """Whether no other process under torchrun, where all fail alike, has said so."""
     if TORCHRUN not in os.environ:
         return True
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
 
     store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
     return bool(store.add(message, 1) == 1)
