@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 Figures = dict[str, Any]
 """Of one cell: JSON values."""
 Key = TypeVar("Key", bound=Hashable)
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,16 @@ class Run:
         """Note that something could not be computed; the rest goes on."""
         self.log(f"left out: {name}: {reason}")
         self.left_out.setdefault(str(reason), []).append(name)
+
+    def opened(self, openers: Mapping[Key, Callable[[], Opened]]) -> dict[Key, Opened]:
+        """What each of ``openers`` gives; one that raises a UserError is left out."""
+        found: dict[Key, Opened] = {}
+        for key, opener in openers.items():
+            try:
+                found[key] = opener()
+            except UserError as error:
+                self.leave_out(str(key), error)
+        return found
 
     def figures(self, cells: Mapping[Key, Cell]) -> dict[Key, Figures]:
         """Figures of every cell; one that raises a UserError is left out, and named in the report."""
@@ -151,6 +162,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
             raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
     output, run = config.output, Run(config.output)
     page = study(config, run)
+    seeds = f"Seeds of what is trained: {getattr(config, 'runs', 1)}."
+    page = replace(page, introduction=f"{page.introduction} {seeds}".strip())
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
     if not run.rows:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")

@@ -23,7 +23,7 @@ class FaqConfig:
     sets: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")] = ()
     """FAQ sets to evaluate on."""
     preset: Literal["paper"] | None = None
-    """``paper``: the models of UNI's Table 8 that need no NLI training, negatives retrieved by BERT."""
+    """paper: the models of UNI's Table 8, negatives retrieved by BERT; the paper's rows stand below."""
     models: tuple[str, ...] = ()
     """Encoders, named as in senteval_runner.run. Transformers and multi-view models are tuned as well."""
     output: Path = Path("runs/faq")

@@ -54,7 +54,8 @@ class MultitaskConfig:
     dev_rows: CountOrNone = 1500
     """Most dev examples per task (a fixed random choice); 0 takes all."""
     epochs: Count = 5
-    """Passes per stage (SEQ-MT: 5); the one with the best overall dev score is kept."""
+    """Passes per stage (SEQ-MT: 5); the one with the best overall dev score over the tasks trained so far is
+    kept."""
     batch_size: Count = 32
     """Examples per step (SEQ-MT: 32)."""
     learning_rate: Positive = 1e-5

@@ -49,8 +49,8 @@ class PassagesConfig:
     """Most passes of a scorer over the relevant passages of the training questions."""
     learning_rate: Positive = 1e-3
     """Of the scorers."""
-    cross_steps: Count = 500
-    """Optimiser steps of a cross-encoder, with 16 pairs each."""
+    cross_epochs: Positive = 3.0
+    """Passes of a cross-encoder over the training pairs, 16 in a step; the best one on dev is kept."""
     output: Path = Path("runs/passages")
     """Folder for the report and the finished cells."""
     cache: Path = Path("runs/embeddings")
