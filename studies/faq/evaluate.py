@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,27 +96,28 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
     for name, data in sets.items():
         note = f"{len(data.questions)} entries, {len(data.queries)} queries. Std. is over the seeds."
         sections.append(Section(name, [score_table(rows[name], theirs)], note=note))
-    for name, model in ((name, model) for name in sets for model in models if (model, None) in rows[name]):
-        shown = _projection(sets[name], vectors(sets[name], model))
-        sections.append(Section(f"{name}: queries and answers by {model}", [shown]))
+    for (name, data), model in product(sets.items(), models):
+        if (model, None) in rows[name]:
+            shown = _projection(data, vectors(data, model))
+            sections.append(Section(f"{name}: queries and answers by {model}", [shown]))
     return Page("FAQ retrieval", sections)
 
 
 def score_table(
-    rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]],
-    theirs: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]], theirs: Mapping[str, Mapping[str, float]]
 ) -> Table:
-    """One row per method, untrained ones first, from the figures of the seeds; Std. is the population's.
-
-    ``theirs`` are published rows by the names of the columns.
-    """
+    """One row per method, untrained ones first, from the figures of the seeds; Std. is the population's."""
     cells: list[list[TableCell]] = []
     for (method, sampling), seeds in sorted(rows.items(), key=lambda row: row[0][1] is not None):
         accuracy, mrr = (np.array([one[metric] for one in seeds]) for metric in ("accuracy", "mrr"))
         deviation = None if sampling is None else 100 * float(accuracy.std())
         cells.append([method + TRAINED[sampling], 100 * float(accuracy.mean()), deviation, float(mrr.mean())])
-    quoted = [[name, *map(row.get, ("Acc.", "Std.", "MRR"))] for name, row in theirs.items()]
-    return Table(COLUMNS, cells, quoted=quoted, quoted_title=PUBLISHED if quoted else "")
+    return Table(
+        COLUMNS,
+        cells,
+        quoted=[[name, *map(row.get, ("Acc.", "Std.", "MRR"))] for name, row in theirs.items()],
+        quoted_title=PUBLISHED if theirs else "",
+    )
 
 
 def _projection(data: Data, vectors: Mapping[str, NDArray[np.floating]]) -> Block:

@@ -138,13 +138,9 @@ def _sets(config: SimilarityConfig, run: Run) -> Iterator[tuple[str, object, Sco
         pairs_of = phrase_pairs(config.phrases, config.held_out, config.seed)
         yield PHRASES, [sha256_file(config.phrases), config.held_out], _correlation(PHRASES, *pairs_of)
     if config.data is not None:
-        for name in (*STS_TASKS, *RELATEDNESS_TASKS):
-            try:
-                task = read_task(name, config.data)
-            except UserError as error:
-                run.leave_out(name, error)
-            else:
-                yield name, data_hashes(task), partial(_sentences, task, config.seed)
+        names = (*STS_TASKS, *RELATEDNESS_TASKS)
+        for name, task in run.opened({name: partial(read_task, name, config.data) for name in names}).items():
+            yield name, data_hashes(task), partial(_sentences, task, config.seed)
     if config.semeval2013 is not None:
         both = read_semeval2013_5a(config.semeval2013)
         identity = json_digest([[part.words, part.phrases, part.same] for part in both], 64)
