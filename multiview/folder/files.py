@@ -17,15 +17,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Len
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.cli import CountOrNone, config_from_json, config_to_json, configuration
+from corpora.support.cli import CountOrNone, NotNegative, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
@@ -146,7 +147,14 @@ class MembersRecord:
     """The config.json of a folder of models."""
 
     format: int
-    members: tuple[str, ...]
+    members: Annotated[tuple[str, ...], Len(1, 32)]
+
+
+@configuration
+class TimeRecord:
+    """A model's time.json."""
+
+    seconds: NotNegative
 
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
@@ -158,10 +166,11 @@ def model_records(folder: Path) -> dict[str, ModelRecord]:
     outer = _read_record(folder)
     if isinstance(outer, ModelRecord):
         return {"": outer}
-    records = {}
+    records: dict[str, ModelRecord] = {}
     for name in outer.members:
-        if name in ("", ".", "..") or Path(name).name != name:
-            raise UserError(f"{folder / 'config.json'}: members {name!r}: must be a folder inside this one")
+        if name in ("", ".", "..", *records) or Path(name).name != name:
+            where = f"{folder / 'config.json'}: members {name!r:.60}"
+            raise UserError(f"{where}: must be a folder inside this one, named once")
         inner = _read_record(folder / name)
         if isinstance(inner, MembersRecord):
             raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
@@ -203,7 +212,7 @@ def training_hours(folder: Path) -> float | None:
     records = [folder / name / TIME for name in model_records(folder)]
     if not all(record.is_file() for record in records):
         return None
-    return sum(float(read_json(record)["seconds"]) for record in records) / 3600
+    return sum(config_from_json(TimeRecord, read_json(path), where=path).seconds for path in records) / 3600
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
