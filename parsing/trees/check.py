@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from parsing.trees.batch import NODE_FIELDS, Int, Int64, Inventories
+from parsing.trees.batch import NODE_FIELDS, Int, Inventories
 
 if TYPE_CHECKING:
     import h5py
@@ -121,11 +121,11 @@ def _read(file: h5py.File, name: str, length: int | None) -> Int:
 
 def _defects(
     arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]
-) -> Iterator[tuple[Int64, Int, str]]:
+) -> Iterator[tuple[Any, Any, str]]:
     """Where the values of each sentence start [B+1], which values are wrong, and what is wrong then."""
     from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
-    offsets = arrays["sentence_offsets"]
+    offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)
     rows = np.arange(len(offsets))
     labels, found = len(names.labels), {name: arrays[name].astype(np.int32, copy=False) for name in fields}
     bounds = {"token": len(arrays["type_offsets"]) - 1, "relation": len(names.relations)}

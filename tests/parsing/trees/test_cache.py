@@ -173,7 +173,7 @@ def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
     manifest = Manifest.read(long_cache)
     first, row, *others = manifest.shards
     replace(manifest, shards=(first, replace(row, tokens=row.tokens + 1), *others)).write(long_cache)
-    with pytest.raises(UserError, match=r"shard-000001\.h5: token: is int8 \[\d+\], by its row"):
+    with pytest.raises(UserError, match=r"shard-000001\.h5: token: is int8 \[\d+\]; by its row"):
         verify(long_cache)
     replace(manifest, shards=(first, *others)).write(long_cache)
     with pytest.raises(UserError, match="does not list every shard"):
