@@ -162,7 +162,7 @@ def open_teacher(path: Path, cache: TreeCache) -> Float:
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
         found, wanted = list(vectors.shape), len(cache)
-        raise UserError(f"--objective.teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
+        raise UserError(f"teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
     return vectors
 
 
