@@ -27,15 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.cli import (
-    Count,
-    CountOrNone,
-    NotNegative,
-    Share,
-    config_from_json,
-    config_to_json,
-    configuration,
-)
+from corpora.support.cli import Count, CountOrNone, Share, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
@@ -172,14 +164,7 @@ class MembersRecord:
     """The config.json of a folder of models."""
 
     format: int
-    members: Annotated[tuple[str, ...], Len(1, 32)]
-
-
-@configuration
-class TimeRecord:
-    """A model's time.json."""
-
-    seconds: NotNegative
+    members: Annotated[tuple[Annotated[str, Len(1, 60)], ...], Len(1, 32)]
 
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
@@ -193,9 +178,8 @@ def model_records(folder: Path) -> dict[str, ModelRecord]:
         return {"": outer}
     records: dict[str, ModelRecord] = {}
     for name in outer.members:
-        if name in ("", ".", "..", *records) or Path(name).name != name:
-            where = f"{folder / 'config.json'}: members {name!r:.60}"
-            raise UserError(f"{where}: must be a folder inside this one, named once")
+        if name in (".", "..", *records) or Path(name).name != name:
+            raise UserError(f"{folder / 'config.json'}: members {name!r}: must be a folder in this one, once")
         inner = _read_record(folder / name)
         if isinstance(inner, MembersRecord):
             raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
@@ -237,7 +221,11 @@ def training_hours(folder: Path) -> float | None:
     records = [folder / name / TIME for name in model_records(folder)]
     if not all(record.is_file() for record in records):
         return None
-    return sum(config_from_json(TimeRecord, read_json(path), where=path).seconds for path in records) / 3600
+    found = [read_json(record) for record in records]
+    seconds: list[Any] = [one.get("seconds") if isinstance(one, dict) else None for one in found]
+    if wrong := [one for one in seconds if type(one) not in (int, float) or not 0 <= one < 1e9]:
+        raise UserError(f"{folder}: {TIME}: seconds {wrong[0]!r:.60}: must be a number, at least 0")
+    return float(sum(seconds)) / 3600
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
@@ -434,8 +422,7 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
             else in the folder that the expanded model goes to.
     """
     source = given_source(vectors, words)
-    name = Path(stem(Path(vectors))).stem
-    target = folder.with_name(f"{folder.absolute().name}-expanded-{name}")
+    target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(Path(vectors))).stem}")
     record = {"model": model_sha256(folder), "vectors": dict(source.record)}
     mark = target / "expanded.json"
     if mark.exists() and read_json(mark) == record:
