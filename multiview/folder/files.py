@@ -179,7 +179,7 @@ def model_records(folder: Path) -> dict[str, ModelRecord]:
     records: dict[str, ModelRecord] = {}
     for name in outer.members:
         if name in (".", "..", *records) or Path(name).name != name:
-            raise UserError(f"{folder / 'config.json'}: members {name!r}: must be a folder in this one, once")
+            raise UserError(f"{folder}/config.json: members {name!r}: must be a folder inside this one, once")
         inner = _read_record(folder / name)
         if isinstance(inner, MembersRecord):
             raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")

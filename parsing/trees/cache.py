@@ -20,12 +20,11 @@ import io
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from annotated_types import Ge, Lt
 
 from corpora.support.cli import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
@@ -48,7 +47,7 @@ from parsing.trees.batch import (
     narrow,
     offsets_of,
 )
-from parsing.trees.check import open_shard
+from parsing.trees.check import ShardRow, open_shard
 
 if TYPE_CHECKING:
     import h5py
@@ -61,27 +60,6 @@ OPEN_SHARDS = 16
 CHUNK = 8192
 # Files written today open with every later HDF5, and their layout does not change with the library.
 LIBVER = ("v108", "v108")
-
-Number = Annotated[int, Ge(0), Lt(1 << 48)]
-"""A count in a manifest."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardRow:
-    """A shard's line in the manifest."""
-
-    index: Number
-    file: str
-    """Path inside the cache's folder."""
-    sha256: str
-    sentences: Number
-    tokens: Number
-    documents: Number
-    """Documents that start in this shard."""
-    flagged: Number
-    """Sentences with any flag."""
-    reasons: dict[str, Number]
-    """How many sentences were flagged, by reason."""
 
 
 @configuration

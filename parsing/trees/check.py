@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
@@ -20,13 +22,31 @@ from parsing.trees.batch import NODE_FIELDS, Int, Inventories
 if TYPE_CHECKING:
     import h5py
 
-    from parsing.trees.cache import ShardRow
-
 REMEDY = "the command that made the cache makes again what is damaged or missing"
 BYTES = ("flags", "type_bytes", "document_id_bytes")
 """Datasets of uint8; the others hold signed integers."""
 MOST_PACKED = 1100
 """Deflate makes about a thousand bytes of one at most, so a small file cannot ask for all the memory."""
+Number = Annotated[int, Ge(0), Lt(1 << 48)]
+"""A count in a manifest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardRow:
+    """A shard's line in the manifest."""
+
+    index: Number
+    file: str
+    """Path inside the cache's folder."""
+    sha256: str
+    sentences: Number
+    tokens: Number
+    documents: Number
+    """Documents that start in this shard."""
+    flagged: Number
+    """Sentences with any flag."""
+    reasons: dict[str, Number]
+    """How many sentences were flagged, by reason."""
 
 
 def check_shard(path: Path, row: ShardRow) -> None:
