@@ -21,8 +21,9 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from annotated_types import Le
 from tyro.conf import Positional
 
 from corpora.support.cli import (
@@ -91,7 +92,7 @@ class ParseConfig:
     """Part of pydocs; None is train."""
     max_tokens: Count = 128
     """Longer sentences are not parsed: they keep their place, with a fallback tree and a flag."""
-    workers: Count | None = None
+    workers: Annotated[Count, Le(1024)] | None = None
     """Worker processes (or Ray actors), one thread each; None is one per core, or one per GPU."""
     ray: str | None = None
     """Work on a Ray cluster: its address (auto, host:port), or local, which starts one on this machine."""

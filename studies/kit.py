@@ -125,8 +125,14 @@ class Run:
         if record.exists():
             try:
                 held = read_record(record)
-            except UserError as error:
-                self.log(f"{error}; computed again")
+                _ = (
+                    held["identity"],
+                    held["figures"].items(),
+                    [file["sha256"] for file in held["files"].values()],
+                )
+            except (UserError, KeyError, TypeError, AttributeError) as error:
+                held = None
+                self.log(f"{record}: {error}; computed again")
         if held is None:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
