@@ -7,7 +7,8 @@ to load it. Nothing in a folder is executable or pickled.
 
 The builtin encoder is stored compactly (``storage``), all its vectors in model.safetensors: word vectors are
 pairs of 4-bit numbers plus 8 in a byte (the first in the lower half; 0 fills an odd row up), matrices are
-int8, both with a bfloat16 scale per row; all else is float16.
+int8, both with a bfloat16 scale per row; all else is float16. A read-out's matrix lies transposed, [K, D], so
+that it has one scale per number of the meaning.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Len
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.cli import CountOrNone, config_from_json, config_to_json, configuration
+from corpora.support.cli import Count, CountOrNone, Share, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
@@ -39,6 +41,7 @@ from corpora.support.files import (
     write_text,
 )
 from multiview.config import EncoderConfig
+from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.words.table import WordsRecord, WordTable
 from multiview.words.vectors import (
@@ -113,6 +116,8 @@ class Member:
     """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
+    structure: float = 0.0
+    """λ, the share of structure in the cosine where a caller gives none."""
 
 
 @configuration
@@ -121,6 +126,16 @@ class FileRecord:
 
     bytes: CountOrNone
     sha256: str
+
+
+@configuration
+class ReadoutRecord:
+    """What config.json says about the read-out."""
+
+    dim: Count
+    """K."""
+    origin: str
+    """What it was fitted to."""
 
 
 @configuration
@@ -139,6 +154,9 @@ class ModelRecord:
     """How the weights are stored; they are float32 in memory."""
     scales: tuple[float, ...] = ()
     """Factor on each view's vectors; empty: 1."""
+    readout: ReadoutRecord | None = None
+    structure: Share = 0.0
+    """λ where a caller gives none."""
 
 
 @configuration
@@ -146,7 +164,7 @@ class MembersRecord:
     """The config.json of a folder of models."""
 
     format: int
-    members: tuple[str, ...]
+    members: Annotated[tuple[Annotated[str, Len(1, 60)], ...], Len(1, 32)]
 
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
@@ -158,10 +176,10 @@ def model_records(folder: Path) -> dict[str, ModelRecord]:
     outer = _read_record(folder)
     if isinstance(outer, ModelRecord):
         return {"": outer}
-    records = {}
+    records: dict[str, ModelRecord] = {}
     for name in outer.members:
-        if name in ("", ".", "..") or Path(name).name != name:
-            raise UserError(f"{folder / 'config.json'}: members {name!r}: must be a folder inside this one")
+        if name in (".", "..", *records) or Path(name).name != name:
+            raise UserError(f"{folder}/config.json: members {name!r}: must be a folder inside this one, once")
         inner = _read_record(folder / name)
         if isinstance(inner, MembersRecord):
             raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
@@ -203,7 +221,11 @@ def training_hours(folder: Path) -> float | None:
     records = [folder / name / TIME for name in model_records(folder)]
     if not all(record.is_file() for record in records):
         return None
-    return sum(float(read_json(record)["seconds"]) for record in records) / 3600
+    found = [read_json(record) for record in records]
+    seconds: list[Any] = [one.get("seconds") if isinstance(one, dict) else None for one in found]
+    if wrong := [one for one in seconds if type(one) not in (int, float) or not 0 <= one < 1e9]:
+        raise UserError(f"{folder}: {TIME}: seconds {wrong[0]!r:.60}: must be a number, at least 0")
+    return float(sum(seconds)) / 3600
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
@@ -226,6 +248,8 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
             "format": FORMAT,
             "views": network.views,
             "scales": network.scales,
+            "readout": network.readout and network.readout.record,
+            "structure": member.structure,
             "encoder": config_to_json(network.config),
             "words": config_to_json(words),
             "parsers": member.parsers,
@@ -298,14 +322,22 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
                 fixed = weights.pop(FIXED).numpy()
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
-    words = _check_sizes(folder, record, weights, fixed)
-    network = ViewStack(record.views, words, record.encoder)
+    network = _network(record, _check_sizes(folder, record, weights, fixed))
     network.load_state_dict(weights)
     if record.scales and len(record.scales) != len(record.views):
         raise UserError(f"{config}: scales: {len(record.scales)} for {len(record.views)} views")
     network.scales = record.scales or network.scales
     network.to(device).eval()
-    return Member(network, dict(record.parsers), record.corpus)
+    return Member(network, dict(record.parsers), record.corpus, record.structure)
+
+
+def _network(record: ModelRecord, words: WordTable) -> ViewStack:
+    """A model's network; the weights are still to be loaded."""
+    network = ViewStack(record.views, words, record.encoder)
+    if record.readout is not None:
+        size = record.readout.dim
+        network.readout = Readout(torch.empty(size, network.dim), torch.empty(size), record.readout.origin)
+    return network
 
 
 def _check_sizes(
@@ -326,7 +358,7 @@ def _check_sizes(
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
-            wanted = ViewStack(record.views, words, record.encoder).state_dict()
+            wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
     for name in sorted(wanted.keys() | weights.keys()):
@@ -362,6 +394,13 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return weights
 
 
+def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
+    """A matrix in int8 with its scales, as the compact storage has it; :func:`unpack` gives it back."""
+    scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
+    whole = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
+    return {name: whole, name + SCALE: scale}
+
+
 def has_trained_words(folder: Path) -> bool:
     """Whether a model, or one of several in a folder, has word vectors of its own."""
     return any(record.words.mode == "trained" for record in model_records(folder).values())
@@ -383,8 +422,7 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
             else in the folder that the expanded model goes to.
     """
     source = given_source(vectors, words)
-    name = Path(stem(Path(vectors))).stem
-    target = folder.with_name(f"{folder.absolute().name}-expanded-{name}")
+    target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(Path(vectors))).stem}")
     record = {"model": model_sha256(folder), "vectors": dict(source.record)}
     mark = target / "expanded.json"
     if mark.exists() and read_json(mark) == record:
