@@ -62,7 +62,15 @@ WORD = re.compile(r"\w+")
 PIECE = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
 VIEWS = (
     *("--views", "dep,const,seq", "--words", "fixed", "--table.buckets", "2000", "--table.dropout", "0"),
-    *("--encoder.dim", "192", "--encoder.pooling", "root,mean,max", "--objective.boundary", "none"),
+    *(
+        "--encoder.dim",
+        "192",
+        "--encoder.relations",
+        "--encoder.pooling",
+        "root,mean,max",
+        "--objective.boundary",
+        "none",
+    ),
     *("--objective.score", "cosine", "--loop.batch", "200", "--loop.learning-rate", "0.002"),
 )
 """Options of ``multiview.train``."""
@@ -309,18 +317,11 @@ def pack(folder: Path) -> None:
     for name, value in load_file(folder / WEIGHTS).items():
         packed |= pack_matrix(name, value) if value.ndim == 2 else {name: value.half()}
     words_WE = torch.from_numpy(np.load(folder / VECTORS))
-    largest_W1 = words_WE.abs().amax(dim=1, keepdim=True).clamp(min=1e-30)
-    least_W = torch.full((len(words_WE),), math.inf)
-    for share in np.linspace(0.4, 1.0, 13):  # rounding all a little less badly beats keeping the largest
-        scale_W1 = (largest_W1 * share / 7).bfloat16().float()
-        steps_WE = (words_WE / scale_W1).round().clamp(-7, 7)
-        error_W = (steps_WE * scale_W1 - words_WE).square().sum(dim=1)
-        better_W = error_W < least_W
-        least_W = torch.where(better_W, error_W, least_W)
-        steps = torch.where(better_W[:, None], steps_WE, steps if share > 0.4 else steps_WE)
-        scale = torch.where(better_W[:, None], scale_W1, scale if share > 0.4 else scale_W1)
-    numbers = (steps + 8).to(torch.uint8)
-    packed[FIXED], packed[FIXED + SCALE] = numbers[:, ::2] | numbers[:, 1::2] << 4, scale[:, 0].bfloat16()
+    # Of 15 steps over normal numbers those to 2.7 standard deviations err least.
+    scale_W1 = torch.minimum(words_WE.abs().amax(1, True), 2.7 * words_WE.square().mean(1, True).sqrt()) / 7
+    scale_W1 = scale_W1.clamp(min=1e-30).bfloat16()
+    steps_WE = ((words_WE / scale_W1.float()).round().clamp(-7, 7) + 8).to(torch.uint8)
+    packed[FIXED], packed[FIXED + SCALE] = steps_WE[:, ::2] | steps_WE[:, 1::2] << 4, scale_W1[:, 0]
     with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
         save_file(packed, weights)
         del record["files"][VECTORS]
@@ -330,7 +331,7 @@ def pack(folder: Path) -> None:
 
 
 def read_as(trained: Path, folder: Path) -> None:
-    """A copy of a trained model that reads the words and their spelling beside the views, stored compactly."""
+    """A copy of a trained model that reads words and spelling beside the views, stored compactly."""
     from multiview.encoders.registry import Reading
     from multiview.folder.files import load_members, save_model
 
