@@ -215,9 +215,7 @@ class MultiViewEncoder:
             self.reader.move(self.device)
             for member in self.members:
                 member.network.to(self.device)
-        texts: list[str | Tokens] | None = None
-        if inputs is not None:
-            texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
+        texts = None if inputs is None else as_texts([inputs] if isinstance(inputs, str) else inputs)
         chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
