@@ -181,7 +181,7 @@ def test_search_keeps_the_vectors_of_a_text(folder: Path, corpus: Path, monkeypa
 def test_text_that_is_not_utf8_is_named(folder: Path, text) -> None:
     encoder, parser = MultiViewEncoder.load(folder), TextParser(ToyDependencyParser(), None)
     for call in (encoder.encode, encoder.structure_vectors):
-        with pytest.raises(UserError, match="input 1.*lone surrogate"):
+        with pytest.raises(UserError, match=r"input 1.*lone surrogate"):
             call(["fine", text])
     with pytest.raises(UserError, match=r"parse: .*\\ud.*lone surrogate"):
         parser(text) if isinstance(text, str) else parser.parse([text])
