@@ -76,8 +76,6 @@ class SearchConfig(VectorOptions):
     change."""
     top: Count = 10
     """Sentences to print per query."""
-    views: str = ""
-    """Only these views, separated by commas; all by default."""
 
 
 def main(config: SearchConfig) -> None:
@@ -86,15 +84,14 @@ def main(config: SearchConfig) -> None:
 
     if config.corpus == STANDARD_INPUT and not config.queries:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
-    encoder, (texts, trees) = config.load(), open_sentences(config.corpus)
-    views = config.views.split(",") if config.views else None
-    shape = (len(texts if texts is not None else trees or ()), encoder.encode([], views=views).shape[1])
-    encode = functools.partial(encoder.encode, texts, views=views, trees=trees)
+    (_, encode), (texts, trees) = config.encoder(), open_sentences(config.corpus)
+    shape = (len(texts if texts is not None else trees or ()), encode([]).shape[1])
     path = config.vectors
     if config.keep and path is None:
         content = "\n".join(texts or ()) if trees is None else str(trees.identity["content_sha256"])
-        path = kept_vectors(config, model_sha256(model_folder(config.model)), content, encode)
-    corpus_ND = encode() if path is None else read_vectors(path)
+        model = model_sha256(model_folder(config.model))
+        path = kept_vectors(config, model, content, functools.partial(encode, texts, trees=trees))
+    corpus_ND = encode(texts, trees=trees) if path is None else read_vectors(path)
     if corpus_ND.shape != shape or not len(corpus_ND):
         found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
         raise UserError(
@@ -104,7 +101,7 @@ def main(config: SearchConfig) -> None:
     for query in config.queries or sentences_of(STANDARD_INPUT):
         if len(config.queries) != 1:
             print(shown(query))
-        for row, score in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
+        for row, score in semantic_search(encode(query), corpus_ND, top_k=config.top)[0]:
             text = texts[row] if texts is not None else ""
             if trees is not None:
                 text = " ".join(next(trees.read(row, row + 1, ("token",)).words()))
