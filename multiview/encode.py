@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,9 @@ from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
 
@@ -56,14 +61,15 @@ class ModelOptions:
 class VectorOptions(ModelOptions):
     """Which model a command opens, and what its vectors hold."""
 
-    structure: Share = 0.0
-    """Share of who did what to whom in the cosine, 0 to 1."""
+    structure: Share | None = None
+    """Share of who did what to whom in the cosine, 0 to 1; by default the model's."""
+    views: str = ""
+    """Only these views, separated by commas; all by default."""
 
-    def load(self) -> MultiViewEncoder:
-        """The model, with its share of structure."""
-        encoder = ModelOptions.load(self)
-        encoder.structure = self.structure
-        return encoder
+    def encoder(self) -> tuple[MultiViewEncoder, Callable[..., NDArray[np.float32]]]:
+        """The model, and its ``encode`` with these views and this share."""
+        encoder, views = self.load(), self.views.split(",") if self.views else None
+        return encoder, partial(encoder.encode, views=views, structure=self.structure)
 
 
 @configuration
@@ -76,8 +82,6 @@ class EncodeConfig(VectorOptions):
     """Where the vectors go (.npy); by default FILE.npy."""
     trees: Path | None = None
     """Tree cache; sentences found in it are not parsed again."""
-    views: str = ""
-    """Only these views, separated by commas; all by default."""
     normalize: bool = False
     """Scale every vector to length 1."""
     expand: str | None = None
@@ -117,19 +121,14 @@ def main(config: EncodeConfig) -> int:
         raise UserError("--output: needed for standard input")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
-    encoder = config.load()
+    encoder, encode = config.encoder()
     if config.expand is not None:
         print(f"words    {encoder.expand_vocabulary(config.expand)} added from {config.expand}")
     texts, trees = open_sentences(config.file)
     if trees is None and config.trees is not None:
         trees = TreeCache.open(config.trees)
     start = time.perf_counter()
-    vectors = encoder.encode(
-        texts,
-        normalize_embeddings=config.normalize,
-        views=config.views.split(",") if config.views else None,
-        trees=trees,
-    )
+    vectors = encode(texts, normalize_embeddings=config.normalize, trees=trees)
     seconds = time.perf_counter() - start
     write_array(output, vectors)
     write_json(Path(f"{output}.json"), config_to_json(config))

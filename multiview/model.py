@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from corpora.support.startup import collector_paused
 
@@ -31,6 +31,7 @@ from torch.nn.functional import normalize
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
+from multiview.encoders.readout import Readout, beside, share_of
 from multiview.encoders.registry import Encoder, ViewStack
 from multiview.folder.files import Member, chosen_views, load_members, model_folder, model_records, save_model
 from multiview.folder.reading import Reader, Tokens, as_texts
@@ -61,7 +62,7 @@ ASKS_NOTHING: Mapping[str, tuple[object, ...]] = {
 
 
 class MultiViewEncoder:
-    """Sentence encoder: the vectors of all views, concatenated.
+    """Sentence encoder: the vectors of all views, concatenated or read out as one.
 
     Args:
         members: networks whose vectors are concatenated, in this order.
@@ -80,8 +81,6 @@ class MultiViewEncoder:
         self.members = list(members)
         self.name = name
         self.folder: Path | None = None
-        self.structure = 0.0
-        """λ of :meth:`encode` where it is not given."""
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = Reader(self.members)
@@ -97,7 +96,7 @@ class MultiViewEncoder:
         *,
         dep_model: str = "",
         const_model: str = "",
-        structure: float = 0.0,
+        structure: float | None = None,
     ) -> Self:
         """Load a model folder.
 
@@ -106,7 +105,7 @@ class MultiViewEncoder:
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
             dep_model: the dependency parser the model was trained with, unless it is the builtin one.
             const_model: the same for the constituency parser.
-            structure: λ of :meth:`encode` where it is not given.
+            structure: λ of :meth:`encode` where it is not given; None is the folder's.
 
         Raises:
             UserError: the folder is incomplete or damaged (the file is named), or λ is no share.
@@ -114,7 +113,9 @@ class MultiViewEncoder:
         chosen, path = pick_device(device), model_folder(folder)
         with collector_paused():
             encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
-        encoder.folder, encoder.structure = path, share_of(structure)
+        encoder.folder = path
+        if structure is not None:
+            encoder.members[0].structure = share_of(structure)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -155,6 +156,16 @@ class MultiViewEncoder:
         return [view for member in self.members for view in member.network.views]
 
     @property
+    def structure(self) -> float:
+        """λ of :meth:`encode` where it is not given."""
+        return self.members[0].structure
+
+    @property
+    def readout(self) -> Readout | None:
+        """From all views to one vector made for cosine; None where none was fitted."""
+        return self.members[0].network.readout if len(self.members) == 1 else None
+
+    @property
     def requires(self) -> set[str]:
         """Annotations that the encoders read: of ``tokens``, ``dep``, ``const``."""
         return self.requires_of(None)
@@ -165,10 +176,11 @@ class MultiViewEncoder:
         return {need for encoders, places in chosen for place in places for need in encoders[place].requires}
 
     def get_sentence_embedding_dimension(self) -> int:
-        """The size of a full vector: D, with structure D + S."""
+        """The size of what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
         from multiview.encoders.binding import WIDTH  # here: it compiles
 
-        return sum(member.network.dim for member in self.members) + (WIDTH if self.structure else 0)
+        meaning = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
+        return meaning + (WIDTH if self.structure else 0)
 
     def encode(
         self,
@@ -181,6 +193,7 @@ class MultiViewEncoder:
         normalize_embeddings: bool = False,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
+        readout: Literal["meaning", "features"] | None = None,
         structure: float | None = None,
         truncate_dim: int | None = None,
         **others: object,
@@ -197,10 +210,12 @@ class MultiViewEncoder:
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            structure: λ, by default the model's, 0; above 0 the vectors are √(1−λ) of the meaning, at length
-                1, beside √λ of who did what to whom, [D + S]: the cosine is (1−λ) of the meanings' plus λ of
-                the structures'.
-            truncate_dim: keep so many numbers of the meaning.
+            readout: ``meaning``, [K], at length 1 and made for cosine, by default where a read-out was fitted
+                and ``views`` are not given; or ``features``, the views side by side, [D], for classifiers.
+            structure: λ, by default the model's (0 with ``views`` or features); above 0 the vectors are
+                √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
+                is (1−λ) of the meanings' plus λ of the structures'.
+            truncate_dim: keep so many numbers of the meaning, of a fitted one at length 1 again.
             others: what sentence-transformers' ``encode`` takes besides, where it asks for nothing (no
                 prompt, float32, sentences).
 
@@ -208,11 +223,13 @@ class MultiViewEncoder:
             float32 [D] for a string, [n, D] for a list, in input order.
 
         Raises:
-            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, an
-                argument of sentence-transformers that has no meaning here, an input that is no sentence, or
-                one (it is named) whose vector is not finite.
+            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, meaning
+                where no read-out was fitted, an argument of sentence-transformers that means nothing here, an
+                input that is no sentence, or one (it is named) whose vector is not finite.
         """
-        structure = self.structure if structure is None else share_of(structure)
+        read = self._read_by(readout, views)
+        by_default = self.structure if views is None and readout != "features" else 0.0
+        structure = by_default if structure is None else share_of(structure)
         for name, value in others.items():
             if name not in ASKS_NOTHING or value not in ASKS_NOTHING[name]:
                 raise UserError(f"encode: {name}={value!r} has no meaning for this model")
@@ -228,6 +245,7 @@ class MultiViewEncoder:
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
         width = sum(network.widths[place] for network, places in chosen for place in places)
+        width = read.dim if read else width
         width = min(width, truncate_dim or width)
         requires = self.requires_of(views)
         if structure:
@@ -243,7 +261,8 @@ class MultiViewEncoder:
         with torch.inference_mode(), torch_threads(1), shown as bar, paused:
             for places, batch in batches:
                 with torch_threads(threads):
-                    found = self.vectors(batch, views)[:, :truncate_dim]
+                    found = self.vectors(batch, views)
+                    found = read(found, truncate_dim) if read else found[:, :truncate_dim]
                     if structure:
                         bound = structure_of(batch, self.members[0].network.words)
                         found = beside(found, bound, structure)
@@ -301,9 +320,12 @@ class MultiViewEncoder:
         views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
         words = [f"{len(n.words.vocabulary):,} {n.words.mode}, of size {n.words.dim}" for n in networks]
         parsers = [f"{need} {who.get('name', '?')}" for need, who in sorted(self.reader.identities.items())]
+        wide = sum(network.dim for network in networks)
+        meaning = f", read out as {self.readout.dim}" if self.readout else ""
+        share = f"; structure {self.structure:g}" if self.structure else ""
         return (
             f"{type(self).__name__} {self.name} on {self.device}\n"
-            f"  views    {' + '.join(views)} = {self.get_sentence_embedding_dimension()} dimensions\n"
+            f"  views    {' + '.join(views)} = {wide} dimensions{meaning}{share}\n"
             f"  words    {'; '.join(words)}\n"
             f"  parsers  {', '.join(parsers) or 'none on record'}"
         )
@@ -410,28 +432,20 @@ class MultiViewEncoder:
             vectors_BD = self.vectors(batch, views).cpu().numpy()
         return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, top)
 
+    def _read_by(self, readout: str | None, views: Sequence[str] | None) -> Readout | None:
+        """The read-out that vectors go through; None where they are the views side by side."""
+        if readout not in (None, "meaning", "features"):
+            raise UserError(f"encode: readout={readout!r}: meaning or features")
+        if readout == "meaning" and (self.readout is None or views is not None):
+            why = "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
+            raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {why}")
+        return None if readout == "features" or views is not None else self.readout
+
     def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:
         """Each network and the positions of its chosen views."""
         networks = [member.network for member in self.members]
         wanted = [views] if isinstance(views, str) else views
         return list(zip(networks, chosen_views([n.views for n in networks], wanted), strict=True))
-
-
-def share_of(structure: float) -> float:
-    """λ, if it is a share.
-
-    Raises:
-        UserError: it is not from 0 to 1.
-    """
-    if not 0 <= structure <= 1:
-        raise UserError(f"structure={structure}: a share from 0 to 1")
-    return structure
-
-
-def beside(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
-    """Meaning and structure side by side, each at length 1: [n, D + S]; their cosines mix as 1 − λ and λ."""
-    parts = ((1 - share) ** 0.5 * normalize(meaning_ND, dim=1), share**0.5 * normalize(structure_NS, dim=1))
-    return torch.cat(parts, dim=1)
 
 
 def _unit(vectors: Vectors) -> Tensor:

@@ -64,19 +64,13 @@ class SearchConfig(VectorOptions):
     """Vectors of the corpus written by multiview.encode (.npy); without them it is encoded now."""
     top: Count = 10
     """Sentences to print per query."""
-    views: str = ""
-    """Only these views, separated by commas; all by default."""
 
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    encoder, (texts, trees) = config.load(), open_sentences(config.corpus)
-    views = config.views.split(",") if config.views else None
-    shape = (len(texts if texts is not None else trees or ()), encoder.encode([], views=views).shape[1])
-    if config.vectors is None:
-        corpus_ND = encoder.encode(texts, views=views, trees=trees)
-    else:
-        corpus_ND = read_vectors(config.vectors)
+    (_, encode), (texts, trees) = config.encoder(), open_sentences(config.corpus)
+    shape = (len(texts if texts is not None else trees or ()), encode([]).shape[1])
+    corpus_ND = encode(texts, trees=trees) if config.vectors is None else read_vectors(config.vectors)
     if corpus_ND.shape != shape or not len(corpus_ND):
         found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
         raise UserError(
@@ -86,7 +80,7 @@ def main(config: SearchConfig) -> None:
     for query in config.queries or filter(None, map(str.strip, sys.stdin)):
         if len(config.queries) != 1:
             print(query)
-        for row, score in semantic_search(encoder.encode(query, views=views), corpus_ND, top_k=config.top)[0]:
+        for row, score in semantic_search(encode(query), corpus_ND, top_k=config.top)[0]:
             text = texts[row] if texts is not None else ""
             if trees is not None:
                 text = " ".join(next(trees.read(row, row + 1, ("token",)).words()))

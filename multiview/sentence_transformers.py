@@ -17,8 +17,9 @@ import torch
 from corpora.support.errors import MissingExtraError
 from corpora.support.files import read_json, write_json
 from multiview.encoders.binding import WIDTH
+from multiview.encoders.readout import beside, share_of
 from multiview.folder.files import save_model
-from multiview.model import MultiViewEncoder, beside, share_of
+from multiview.model import MultiViewEncoder
 
 try:
     from sentence_transformers import SentenceTransformer

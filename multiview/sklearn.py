@@ -25,12 +25,13 @@ from multiview.model import MultiViewEncoder
 
 
 class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Sentences to vectors.
+    """Sentences to vectors for classifiers: the model's features, whether it has a read-out or not.
 
     Args:
         model: a model folder, ``builtin``, or a loaded encoder, which clones share.
         views: only these, by name; None takes all.
         normalize: scale every vector to length 1.
+        structure: λ, the share of who did what to whom.
     """
 
     def __init__(
@@ -39,8 +40,9 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         *,
         views: Sequence[str] | None = None,
         normalize: bool = False,
+        structure: float = 0.0,
     ) -> None:
-        self.model, self.views, self.normalize = model, views, normalize
+        self.model, self.views, self.normalize, self.structure = model, views, normalize, structure
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
         """Load the model; neither sentences nor labels are looked at."""
@@ -57,8 +59,10 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             show_progress_bar=False,
             normalize_embeddings=self.normalize,
             views=self.views,
+            readout="features",
+            structure=self.structure,
         )
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.encoder_.encode([], views=self.views).shape[1])
+        return int(self.transform([]).shape[1])

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from multiview.model import MultiViewEncoder, beside, share_of
+from multiview.encoders.readout import beside, share_of
+from multiview.model import MultiViewEncoder
 
 
 class WithStructure:

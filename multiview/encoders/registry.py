@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from corpora.support.errors import UserError, did_you_mean
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
+from multiview.encoders.readout import Readout
 from multiview.engines.plan import Plan
 from multiview.words.table import Vocabulary, WordTable
 from parsing.trees.batch import Batch
@@ -261,6 +262,8 @@ class ViewStack(nn.Module):
                 encoder.use_relations(words.trained_vocabulary)
         self.scales = (1.0,) * len(self.views)
         """Factor on each view's vectors when sentences are encoded; training knows none."""
+        self.readout: Readout | None = None
+        """From all views to one vector made for cosine, where one was fitted."""
 
     @property
     def encoder_list(self) -> list[Encoder]:
@@ -343,6 +346,8 @@ class ViewStack(nn.Module):
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that a model folder keeps: encoders and word tables, on the CPU."""
-        kept = {n: v for n, v in self.state_dict().items() if n.startswith(("encoders.", "words."))}
+        """The weights that a model folder keeps: encoders, word tables and read-out, on the CPU."""
+        kept = {
+            n: v for n, v in self.state_dict().items() if n.startswith(("encoders.", "words.", "readout."))
+        }
         return {name: value.detach().cpu().contiguous() for name, value in kept.items()}

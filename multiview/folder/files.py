@@ -7,7 +7,8 @@ to load it. Nothing in a folder is executable or pickled.
 
 The builtin encoder is stored compactly (``storage``), all its vectors in model.safetensors: word vectors are
 pairs of 4-bit numbers plus 8 in a byte (the first in the lower half; 0 fills an odd row up), matrices are
-int8, both with a bfloat16 scale per row; all else is float16.
+int8, both with a bfloat16 scale per row; all else is float16. A read-out's matrix lies transposed, [K, D], so
+that it has one scale per number of the meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.cli import CountOrNone, config_from_json, config_to_json, configuration
+from corpora.support.cli import Count, CountOrNone, Share, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
@@ -39,6 +40,7 @@ from corpora.support.files import (
     write_text,
 )
 from multiview.config import EncoderConfig
+from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.words.table import WordsRecord, WordTable
 from multiview.words.vectors import (
@@ -113,6 +115,8 @@ class Member:
     """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
+    structure: float = 0.0
+    """λ, the share of structure in the cosine where a caller gives none."""
 
 
 @configuration
@@ -121,6 +125,16 @@ class FileRecord:
 
     bytes: CountOrNone
     sha256: str
+
+
+@configuration
+class ReadoutRecord:
+    """What config.json says about the read-out."""
+
+    dim: Count
+    """K."""
+    origin: str
+    """What it was fitted to."""
 
 
 @configuration
@@ -139,6 +153,9 @@ class ModelRecord:
     """How the weights are stored; they are float32 in memory."""
     scales: tuple[float, ...] = ()
     """Factor on each view's vectors; empty: 1."""
+    readout: ReadoutRecord | None = None
+    structure: Share = 0.0
+    """λ where a caller gives none."""
 
 
 @configuration
@@ -226,6 +243,8 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
             "format": FORMAT,
             "views": network.views,
             "scales": network.scales,
+            "readout": network.readout and network.readout.record,
+            "structure": member.structure,
             "encoder": config_to_json(network.config),
             "words": config_to_json(words),
             "parsers": member.parsers,
@@ -298,14 +317,22 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
                 fixed = weights.pop(FIXED).numpy()
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
-    words = _check_sizes(folder, record, weights, fixed)
-    network = ViewStack(record.views, words, record.encoder)
+    network = _network(record, _check_sizes(folder, record, weights, fixed))
     network.load_state_dict(weights)
     if record.scales and len(record.scales) != len(record.views):
         raise UserError(f"{config}: scales: {len(record.scales)} for {len(record.views)} views")
     network.scales = record.scales or network.scales
     network.to(device).eval()
-    return Member(network, dict(record.parsers), record.corpus)
+    return Member(network, dict(record.parsers), record.corpus, record.structure)
+
+
+def _network(record: ModelRecord, words: WordTable) -> ViewStack:
+    """A model's network; the weights are still to be loaded."""
+    network = ViewStack(record.views, words, record.encoder)
+    if record.readout is not None:
+        size = record.readout.dim
+        network.readout = Readout(torch.empty(size, network.dim), torch.empty(size), record.readout.origin)
+    return network
 
 
 def _check_sizes(
@@ -326,7 +353,7 @@ def _check_sizes(
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
             words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
-            wanted = ViewStack(record.views, words, record.encoder).state_dict()
+            wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
     for name in sorted(wanted.keys() | weights.keys()):
@@ -360,6 +387,13 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
             value = (both[:, :-1] if filled else both) - 8
         weights[name] = value.float() * scale.float()[:, None]
     return weights
+
+
+def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
+    """A matrix in int8 with its scales, as the compact storage has it; :func:`unpack` gives it back."""
+    scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
+    whole = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
+    return {name: whole, name + SCALE: scale}
 
 
 def has_trained_words(folder: Path) -> bool:

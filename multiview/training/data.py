@@ -161,7 +161,7 @@ def open_teacher(path: Path, cache: TreeCache) -> Float:
     vectors = mapped_vectors(path)
     if vectors.ndim != 2 or len(vectors) != len(cache):
         found, wanted = list(vectors.shape), len(cache)
-        raise UserError(f"--objective.teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
+        raise UserError(f"teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
     return vectors
 
 

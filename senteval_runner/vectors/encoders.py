@@ -37,9 +37,10 @@ import numpy as np
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json, sha256_file
 from multiview.encoders.binding import WIDTH
+from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
 from multiview.folder.files import TIME, chosen_views, model_folder, model_records, training_hours
-from multiview.model import MultiViewEncoder, share_of
+from multiview.model import MultiViewEncoder
 from multiview.pretrained import whole_model
 from multiview.structure import WithStructure
 from parsing.networks.device import pick_device

@@ -1,0 +1,152 @@
+"""The read-out of a model: from all its views side by side to one vector made for cosine.
+
+    meaning(s) = unit(x W + b)
+
+x are the views with their factors, one after the other, which suit classifiers as they are. W and b come from
+ridge regression of a teacher's vectors, whose closed form needs sums over the sentences alone. The columns of
+W are then turned to the principal components of the predictions, so that the first k numbers are the best k
+(Matryoshka). The components are those of the second moment, not of the covariance: cosines are taken about
+the origin, and what the predictions have in common counts in them.
+
+Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
+the read-out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
+
+from corpora.support.errors import UserError
+
+BATCH = 4096
+Numbers = NDArray[np.floating]
+
+
+class Readout(nn.Module):
+    """A fitted read-out.
+
+    Args:
+        weight_KD: [K, D], W transposed, as :class:`torch.nn.Linear` has it.
+        bias_K: [K], b.
+        origin: what it was fitted to, for config.json.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, weight_KD: Tensor, bias_K: Tensor, origin: str = "") -> None:
+        super().__init__()
+        self.register_buffer("weight", weight_KD)
+        self.register_buffer("bias", bias_K)
+        self.origin = origin
+        self.axes_TK: Tensor | None = None
+        """[T, K], the directions of the teacher that the numbers are, where it was fitted just now."""
+
+    @property
+    def dim(self) -> int:
+        """K."""
+        return len(self.bias)
+
+    @property
+    def record(self) -> dict[str, int | str]:
+        """What config.json says about it."""
+        return {"dim": self.dim, "origin": self.origin}
+
+    def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
+        """Meaning [B, K] at length 1; ``dim`` keeps so many of its numbers, at length 1 again."""
+        return normalize(linear(x_BD, self.weight[:dim], self.bias[:dim]), dim=1)
+
+
+class Moments:
+    """What ridge regression needs of any number of sentences: float64 sums, D (D + T) numbers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sums: list[NDArray[np.float64]] = []
+        """Σ x [D], Σ y [T], XᵀX [D, D], XᵀY [D, T]."""
+
+    def add(self, x_BD: Numbers, y_BT: Numbers) -> None:
+        """Count sentences with the views' vectors x and the teacher's y."""
+        x, y = x_BD.astype(np.float64), y_BT.astype(np.float64)
+        found = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
+        self.sums = self.sums or [np.zeros_like(part) for part in found]
+        for total, part in zip(self.sums, found, strict=True):
+            total += part
+        self.count += len(x)
+
+    def readout(self, strength: float, dim: int | None = None, origin: str = "") -> Readout:
+        """W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first ``dim`` principal components.
+
+        C and C_xy are covariances, v is the mean variance of the D numbers of x, so that the strength s does
+        not depend on their scale.
+
+        Args:
+            strength: s, above 0.
+            dim: K, at most the teacher's; None keeps all.
+            origin: see :class:`Readout`.
+
+        Raises:
+            UserError: x is the same for all sentences, or the teacher has fewer than ``dim`` numbers.
+        """
+        from scipy.linalg import solve  # here, because the model's import goes without
+
+        x_D, y_T, xx_DD, xy_DT = (total / max(self.count, 1) for total in self.sums)
+        if dim is not None and dim > len(y_T):
+            raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
+        xx_DD -= np.outer(x_D, x_D)
+        xy_DT -= np.outer(x_D, y_T)
+        penalty = strength * np.trace(xx_DD) / len(x_D)
+        if penalty <= 0:
+            raise UserError("a read-out: the views give every sentence the same vector")
+        xx_DD[np.diag_indices_from(xx_DD)] += penalty
+        weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
+        # Wᵀ C W, of what C W is.
+        second_TT = weight_DT.T @ (xy_DT - penalty * weight_DT) + np.outer(y_T, y_T)
+        axes_TK = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1][:, :dim]
+        bias_K = (y_T - x_D @ weight_DT) @ axes_TK
+        weight_KD = np.ascontiguousarray((weight_DT @ axes_TK).T, dtype=np.float32)
+        readout = Readout(torch.from_numpy(weight_KD), torch.from_numpy(bias_K.astype(np.float32)), origin)
+        readout.axes_TK = torch.from_numpy(axes_TK.astype(np.float32))
+        return readout
+
+
+def fit_readout(x_ND: Numbers, teacher_NT: Numbers, strength: float, dim: int | None = None) -> Readout:
+    """The read-out by ridge regression of ``teacher_NT`` on ``x_ND``, which may be memory-mapped.
+
+    The arguments are those of :meth:`Moments.readout`.
+    """
+    moments = Moments()
+    for start in range(0, len(x_ND), BATCH):
+        moments.add(x_ND[start : start + BATCH], teacher_NT[start : start + BATCH])
+    return moments.readout(strength, dim)
+
+
+def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:
+    """Spearman's correlation of two encoders' cosines of all pairs of sentences."""
+    from scipy.stats import spearmanr
+
+    upper = torch.triu_indices(len(one_NA), len(one_NA), 1)
+    units = (normalize(vectors.double(), dim=1) for vectors in (one_NA, other_NB))
+    cosines = [(unit @ unit.T)[upper[0], upper[1]].numpy() for unit in units]
+    return float(spearmanr(*cosines).statistic)
+
+
+def share_of(structure: float) -> float:
+    """λ, if it is a share.
+
+    Raises:
+        UserError: it is not from 0 to 1.
+    """
+    if not 0 <= structure <= 1:
+        raise UserError(f"structure={structure}: a share from 0 to 1")
+    return structure
+
+
+def beside(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
+    """Meaning and structure side by side, each at length 1: [n, D + S]; their cosines mix as 1 − λ and λ."""
+    parts = ((1 - share) ** 0.5 * normalize(meaning_ND, dim=1), share**0.5 * normalize(structure_NS, dim=1))
+    return torch.cat(parts, dim=1)

@@ -1,0 +1,157 @@
+"""Read-outs: the closed form against scikit-learn's, what ``encode`` gives, how a folder keeps them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.linear_model import Ridge
+
+from corpora.support.errors import UserError
+from corpora.support.files import read_record
+from multiview import readout
+from multiview.encoders.binding import WIDTH
+from multiview.encoders.readout import BATCH, Readout, fit_readout
+from multiview.model import MultiViewEncoder
+from multiview.readout import store_readout
+from multiview.search import cli as search
+from multiview.sentence_transformers import load as as_sentence_transformer
+from tests.fixtures.trees import toy_corpus
+from tests.multiview.test_model import reseal
+from tests.multiview.test_weightless import encoder_of
+
+TEXTS = ["The lawyer praised the doctor.", "Rain.", "", "The doctor praised the lawyer."]
+
+
+@pytest.mark.parametrize("strength", [1e-6, 0.3])
+def test_the_closed_form_is_ridge_regression(strength: float) -> None:
+    random = np.random.default_rng(3)
+    x = (random.normal(size=(2 * BATCH + 99, 7)) * [1, 9, 0.1, 2, 1, 1, 1] + 5).astype(np.float32)
+    y = x @ random.normal(size=(7, 4)) + random.normal(size=(len(x), 4)) + [3, 0, 0, 1]
+    found = fit_readout(x, y, strength)
+    exact = x.astype(np.float64)
+    alpha = strength * exact.var(axis=0).mean() * len(x)
+    wanted = Ridge(alpha=alpha).fit(exact, y).predict(exact)
+    given = torch.from_numpy(x).double() @ found.weight.double().T + found.bias
+    # The predictions, turned; those of one sentence are told apart by all products of two.
+    np.testing.assert_allclose(given[:50] @ given[:50].T, wanted[:50] @ wanted[:50].T, rtol=1e-4)
+    assert found.axes_TK is not None
+    np.testing.assert_allclose(given @ found.axes_TK.double().T, wanted, atol=1e-3)
+    moment = (given.T @ given).numpy() / len(x)
+    np.testing.assert_allclose(moment, np.diag(np.diag(moment)), atol=1e-3 * moment[0, 0])
+    assert (np.diff(np.diag(moment)) < 0).all()
+    cut = fit_readout(x, y, strength, dim=2)
+    torch.testing.assert_close(cut.weight, found.weight[:2])
+    torch.testing.assert_close(found(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
+    with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
+        fit_readout(x, y, strength, dim=5)
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> MultiViewEncoder:
+    """Two views of 4 numbers, read out as 3, λ of 0.2 in the folder."""
+    encoder = MultiViewEncoder.untrained("seq,dep", dim=4, word_dim=6, device="cpu")
+    encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), "chance")
+    encoder.members[0].structure = 0.2
+    encoder.save(tmp_path / "m")
+    return MultiViewEncoder.load(tmp_path / "m", "cpu")
+
+
+def test_encode_gives_meaning_and_features(read: MultiViewEncoder) -> None:
+    features = read.encode(TEXTS, readout="features")
+    fitted = read.readout
+    assert features.shape == (4, 8) and fitted is not None and fitted.origin == "chance"
+    meaning = read.encode(TEXTS, structure=0)
+    product = features @ fitted.weight.numpy().T + fitted.bias.numpy()
+    np.testing.assert_allclose(meaning, product / np.linalg.norm(product, axis=1, keepdims=True), atol=1e-6)
+    whole = read.encode(TEXTS)
+    assert whole.shape[1] == read.get_sentence_embedding_dimension() == 3 + WIDTH
+    np.testing.assert_array_equal(whole, read.encode(TEXTS, readout="meaning", structure=0.2))
+    np.testing.assert_allclose(whole[:, :3], 0.8**0.5 * meaning, atol=1e-6)
+    cut = read.encode(TEXTS, structure=0, truncate_dim=2)
+    np.testing.assert_allclose(
+        cut, product[:, :2] / np.linalg.norm(product[:, :2], axis=1)[:, None], atol=1e-6
+    )
+    assert read.encode(TEXTS, truncate_dim=2).shape[1] == 2 + WIDTH
+    np.testing.assert_array_equal(read.encode(TEXTS, views=["dep"]), features[:, 4:])
+    assert read.encode(TEXTS, readout="features", structure=0.5).shape[1] == 8 + WIDTH
+    assert "= 8 dimensions, read out as 3; structure 0.2" in repr(read)
+    for options, message in (
+        ({"readout": "meaning", "views": ["dep"]}, "reads all views"),
+        ({"readout": "wide"}, "readout='wide': meaning or features"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read.encode(TEXTS, **options)
+    with pytest.raises(UserError, match=r"was never fitted"):
+        MultiViewEncoder.untrained("seq", dim=4, word_dim=4).encode(TEXTS, readout="meaning")
+
+
+def test_others_compare_meaning(read: MultiViewEncoder, tmp_path: Path, capsys) -> None:
+    assert read.folder is not None
+    model = as_sentence_transformer(read.folder)
+    np.testing.assert_allclose(model.encode(TEXTS), read.encode(TEXTS), atol=1e-6)
+    model.save(str(tmp_path / "st"))
+    again = MultiViewEncoder.load(tmp_path / "st" / "0" if (tmp_path / "st/0").exists() else tmp_path / "st")
+    np.testing.assert_array_equal(again.encode(TEXTS), read.encode(TEXTS))
+    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
+    assert search([str(read.folder), str(tmp_path / "corpus.txt"), TEXTS[0], "--top", "2"]) == 0
+    near = capsys.readouterr().out.splitlines()
+    cosines = read.similarity(read.encode(TEXTS[0]), read.encode(TEXTS))
+    assert near[0].startswith("1.0000") and float(near[1].split()[0]) == pytest.approx(
+        float(cosines[0, [1, 3]].max()), abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
+    encoder_of().save(tmp_path / "m")
+    if compact:
+        stored = {n: v.half() for n, v in load_file(tmp_path / "m" / "model.safetensors").items()}
+        vectors = torch.from_numpy(np.load(tmp_path / "m" / "vectors.npy"))
+        save_file({**stored, "words.fixed": vectors.half()}, tmp_path / "m" / "model.safetensors")
+        (tmp_path / "m" / "vectors.npy").unlink()
+        reseal(tmp_path / "m", storage="compact")
+    before = MultiViewEncoder.load(tmp_path / "m")
+    fitted = Readout(torch.randn(5, before.members[0].network.dim), torch.randn(5), "chance")
+    for target in ("new", "m"):
+        store_readout(tmp_path / "m", tmp_path / target, fitted, 0.1)
+        after = MultiViewEncoder.load(tmp_path / target)
+        assert after.structure == 0.1 and after.readout is not None
+        np.testing.assert_array_equal(
+            after.encode(TEXTS, readout="features"), before.encode(TEXTS, readout="features")
+        )
+        error = (after.readout.weight - fitted.weight).abs().amax(dim=1) / fitted.weight.abs().amax(dim=1)
+        assert float(error.max()) < (0.006 if compact else 1e-9)
+        weights = load_file(tmp_path / target / "model.safetensors")
+        assert weights["readout.weight"].dtype == (torch.int8 if compact else torch.float32)
+    record = read_record(tmp_path / "m" / "config.json")
+    reseal(tmp_path / "m", readout={**record["readout"], "dim": 6})
+    with pytest.raises(
+        UserError, match=r"config\.json: asks for readout.bias \[6\], model.safetensors has \[5\]"
+    ):
+        MultiViewEncoder.load(tmp_path / "m")
+
+
+def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -> None:
+    texts, _ = toy_corpus()
+    words = sorted({word for text in texts for word in text})
+    counts = np.array([[text.count(word) for word in words] for text in texts], np.float32)
+    np.save(tmp_path / "t.npy", counts)
+    encoder_of(listed=("<unk>", *words)).save(tmp_path / "m")
+    command = [str(tmp_path / "m"), str(toy_trees), "--teacher", str(tmp_path / "t.npy"), "--dim", "8"]
+    assert readout.cli([*command, "--output", str(tmp_path / "new"), "--structure", "0.1"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("strength   ") == 5, out
+    before, after = (float(rank) for rank in re.findall(r"rank correlation (\S+)", out))
+    assert after > before, out
+    assert MultiViewEncoder.load(tmp_path / "new").get_sentence_embedding_dimension() == 8 + WIDTH
+    for wrong, message in (
+        ([*command[:-1], "999"], rf"--dim 999: .*t\.npy has {len(words)} numbers"),
+        (["builtin", *command[1:]], "--output: needed for builtin"),
+    ):
+        assert readout.cli(wrong) == 2
+        assert re.search(message, capsys.readouterr().err)
