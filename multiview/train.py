@@ -90,7 +90,9 @@ def main(config: TrainConfig) -> int:
             init = None if config.init is None else model_folder(config.init) / words
             part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
-            if code or config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
+            if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
+                print("two models   this is the one of trained words; the other takes at most as long")
+            if code or config.dry_run:
                 return code
         if distributed.first:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))

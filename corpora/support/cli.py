@@ -22,7 +22,6 @@ import importlib
 import json
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from annotated_types import Ge, Gt, Le, Lt
 
 from corpora.support.errors import UserError, explain, printable
-from corpora.support.files import LOCK, locked, sweep
+from corpora.support.files import locked, sweep
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -51,10 +50,12 @@ Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
 """A seed that every library takes."""
 Share = Annotated[float, Ge(0), Le(1)]
 """From 0 to 1."""
-Positive = Annotated[float, Gt(0)]
-"""A number above 0."""
-NotNegative = Annotated[float, Ge(0)]
-"""A number that is 0 or above."""
+Epochs = Annotated[int, Ge(1), Le(10_000)]
+"""Passes over the data, which are counted before the first."""
+Positive = Annotated[float, Gt(0), Le(1e9)]
+"""A number above 0 whose products stay finite."""
+NotNegative = Annotated[float, Ge(0), Le(1e9)]
+"""A number that is 0 or above, as :data:`Positive`."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
 """From 0 up to, but not including, 1."""
 
@@ -202,14 +203,9 @@ class Command:
         if folder is None or getattr(config, "dry_run", False):
             yield
             return
-        new = not folder.exists()
         with locked(folder):
             sweep(folder)
-            try:
-                yield
-            finally:
-                if new and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing was written
-                    shutil.rmtree(folder)
+            yield
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,7 @@ def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path:
         assert cli(as_options(config)) == 2
         assert "another run is writing here" in capsys.readouterr().err
         assert [path.name for path in config.folder.iterdir()] == [LOCK]
+    config.folder.mkdir(parents=True)
     (config.folder / ".config.json.abcd1234.tmp").touch()  # of a run that was killed
     assert cli(as_options(config)) == 0 and not list(config.folder.glob(".*.tmp"))
     with pytest.raises(UserError, match=r"loop\.batch='20', not '21'.*delete the folder"):
