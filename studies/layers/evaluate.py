@@ -138,7 +138,7 @@ def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
             run.leave_out(spec, error)
     for spec in config.encoders:
         try:
-            found[f"{spec} {WHOLE}"] = WholeBackbone(find_source(spec))
+            found[f"{spec} {WHOLE}"] = WholeBackbone(find_source(spec).for_classifiers())
         except UserError as error:
             run.leave_out(spec, error)
     names = distinct_names([backbone.name for backbone in found.values()], list(found))
