@@ -170,8 +170,8 @@ class Source:
         if self.kind == "random" and self.base == "lstm":
             return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
         views = self.option.split(",") if self.kind == "multiview" and self.option else None
-        model = load_multiview(self, device)
-        return tree_reading(model, trees, views=views, readout=self.readout, structure=self.structure)
+        ours = load_multiview(self, device)
+        return tree_reading(ours, trees, views=views, readout=self.readout, structure=self.structure)
 
 
 def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
@@ -382,24 +382,23 @@ def _check_untrained(spec: str, views: Sequence[str], dim: int | None) -> None:
 def _on_disk(spec: str) -> Source:
     """A file, or a model folder: a format number in config.json tells ours from a transformer."""
     path = model_folder(spec)
+    kind: Kind
     if path.is_file():
-        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
+        kind = "vectors" if path.suffix == ".npz" else "words"
         return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], base=spec)
     config = path / "config.json"
     if not config.exists() and not (path / "modules.json").exists():
         raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
-    values = read_json(config) if config.is_file() else None
-    ours = isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
+    found = read_json(config) if config.is_file() else None
+    values = found if isinstance(found, dict) else {}
+    ours = "format" in values and ("views" in values or "members" in values)
     files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
     # Training again what is finished adds lines to its log.
     kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(path).parts)]
     key = json_digest([[str(f.relative_to(path)), sha256_file(f)] for f in kept], 16)
-    own = (
-        values.get("structure", 0.0) if ours and (values.get("readout") or values.get("structure")) else None
-    )
-    return Source(
-        spec=spec, kind="multiview" if ours else "sentence-transformers", key=key, base=spec, own=own
-    )  # fmt: skip
+    own = values.get("structure", 0.0) if values.get("readout") or values.get("structure") else None
+    kind = "multiview" if ours else "sentence-transformers"
+    return Source(spec=spec, kind=kind, key=key, base=spec, own=own if ours else None)
 
 
 def _by_name(spec: str) -> Source:
