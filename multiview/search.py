@@ -23,6 +23,7 @@ from tyro.conf import Positional, arg
 
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
+from corpora.support.files import read_array
 from multiview.encode import VectorOptions, open_sentences
 
 
@@ -93,11 +94,7 @@ def read_vectors(path: Path) -> NDArray[np.floating]:
     Raises:
         UserError: no such file, or not vectors.
     """
-    try:
-        vectors: NDArray[np.floating] = np.load(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not vectors of multiview.encode ({error})") from None
-    return vectors
+    return read_array(path, 2)
 
 
 cli = Command(

@@ -26,7 +26,7 @@ from corpora.senteval.tasks import (
     TASK_NAMES,
     canonical_task,
 )
-from corpora.support.cli import config_to_json, log_to
+from corpora.support.cli import config_from_json, config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
@@ -187,11 +187,12 @@ def _finished(path: Path, task: TaskData, logger: logging.Logger) -> TaskResult 
     if not path.exists():
         return None
     try:
-        found = read_record(path)
-    except UserError as error:
+        found = config_from_json(TaskResult, read_record(path), where=path)
+        tables.headline(task.name, found.metrics)
+    except (UserError, KeyError) as error:
         logger.warning("%s; computed again", error)
         return None
-    return TaskResult(**found) if found["data_sha256"] == data_hashes(task) else None
+    return found if found.data_sha256 == data_hashes(task) else None
 
 
 def _score(

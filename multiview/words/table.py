@@ -30,14 +30,13 @@ from torch import Tensor, nn
 
 from corpora.support.cli import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import write_text
+from corpora.support.files import read_array, write_text
 from multiview.config import Case, Start, TableConfig
 from multiview.words.vectors import (
     VECTORS,
     Expansion,
     Float,
     WordVectors,
-    mapped_vectors,
     read_words,
     save_vectors,
     writable,
@@ -337,7 +336,7 @@ class WordTable(nn.Module):
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
                     table._extend(Expansion.load(folder))
             return table
-        fixed = mapped_vectors(folder / VECTORS) if fixed is None else fixed
+        fixed = read_array(folder / VECTORS, 2) if fixed is None else fixed
         if fixed.shape != (len(vocabulary), record.dim):
             raise UserError(
                 f"{folder}: {fixed.shape} numbers of vectors for {len(vocabulary)} words of size {record.dim}"

@@ -2,9 +2,8 @@
 
 SentEval's scores are published under three configurations.
 
-``default`` is the one of comparable scores, ``fast`` the original toolkit's prototyping one,
-``sklearn`` its scikit-learn path (``usepytorch=False``), nearest to "logistic regression, regularisation
-chosen on the development set" of the multi-view paper.
+``default`` is the one of comparable scores, the multi-view paper's too, ``fast`` the original toolkit's
+prototyping one, ``sklearn`` its scikit-learn path (``usepytorch=False``), a second opinion on the classifier.
 """
 
 from __future__ import annotations

@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import check_file, file_record, read_record, sweep, write_array, write_record
+from corpora.support.files import (
+    check_file,
+    file_record,
+    read_array,
+    read_record,
+    sweep,
+    write_array,
+    write_record,
+)
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import Float, glorot_projection
 
@@ -79,9 +87,10 @@ class VectorStore:
             try:
                 written = read_record(record)
                 check_file(record.with_suffix(".npy"), **written["file"])
-                vectors = np.load(record.with_suffix(".npy"), mmap_mode="r")
+                vectors = read_array(record.with_suffix(".npy"), 3)
                 shape = (self.columns, len(written["texts"]), self.dim or vectors.shape[-1])
-                if (vectors.dtype, vectors.shape) != (self.dtype, shape):
+                kinds = {type(text) for text in written["texts"]}
+                if (vectors.dtype, vectors.shape, kinds) != (self.dtype, shape, {str}):
                     raise ValueError(f"{vectors.dtype} {list(vectors.shape)}")
             except (UserError, OSError, ValueError, LookupError, TypeError) as error:
                 raise UserError(
