@@ -134,8 +134,8 @@ class LoopConfig:
 
     batch: Annotated[Count, Ge(2)] = 200
     """Sentences of a segment, in order."""
-    segments: Count = 1
-    """Segments a step, over processes."""
+    segments: CountOrNone = 0
+    """Segments a step, over processes; 0: one each."""
     micro_batch: CountOrNone = 0
     """Sentences encoded at a time; 0: all."""
     epochs: Epochs = 8

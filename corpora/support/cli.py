@@ -36,6 +36,8 @@ from corpora.support.files import locked, sweep
 
 LOGGER = "multiview_project"
 """The logger of every package."""
+TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Set in the processes of torchrun."""
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 Config = TypeVar("Config")
@@ -190,10 +192,12 @@ class Command:
             for module in found.plugin:
                 import_plugin(module)
         given = {} if self.defaults is None else {"default": self.defaults(words)}
+        given["console_outputs"] = TORCHRUN not in os.environ or os.environ["RANK"] == "0"
         return tyro.cli(self.config, prog=prog, description=about, args=words, **given)
 
     def _refuse(self, message: str, code: int) -> int:
-        print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
+        if _first_to_say(message):
+            print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
 
     @contextlib.contextmanager
@@ -206,6 +210,16 @@ class Command:
         with locked(folder):
             sweep(folder)
             yield
+
+
+def _first_to_say(message: str) -> bool:
+    """Whether no other process under torchrun, where all fail alike, has said so."""
+    if TORCHRUN not in os.environ:
+        return True
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
+
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    return bool(store.add(message, 1) == 1)
 
 
 @dataclass(frozen=True)
