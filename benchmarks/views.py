@@ -197,7 +197,7 @@ def tables(scores: pd.DataFrame) -> list[pd.DataFrame]:
 
 def main(config: ViewsConfig) -> None:
     """Run what is missing; write scores.csv; print the tables."""
-    TreeCache.open(config.trees).close()  # refused now, not by every training
+    TreeCache.open(config.trees)  # refused now, not by every training
     wanted = all_systems(config.words, config.seeds, config.steps)
     # Controls are made from the models, so they wait for them.
     for part in ([s for s in wanted if s.trained], [s for s in wanted if not s.trained]):

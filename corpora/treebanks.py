@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
+from unicodedata import normalize
 
 from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
@@ -27,6 +28,27 @@ BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
+_UPOS = {
+    tag: upos
+    for upos, tags in {
+        "ADJ": "JJ JJR JJS", "ADP": "IN RP", "ADV": "RB RBR RBS WRB", "AUX": "MD", "CCONJ": "CC",
+        "DET": "DT PDT WDT", "INTJ": "UH", "NOUN": "NN NNS", "NUM": "CD", "PART": "POS TO",
+        "PRON": "EX PRP PRP$ WP WP$", "PROPN": "ADD NNP NNPS", "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
+        "SCONJ": "", "SYM": "$ # SYM", "VERB": "VB VBD VBG VBN VBP VBZ",
+    }.items()
+    for tag in (upos, *tags.split())
+}  # fmt: skip
+_TAKES = {
+    "advmod": "ADV ADJ CCONJ DET PART SYM", "amod": "ADJ ADV NOUN NUM SYM VERB X", "aux": "AUX",
+    "case": "ADP ADV PART SYM VERB", "cc": "CCONJ ADV SYM", "cop": "AUX", "det": "DET PRON",
+    "expl": "PRON DET PART", "goeswith": "X", "mark": "SCONJ ADV PART VERB", "nummod": "NUM NOUN SYM",
+    "punct": "PUNCT",
+}  # fmt: skip
+"""By relation: the usual UPOS, then others that it may have (level 3 of the official validator)."""
+_BEFORE = re.compile(r"[(\[{$£€#“‘«/]|``?")
+"""Words that no space follows."""
+_AFTER = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|t|')?|[nt]a", re.IGNORECASE)
+"""Words that no space precedes."""
 
 
 # CoNLL-U
@@ -96,7 +118,7 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
 
 
 def write_conllu(path: Path, documents: Iterable[Document]) -> None:
-    """Write documents as CoNLL-U, tags in XPOS; missing annotation becomes ``_``.
+    """Write documents as CoNLL-U, see :func:`conllu_lines`.
 
     Raises:
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
@@ -106,20 +128,68 @@ def write_conllu(path: Path, documents: Iterable[Document]) -> None:
 
 
 def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
-    """The lines of :func:`write_conllu`."""
+    """Lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``, or ``dep`` of a head.
+
+    A corpus of words does not say where spaces were: ``# text`` and ``SpaceAfter`` follow English print.
+    """
+    row = 0
     for document in documents:
-        for number, sentence in enumerate(document.sentences):
-            if number == 0 and not document.continued:
+        for place, sentence in enumerate(document.sentences):
+            row += 1
+            if place == 0 and not document.continued:
                 # The id may be the name of a file, which may hold line breaks.
-                yield f"# newdoc id = {_LINE_BREAK.sub(' ', document.id)}\n"
-            for row, form in enumerate(sentence.tokens):
-                if not form or re.search(r"[\t\r\n]", form):
-                    raise UserError(f"word {form!r} cannot be written as CoNLL-U")
-                tag = sentence.tags[row] if sentence.tags else "_"
-                head = sentence.heads[row] if sentence.heads else "_"
-                relation = sentence.relations[row] if sentence.relations else "_"
-                yield f"{row + 1}\t{form}\t_\t_\t{tag}\t_\t{head}\t{relation}\t_\t_\n"
+                yield f"# newdoc id = {normalize('NFC', _LINE_BREAK.sub(' ', document.id))}\n"
+            words, unknown = sentence.tokens, ("_",) * len(sentence.tokens)
+            tags, heads = sentence.tags or unknown, sentence.heads or unknown
+            relations = [
+                relation if relation != "_" or head == "_" else "dep" if head else "root"
+                for head, relation in zip(heads, sentence.relations or unknown, strict=True)
+            ]
+            close = _close(words, tags, relations)
+            text = "".join(word + " " * (not joined) for word, joined in zip(words, close, strict=True))
+            yield f"# sent_id = {row}\n# text = {text.rstrip()}\n"
+            columns = (words, universal_tags(words, tags, relations), tags, heads, relations, close)
+            for number, (word, upos, xpos, head, relation, joined) in enumerate(
+                zip(*columns, strict=True), 1
+            ):
+                if not word or re.search(r"[\t\r\n]", word):
+                    raise UserError(f"word {word!r} cannot be written as CoNLL-U")
+                space = "SpaceAfter=No" if joined else "_"
+                yield f"{number}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{space}\n"
             yield "\n"
+
+
+def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
+    """UPOS of a sentence: what its Penn tags say, as far as Universal Dependencies allow it a relation."""
+    found = []
+    for word, tag, relation in zip(words, tags, (name.partition(":")[0] for name in relations), strict=True):
+        upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
+        if word.lower() in ("not", "n't", "n’t"):
+            upos = "PART"
+        elif upos == "DET" and relation not in ("det", "advmod"):
+            upos = "PRON"
+        elif (tag, relation) == ("TO", "case"):
+            upos = "ADP"
+        elif upos == "PUNCT" and relation not in ("punct", "root", "_"):
+            upos = "SYM"
+        elif upos == "PROPN" and relation == "fixed":
+            upos = "NOUN"
+        usual, *others = _TAKES.get(relation, upos).split()
+        found.append(upos if upos in others else usual)
+    return found
+
+
+def _close(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[bool]:
+    """Whether no space follows each word; straight quotes open and close in turn."""
+    quotes = itertools.cycle("(,")
+    like = [
+        next(quotes) if word == '"' else "/" if tag == "HYPH" else word
+        for word, tag in zip(words, tags, strict=True)
+    ]
+    return [
+        bool(_BEFORE.fullmatch(here) or _AFTER.fullmatch(there)) and relation != "goeswith"
+        for here, there, relation in zip(like, [*like[1:], " "], [*relations[1:], ""], strict=True)
+    ]
 
 
 # Penn Treebank brackets

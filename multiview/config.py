@@ -22,6 +22,7 @@ from annotated_types import Ge
 from corpora.support.cli import (
     Count,
     CountOrNone,
+    Epochs,
     Fraction,
     NotNegative,
     Positive,
@@ -33,6 +34,8 @@ from corpora.support.errors import UserError
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
+MOST_VIEWS = 32
+"""Of a model: each has its own encoder, and each pair its own term of the loss."""
 
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
@@ -129,13 +132,13 @@ class ObjectiveConfig:
 class LoopConfig:
     """Steps and how they are computed."""
 
-    batch: Annotated[int, Ge(2)] = 200
+    batch: Annotated[Count, Ge(2)] = 200
     """Sentences of a segment, in order."""
-    segments: Count = 1
-    """Segments a step, over processes."""
+    segments: CountOrNone = 0
+    """Segments a step, over processes; 0: one each."""
     micro_batch: CountOrNone = 0
     """Sentences encoded at a time; 0: all."""
-    epochs: Count = 8
+    epochs: Epochs = 8
     """Passes over the corpus."""
     max_steps: CountOrNone = 0
     """Stop after so many; 0: no limit."""
@@ -213,8 +216,9 @@ class TrainConfig:
         Raises:
             UserError: one line with the option, its value and what to do.
         """
-        if len(self.view_list) < 2:
-            raise UserError(f"--views {self.views}: needs at least two views, e.g. dep,const")
+        if not 2 <= len(self.view_list) <= MOST_VIEWS:
+            asked = f"--views {self.views[:80]}: {len(self.view_list)} of them"
+            raise UserError(f"{asked}; needs two to {MOST_VIEWS}, e.g. dep,const")
         if self.encoder.dim % 2 and "seq" in self.view_list:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"

@@ -13,12 +13,17 @@ embedding size.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from corpora.support.startup import collector_paused
+
+with collector_paused():
+    import torch  # most of the time to import this module
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -106,7 +111,8 @@ class MultiViewEncoder:
             UserError: the folder is incomplete or damaged (the file is named), or λ is no share.
         """
         chosen, path = pick_device(device), model_folder(folder)
-        encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
+        with collector_paused():
+            encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
         encoder.folder = path
         if structure is not None:
             encoder.members[0].structure = share_of(structure)
@@ -248,7 +254,9 @@ class MultiViewEncoder:
         batches = self.reader.batches(texts, requires, trees, max(batch_size, 1))
         # Parsing has no large products.
         shown = progress(total=total, description="encode", show=show_progress_bar)
-        with torch.inference_mode(), torch_threads(1), shown as bar:
+        # The first sentence imports a tokenizer, parsers and compiled loops.
+        paused = collector_paused() if total < FEW else contextlib.nullcontext()
+        with torch.inference_mode(), torch_threads(1), shown as bar, paused:
             for places, batch in batches:
                 with torch_threads(threads):
                     found = self.vectors(batch, views)

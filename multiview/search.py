@@ -28,7 +28,15 @@ from tyro.conf import Positional, arg
 from corpora.inputs import STANDARD_INPUT
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError, printable
-from corpora.support.files import check_file, file_record, json_digest, read_record, write_array, write_record
+from corpora.support.files import (
+    check_file,
+    file_record,
+    json_digest,
+    read_array,
+    read_record,
+    write_array,
+    write_record,
+)
 from multiview.encode import VectorOptions, open_sentences, sentences_of
 
 KEPT = Path("runs/vectors")
@@ -145,11 +153,7 @@ def read_vectors(path: Path) -> NDArray[np.floating]:
     Raises:
         UserError: no such file, or not vectors.
     """
-    try:
-        vectors: NDArray[np.floating] = np.load(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not vectors of multiview.encode ({error})") from None
-    return vectors
+    return read_array(path, 2)
 
 
 cli = Command(

@@ -17,8 +17,10 @@ import contextlib
 import dataclasses
 import itertools
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 
 CALIBRATION_STEPS = 4
 """Of a dry run."""
+SAMPLE = 2048
+"""Sentences that stand for those of the paper, if they are not there."""
+PAPER_SENTENCES = 40_000_000
+"""Simoulin & Crabbé 2021, section 3.1."""
 SHOWN = ("step", "loss", "recall@1")
 
 
@@ -65,7 +71,10 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
 
 def main(config: TrainConfig) -> int:
     """Train one model, or two in one folder (``--words both``)."""
-    config.check()
+    papers = config.dry_run and config.preset == "paper"
+    # Of the paper's training we say what it would cost before there are vectors and trees.
+    plain = dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
+    (plain if papers else config).check()
     import torch
 
     from multiview.encoders.registry import view_class
@@ -81,6 +90,9 @@ def main(config: TrainConfig) -> int:
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
         held.callback(distributed.close)
+        if papers and (missing := _missing(config)):
+            estimate(plain, distributed)
+            raise UserError(" | ".join(missing))
         cache = open_trees(config.trees)
         if distributed.first and not config.dry_run:
             held.enter_context(locked(config.folder, option="--name or --output"))
@@ -90,7 +102,9 @@ def main(config: TrainConfig) -> int:
             init = None if config.init is None else model_folder(config.init) / words
             part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
-            if code or config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
+            if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
+                print("two models   this is the one of trained words; the other takes at most as long")
+            if code or config.dry_run:
                 return code
         if distributed.first:
             save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
@@ -127,8 +141,45 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     return code
 
 
-def dry_run(trainer: Trainer) -> int:
-    """Print what a run would do and how long it would take, from a few real steps; write nothing."""
+def _missing(config: TrainConfig) -> list[str]:
+    """What a run would be refused without."""
+    from multiview.training.data import open_trees
+
+    found = []
+    for needed in (lambda: open_trees(config.trees), config.check):
+        try:
+            needed()
+        except UserError as error:
+            found.append(str(error))
+    return found
+
+
+def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
+    """Print what the paper's data would cost here: a sample of pydocs is parsed, and trained on."""
+    from corpora.registry import open_corpus
+    from multiview.training.trainer import Trainer
+    from parsing.pipeline.driver import Pool, available_cores, run_corpus
+    from parsing.text_parser import load
+    from parsing.trees.cache import TreeCache
+
+    with tempfile.TemporaryDirectory() as folder:
+        trees = Path(folder) / "trees"
+        done = run_corpus(open_corpus("pydocs", limit=SAMPLE), trees, Pool(load))
+        workers, times = available_cores(), PAPER_SENTENCES / done.parsed_now
+        facts = {
+            "sample": f"{done.parsed_now:,} sentences of pydocs, for {PAPER_SENTENCES:,}; one of two models",
+            "parsing": f"{timedelta(seconds=round(done.seconds * times / workers))} by {workers} workers of "
+            f"{peak_memory() / 2**20:,.0f} MiB with the builtin parsers (BERT's take longer)",
+            "trees": f"{sum(p.stat().st_size for p in trees.glob('*.h5')) * times / 1e9:,.1f} GB on disk",
+        }
+        dry_run(Trainer(config, TreeCache.open(trees), distributed), facts)
+
+
+def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
+    """Print what a run would do and how long it would take, from a few real steps; write nothing.
+
+    With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data.
+    """
     import torch
 
     from parsing.networks.device import torch_threads
@@ -144,16 +195,21 @@ def dry_run(trainer: Trainer) -> int:
             sentences.append(step.sentences)
     per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
     steps: float = trainer.position.steps
-    if config.loop.max_minutes:
-        steps = min(steps, 60 * config.loop.max_minutes * per_s)
     parameters = sum(parameter.numel() for parameter in trainer.network.parameters())
     cuda = trainer.device.type == "cuda"
-    held_out = trainer.validation_set.sentences
     memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
+    if facts:
+        steps = config.loop.epochs * PAPER_SENTENCES / max(sentences)
+        more = sum((config.table.size - len(table)) * table.shape[1] for table in trainer.network.tables)
+        parameters, memory_bytes = parameters + more, memory_bytes + 16 * more  # a gradient, two moments
+    if config.loop.max_minutes:
+        steps = min(steps, 60 * config.loop.max_minutes * per_s)
+    held_out = trainer.validation_set.sentences
+    cache = f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation"
     text = dry_run_text(
         config,
         facts={
-            "cache": f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation",
+            **(facts or {"cache": cache}),
             "speed": f"{max(sentences) * per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
             "parameters": f"{parameters:,}",
@@ -164,7 +220,8 @@ def dry_run(trainer: Trainer) -> int:
         unit="steps",
         per_s=per_s,
     )
-    print(text)
+    if trainer.distributed.first:
+        print(text)
     return 0
 
 

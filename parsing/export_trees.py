@@ -4,7 +4,8 @@
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
-Fallback trees are written as they are (relations and tags ``_``).
+Words of fallback trees have the relation ``dep`` (tags ``_``). Labels of Universal Dependencies give a file
+that UD's ``validate.py`` takes at levels 1 and 2, and at level 3 but for mistakes in the trees.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ExportConfig:
     cache: Positional[Path]
     """Folder of the tree cache."""
     conllu: Path | None = None
-    """CoNLL-U file to write (tags in XPOS)."""
+    """CoNLL-U file to write (UPOS is made of tag and relation)."""
     ptb: Path | None = None
     """Bracket file to write, one tree per line."""
 

@@ -23,8 +23,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from annotated_types import Le
 from tyro.conf import Positional
 
 from corpora.support.cli import (
@@ -54,10 +55,17 @@ PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 """Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
 whose words are taken as they are."""
 PAPER_PARSERS = (
-    "--preset paper needs --dep-model FOLDER (parsing.convert dep biaffine-dep-en of "
-    "https://github.com/yzhangcs/parser: section A.1 has BERT's features in place of characters) and "
-    "--const-model NAME (section 2.2: benepar_en3 of https://github.com/nikitakit/self-attentive-parser)"
+    "--preset paper needs --dep-model FOLDER (nearest to the paper's: parsing.convert dep biaffine-dep-en of "
+    "https://github.com/yzhangcs/parser) and --const-model NAME (nearest: benepar_en3 of "
+    "https://github.com/nikitakit/self-attentive-parser)"
 )
+DEVIATES = (
+    "not the paper's parsers: dependencies by {dep_model} (section A.1: biaffine with BERT's features, as is "
+    "biaffine-dep-bert-en of supar 1.0, which parsing.convert does not read), constituents by {const_model} "
+    "(section 2.2: Kitaev & Klein 2018, whose en_charlstm_dev.93.61.pt and en_elmo_dev.95.21.pt benepar no "
+    "longer reads)"
+)
+"""Said by --preset paper, whichever parsers are given."""
 
 
 @configuration
@@ -86,7 +94,7 @@ class ParseConfig:
     """Part of pydocs; None is train."""
     max_tokens: Count = 128
     """Longer sentences are not parsed: they keep their place, with a fallback tree and a flag."""
-    workers: Count | None = None
+    workers: Annotated[Count, Le(1024)] | None = None
     """Worker processes (or Ray actors), one thread each; None is one per core, or one per GPU."""
     ray: str | None = None
     """Work on a Ray cluster: its address (auto, host:port), or local, which starts one on this machine."""
@@ -144,6 +152,8 @@ def parse(config: ParseConfig, spec: str) -> None:
         pool = RayPool(makes[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
     expected = functools.partial(expected_sentences, corpus, spec)
     print(corpus.describe())
+    if config.preset == "paper":
+        print(DEVIATES.format_map(config_to_json(config)))
     if config.dry_run:
         print(dry_run(dataclasses.replace(config, output=output), corpus, makes[0](), workers, expected))
         return

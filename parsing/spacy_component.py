@@ -16,6 +16,7 @@ benepar's extensions and what they import it took half of the time to a first se
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -44,6 +45,9 @@ def make(nlp: Language, name: str, dep: str | None, const: str | None, max_token
     """The component; its options are those of :func:`parsing.load`."""
     from parsing.text_parser import load
 
+    if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
+        told = f"multiview_parser: the builtin parsers know English alone, and this pipeline is {nlp.lang!r}"
+        warnings.warn(told, stacklevel=2)
     return ParserComponent(load(dep, const, max_tokens=max_tokens))
 
 

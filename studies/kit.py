@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 Figures = dict[str, Any]
 """Of one cell: JSON values."""
 Key = TypeVar("Key", bound=Hashable)
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,16 @@ class Run:
         self.log(f"left out: {name}: {reason}")
         self.left_out.setdefault(str(reason), []).append(name)
 
+    def opened(self, openers: Mapping[Key, Callable[[], Opened]]) -> dict[Key, Opened]:
+        """What each of ``openers`` gives; one that raises a UserError is left out."""
+        found: dict[Key, Opened] = {}
+        for key, opener in openers.items():
+            try:
+                found[key] = opener()
+            except UserError as error:
+                self.leave_out(str(key), error)
+        return found
+
     def figures(self, cells: Mapping[Key, Cell]) -> dict[Key, Figures]:
         """Figures of every cell; one that raises a UserError is left out, and named in the report."""
         found: dict[Key, Figures] = {}
@@ -114,8 +125,14 @@ class Run:
         if record.exists():
             try:
                 held = read_record(record)
-            except UserError as error:
-                self.log(f"{error}; computed again")
+                _ = (
+                    held["identity"],
+                    held["figures"].items(),
+                    [file["sha256"] for file in held["files"].values()],
+                )
+            except (UserError, KeyError, TypeError, AttributeError) as error:
+                held = None
+                self.log(f"{record}: {error}; computed again")
         if held is None:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
@@ -151,6 +168,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
             raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
     output, run = config.output, Run(config.output)
     page = study(config, run)
+    seeds = f"Seeds of what is trained: {getattr(config, 'runs', 1)}."
+    page = replace(page, introduction=f"{page.introduction} {seeds}".strip())
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
     if not run.rows:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")

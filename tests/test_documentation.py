@@ -35,7 +35,7 @@ FIRST_WORD = {"parsing.convert": "dep", "parsing.score": "dep", "studies.analogi
 def shown_commands() -> list[tuple[Path, str, str]]:
     """(page, module, rest of the line) of README, documentation and the usage lines of docstrings."""
     found = []
-    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         found += [(path, *shown) for shown in COMMAND.findall(path.read_text(encoding="utf-8"))]
     for package in PIPELINE:
         for path in (ROOT / package).rglob("*.py"):
@@ -93,6 +93,38 @@ def test_files_that_pages_name_exist() -> None:
     assert [place for place in sorted({*places, *links}) if not (ROOT / place).exists()] == []
     missing = [name for file, name in sorted(named) if f"def {name}(" not in (ROOT / file).read_text()]
     assert len(places) > 20 and len(links) >= 4 and missing == []
+
+
+FILE = re.compile(r"[\w./-]+\.(?:py|tsv|csv|toml)|[a-z_]+(?:/\w+)+/?")
+NAME = re.compile(r"(?:([\w./-]+\.py)::?)?([A-Za-z_][\w.]*)(?:\[([\w()*]+)\])?")
+"""``path.py:Class.method``, a name by itself, a test with its parameter."""
+
+
+def defines(text: str, name: str) -> bool:
+    pattern = rf"^\s*(?:def|class) {name}\b|^\s*(?:self\.)?{name}\b[^\n()]*[:=]"
+    return bool(re.search(pattern, text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/papers").glob("*.md")), ids=lambda page: page.stem)
+def test_what_the_pages_of_the_papers_name_exists(page: Path) -> None:
+    """Files, functions, classes, constants and tests in code marks; options by their fields."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = ["/" + path for path in tracked.stdout.split()]
+    code = {path: (ROOT / path[1:]).read_text("utf-8") for path in paths if path.endswith((".py", ".toml"))}
+    missing = []
+    for mark in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
+        options = re.findall(r"(?<!\S)--([a-z][\w.-]*)", mark)
+        fields = [option.split(".")[-1].replace("-", "_") for option in options]
+        missing += [mark for field in fields if not any(defines(text, field) for text in code.values())]
+        if FILE.fullmatch(mark):  # a user's file is named in the code that reads it
+            there = any(f"/{mark.rstrip('/')}/" in f"{path}/" for path in paths)
+            missing += [mark] * (not there and not any(mark in text for text in code.values()))
+        elif (found := NAME.fullmatch(mark)) and re.search(r"[:_]|[A-Z]\w*[a-z]|[A-Z]{4}", mark):
+            path, name, parameter = found.groups()
+            texts = [text for file, text in code.items() if not path or file.endswith(f"/{path}")]
+            texts = [text for text in texts if all(defines(text, part) for part in name.split("."))]
+            missing += [mark] * (not any(not parameter or f'"{parameter}"' in text for text in texts))
+    assert missing == []
 
 
 DOCUMENTS = (

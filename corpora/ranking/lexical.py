@@ -1,7 +1,7 @@
 """Lexical ranking: BM25 from bm25s, TF-IDF from scikit-learn.
 
-Both use their own tokenizers (lower-cased words of two letters or more, stop words kept) and take their
-statistics from the texts they index. Legend: N texts.
+Words are lower-cased and have two letters or more, stop words are kept; Chinese, which has no spaces between
+words, is read by character. Statistics are those of the texts that are indexed. Legend: N texts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from corpora.support.errors import MissingExtraError
 
 Scores = NDArray[np.floating]
+_CHINESE = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+WORD = rf"[{_CHINESE}]|[^\W{_CHINESE}]{{2,}}"
+"""A word of the tokenizers; without Chinese it is their own ``\\b\\w\\w+\\b``."""
 
 
 class Bm25:
@@ -29,7 +32,7 @@ class Bm25:
             import bm25s
         except ImportError:
             raise MissingExtraError("bm25s", "retrieval") from None
-        self._tokenize = partial(bm25s.tokenize, show_progress=False, stopwords=None)
+        self._tokenize = partial(bm25s.tokenize, show_progress=False, stopwords=None, token_pattern=WORD)
         self.size, self.retriever = len(texts), bm25s.BM25(k1=1.5, b=0.75)
         tokens = self._tokenize(list(texts))
         # Words have two letters or more; the library fails on a collection without one.
@@ -57,7 +60,7 @@ class Tfidf:
     def __init__(self, texts: Sequence[str]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.vectorizer = TfidfVectorizer()
+        self.vectorizer = TfidfVectorizer(token_pattern=WORD)
         self.size = len(texts)
         words_of = self.vectorizer.build_analyzer()
         self.empty = not any(words_of(text) for text in texts)  # which the library refuses

@@ -22,7 +22,6 @@ import importlib
 import json
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +32,12 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from annotated_types import Ge, Gt, Le, Lt
 
 from corpora.support.errors import LONE_SURROGATE, UserError, explain, printable
-from corpora.support.files import LOCK, locked, sweep
+from corpora.support.files import locked, sweep
 
 LOGGER = "multiview_project"
 """The logger of every package."""
+TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Set in the processes of torchrun."""
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 Config = TypeVar("Config")
@@ -51,10 +52,12 @@ Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
 """A seed that every library takes."""
 Share = Annotated[float, Ge(0), Le(1)]
 """From 0 to 1."""
-Positive = Annotated[float, Gt(0)]
-"""A number above 0."""
-NotNegative = Annotated[float, Ge(0)]
-"""A number that is 0 or above."""
+Epochs = Annotated[int, Ge(1), Le(10_000)]
+"""Passes over the data, which are counted before the first."""
+Positive = Annotated[float, Gt(0), Le(1e9)]
+"""A number above 0 whose products stay finite."""
+NotNegative = Annotated[float, Ge(0), Le(1e9)]
+"""A number that is 0 or above, as :data:`Positive`."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
 """From 0 up to, but not including, 1."""
 
@@ -193,10 +196,12 @@ class Command:
             for module in found.plugin:
                 import_plugin(module)
         given = {} if self.defaults is None else {"default": self.defaults(words)}
+        given["console_outputs"] = TORCHRUN not in os.environ or os.environ["RANK"] == "0"
         return tyro.cli(self.config, prog=prog, description=about, args=words, **given)
 
     def _refuse(self, message: str, code: int) -> int:
-        print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
+        if _first_to_say(message):
+            print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
 
     @contextlib.contextmanager
@@ -206,14 +211,19 @@ class Command:
         if folder is None or getattr(config, "dry_run", False):
             yield
             return
-        new = not folder.exists()
         with locked(folder):
             sweep(folder)
-            try:
-                yield
-            finally:
-                if new and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing was written
-                    shutil.rmtree(folder)
+            yield
+
+
+def _first_to_say(message: str) -> bool:
+    """Whether no other process under torchrun, where all fail alike, has said so."""
+    if TORCHRUN not in os.environ:
+        return True
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
+
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    return bool(store.add(message, 1) == 1)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 """Names of the temporary files of :func:`atomic_path`."""
 LOCK = ".lock"
 """Name of the lock in a folder that a command owns, see :func:`locked`."""
+BLOCK_ROWS = 65_536
+"""Rows of an array that are checked at a time."""
 ABANDONED_S = 3600
 """In a folder that runs share, a temporary file this old belongs to a run that was killed."""
 
@@ -90,7 +93,8 @@ def sweep(folder: Path, *, shared: bool = False) -> None:
 def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
     """Hold the folder's lock; the operating system frees it however this process ends.
 
-    The lock's file stays in the folder: removing it would let two waiting runs in.
+    The lock's file stays in the folder: removing it would let two waiting runs in. Folders made for it go
+    again if nothing was written, so that a refused command leaves nothing behind.
 
     Args:
         folder: made if it does not exist.
@@ -106,18 +110,31 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
     # It would wait for its own parent, so it never reaches the place where Python refuses it in the same way.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
+    made: list[Path] = []
     try:
+        made = [] if wait else [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
         lock.acquire()
     except Timeout:
         raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
     except OSError as error:
+        _tidy(made)
         raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
     try:
         yield
     finally:
+        _tidy(made)
         lock.release()
+
+
+def _tidy(folders: Sequence[Path]) -> None:
+    """Remove the folders, innermost first, that hold nothing or a lock alone."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if os.listdir(folder) == [LOCK]:
+                (folder / LOCK).unlink()
+            folder.rmdir()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -178,6 +195,43 @@ def write_array(path: Path, array: NDArray[np.generic]) -> None:
     with atomic_path(path) as temporary, open(temporary, "wb") as stream:
         # Not the file itself: numpy would write past Python and lose the error.
         np.lib.format.write_array(SimpleNamespace(write=stream.write), array, allow_pickle=False)
+
+
+def read_array(path: Path, dims: int) -> NDArray[Any]:
+    """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in the usual order.
+
+    numpy believes a header whatever it says, and raises errors of any type over some.
+
+    Raises:
+        UserError: it is missing or holds something else, such as NaN (its place is named) or too few bytes.
+    """
+    import numpy as np
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    npy, size = np.lib.format, path.stat().st_size
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    try:
+        with open(path, "rb") as stream:
+            shape, by_columns, dtype = readers[npy.read_magic(stream)](stream)
+            start = stream.tell()
+        counts = all(type(number) is int and number >= 0 for number in shape)
+    except Exception as error:
+        raise UserError(f"{path}: no .npy file ({' '.join(repr(error).split()):.200})") from None
+    floats = dtype in (np.float16, np.float32, np.float64) and not by_columns
+    if not (floats and counts and len(shape) == dims and start + math.prod(shape) * dtype.itemsize == size):
+        raise UserError(
+            f"{path}: is {shape!r:.200} of {dtype} in {size} bytes, not {dims} dimensions of floats"
+        )
+    if 0 in shape:  # nothing to map
+        return np.zeros(shape, dtype)
+    array: NDArray[Any] = np.load(path, mmap_mode="r")
+    rows = array.reshape(-1, shape[-1])
+    for first in range(0, len(rows), BLOCK_ROWS):
+        wrong = ~np.isfinite(rows[first : first + BLOCK_ROWS]).all(axis=1)
+        if wrong.any():
+            raise UserError(f"{path}: row {first + int(wrong.argmax())} is not finite")
+    return array
 
 
 def write_record(path: Path, values: Mapping[str, Any]) -> None:

@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Len
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -163,7 +164,7 @@ class MembersRecord:
     """The config.json of a folder of models."""
 
     format: int
-    members: tuple[str, ...]
+    members: Annotated[tuple[Annotated[str, Len(1, 60)], ...], Len(1, 32)]
 
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
@@ -175,10 +176,10 @@ def model_records(folder: Path) -> dict[str, ModelRecord]:
     outer = _read_record(folder)
     if isinstance(outer, ModelRecord):
         return {"": outer}
-    records = {}
+    records: dict[str, ModelRecord] = {}
     for name in outer.members:
-        if name in ("", ".", "..") or Path(name).name != name:
-            raise UserError(f"{folder / 'config.json'}: members {name!r}: must be a folder inside this one")
+        if name in (".", "..", *records) or Path(name).name != name:
+            raise UserError(f"{folder}/config.json: members {name!r}: must be a folder inside this one, once")
         inner = _read_record(folder / name)
         if isinstance(inner, MembersRecord):
             raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
@@ -220,7 +221,11 @@ def training_hours(folder: Path) -> float | None:
     records = [folder / name / TIME for name in model_records(folder)]
     if not all(record.is_file() for record in records):
         return None
-    return sum(float(read_json(record)["seconds"]) for record in records) / 3600
+    found = [read_json(record) for record in records]
+    seconds: list[Any] = [one.get("seconds") if isinstance(one, dict) else None for one in found]
+    if wrong := [one for one in seconds if type(one) not in (int, float) or not 0 <= one < 1e9]:
+        raise UserError(f"{folder}: {TIME}: seconds {wrong[0]!r:.60}: must be a number, at least 0")
+    return float(sum(seconds)) / 3600
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
@@ -417,8 +422,7 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
             else in the folder that the expanded model goes to.
     """
     source = given_source(vectors, words)
-    name = Path(stem(Path(vectors))).stem
-    target = folder.with_name(f"{folder.absolute().name}-expanded-{name}")
+    target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(Path(vectors))).stem}")
     record = {"model": model_sha256(folder), "vectors": dict(source.record)}
     mark = target / "expanded.json"
     if mark.exists() and read_json(mark) == record:

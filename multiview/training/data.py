@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.errors import UserError
+from corpora.support.files import read_array
 from multiview.config import TrainConfig
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
@@ -36,7 +37,7 @@ from multiview.training.objective import (
     neighbour_targets,
 )
 from multiview.words.table import UNKNOWN_ROW, WordTable
-from multiview.words.vectors import Float, mapped_vectors
+from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
 
@@ -99,8 +100,8 @@ class Step:
         """
         if self.vectors is None:
             return words.leaves(self.table_rows)
-        assert words.unknown_E is not None
-        return [self.vectors.to(words.unknown_E)]
+        assert words.place is not None
+        return [self.vectors.to(words.place)]
 
 
 def moved(part: Part, device: torch.device, plans: dict[int, Plan] | None = None) -> Part:
@@ -158,8 +159,8 @@ def open_teacher(path: Path, cache: TreeCache) -> Float:
     Raises:
         UserError: the file is missing, damaged, or of another number of sentences.
     """
-    vectors = mapped_vectors(path)
-    if vectors.ndim != 2 or len(vectors) != len(cache):
+    vectors: Float = read_array(path, 2)
+    if len(vectors) != len(cache):
         found, wanted = list(vectors.shape), len(cache)
         raise UserError(f"teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
     return vectors

@@ -3,7 +3,7 @@
 A batch is B successive sentences. For each pair of view positions i < j, ``S = F_i W_ij F_jᵀ`` scores
 every sentence in view i (a row, the anchor) against every sentence in view j (a column, the candidate). The
 positives of an anchor are the sentences before and after it in its document. Sources: Simoulin & Crabbé
-2021, section 3 (the denominator sums over the sentences outside the context); Logeswaran & Lee 2018
+2021, section 2.1 (the denominator sums over the sentences outside the context); Logeswaran & Lee 2018
 (QuickThought: one softmax over all candidates, uniform target over the neighbours).
 
 Three terms may be added. The same-sentence term asks view i of a sentence to find view j of the same sentence

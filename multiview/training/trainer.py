@@ -20,6 +20,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -73,12 +74,14 @@ class Trainer(Task[Job]):
     def __init__(
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
-        self.config, self.cache = config, cache
-        self.distributed = distributed or DistributedContext()
-        self.device = pick_device(config.device, self.distributed.local_rank)
-        loop, world, taught = config.loop, self.distributed.world, config.objective.teacher
+        self.distributed, self.cache = distributed or DistributedContext(), cache
+        world, taught = self.distributed.world, config.objective.teacher
+        if world > 1 and not config.loop.segments:
+            config = replace(config, loop=replace(config.loop, segments=world))
+        loop, self.config = config.loop, config
         if loop.segments % world:
             raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {world} processes")
+        self.device = pick_device(config.device, self.distributed.local_rank)
         teacher = None if taught is None else open_teacher(taught, cache)
         self.network = MultiViewNetwork.new(config, cache, 0 if teacher is None else teacher.shape[1])
         self.source = StepSource(config, cache, self.network, teacher)
@@ -90,8 +93,8 @@ class Trainer(Task[Job]):
         steps = sum(len(self.batches(epoch)) for epoch in range(loop.epochs))
         if not steps:
             raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {loop.segments}: the cache has only {len(cache)} "
-                "sentences, which do not fill one step; lower them"
+                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
+                f"{len(cache)} sentences, which do not fill one step; lower them"
             )
         self.position = Position(steps=min(steps, loop.max_steps or steps), limit_s=60 * loop.max_minutes)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
@@ -106,7 +109,7 @@ class Trainer(Task[Job]):
     def batches(self, epoch: int) -> list[Job]:
         """The steps of an epoch."""
         segments = self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
-        size = self.config.loop.segments
+        size = self.config.loop.segments or 1
         whole = len(segments) - len(segments) % size
         return [(epoch, segments[start : start + size]) for start in range(0, whole, size)]
 

@@ -41,6 +41,7 @@ from corpora.support.files import (
     check_file,
     file_record,
     locked,
+    read_array,
     read_record,
     sweep,
     write_array,
@@ -145,8 +146,10 @@ def converted(source: Source, cache: Path) -> WordVectors:
                 _convert(source, folder)
                 files = {name: file_record(folder / name) for name in COPY}
                 write_record(folder / "source.json", {**source.record, "files": files})
-    vectors: Float = np.load(folder / VECTORS, mmap_mode="r")
-    return WordVectors(read_words(folder / "words.txt"), vectors, source.about)
+    vectors, words = read_array(folder / VECTORS, 2), read_words(folder / "words.txt")
+    if len(words) != len(vectors):
+        raise UserError(f"{folder}: {len(words)} words, {len(vectors)} vectors; delete it to convert again")
+    return WordVectors(words, vectors, source.about)
 
 
 def _intact(folder: Path, source: Mapping[str, object]) -> bool:
@@ -206,7 +209,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
                 vector = np.array(numbers, dtype=np.float32)
             except ValueError:
                 vector = np.empty(0, dtype=np.float32)
-            if len(vector) != dim:
+            if len(vector) != dim or b"_" in line[len(word) :]:  # Python reads 1_0 as ten
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
             rows += 1
             yield word.decode("utf-8", "replace"), vector
@@ -255,19 +258,6 @@ def read_words(path: Path) -> list[str]:
         raise UserError(f"{path}: no such file; the model folder is not complete") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
-
-
-def mapped_vectors(path: Path) -> Float:
-    """The vectors of a model folder, float32 [W, E], mapped into memory.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
-    try:
-        vectors: Float = np.load(path, mmap_mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be loaded ({error})") from None
-    return vectors
 
 
 def save_vectors(path: Path, vectors: Float) -> None:
@@ -372,7 +362,7 @@ class Expansion(nn.Module):
             maps_VGE, places_X = tensors["maps"], tensors["places"].numpy()
         except (OSError, KeyError, SafetensorError) as error:
             raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
-        vectors_PG, words = mapped_vectors(folder / VECTORS), read_words(folder / "expansion.txt")
+        vectors_PG, words = read_array(folder / VECTORS, 2), read_words(folder / "expansion.txt")
         if len(words) != len(places_X) or vectors_PG.shape[1] != maps_VGE.shape[1]:
             raise UserError(
                 f"{path}: {len(places_X)} words and maps {list(maps_VGE.shape)}, expansion.txt has "

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from annotated_types import Ge
 
-from corpora.support.cli import Count, Fraction, NotNegative, Positive, Seed, configuration
+from corpora.support.cli import Count, Epochs, Fraction, NotNegative, Positive, Seed, configuration
 
 
 @configuration
@@ -20,7 +20,7 @@ class EncoderConfig:
     """Width of the word embedding."""
     character_dim: Count = 32
     """Width of a character's embedding."""
-    character_hidden: Annotated[int, Ge(2)] = 64
+    character_hidden: Annotated[Count, Ge(2)] = 64
     """Width of a word's character representation (half from each direction)."""
     hidden: Count = 200
     """Width of one direction of an LSTM layer; the encoder's output is twice as wide."""
@@ -68,7 +68,7 @@ class ModelConfig:
 class LoopConfig:
     """Optimisation and budget."""
 
-    epochs: Count = 30
+    epochs: Epochs = 30
     """Passes over the training data."""
     max_minutes: NotNegative = 0.0
     """End after this time at the latest, with the learning rate at 0; 0 sets no limit."""

@@ -38,7 +38,8 @@ from corpora.support.progress import progress
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
-from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, ShardRow, check_shard, write_shard
+from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
+from parsing.trees.check import ShardRow, check_shard
 
 PART_SENTENCES = 1024
 """About a second of work: no worker idles longer than that at the end."""

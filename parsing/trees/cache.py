@@ -5,7 +5,7 @@
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
 HDF5 can loop for ever over a file in which one bit has changed, inside a call that nothing interrupts. So the
-manifest has the SHA-256 of every shard, which is checked before HDF5 opens it.
+manifest has the SHA-256 of every shard, which is checked before HDF5 opens it; what it holds is checked then.
 
 A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
 most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
@@ -20,16 +20,15 @@ import io
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from annotated_types import Ge, Lt
 
 from corpora.support.cli import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import SEAL, atomic_path, json_digest, read_record, sha256_file, write_text
+from corpora.support.files import SEAL, atomic_path, json_digest, read_record, write_text
 from parsing.trees.batch import (
     NODE_FIELDS,
     TOKEN_FIELDS,
@@ -48,6 +47,7 @@ from parsing.trees.batch import (
     narrow,
     offsets_of,
 )
+from parsing.trees.check import ShardRow, open_shard
 
 if TYPE_CHECKING:
     import h5py
@@ -56,32 +56,10 @@ NAME = "manifest.json"
 FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16
-REMEDY = "the command that made the cache makes again what is damaged or missing"
 # A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
 CHUNK = 8192
 # Files written today open with every later HDF5, and their layout does not change with the library.
 LIBVER = ("v108", "v108")
-
-Number = Annotated[int, Ge(0), Lt(1 << 48)]
-"""A count in a manifest."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShardRow:
-    """A shard's line in the manifest."""
-
-    index: Number
-    file: str
-    """Path inside the cache's folder."""
-    sha256: str
-    sentences: Number
-    tokens: Number
-    documents: Number
-    """Documents that start in this shard."""
-    flagged: Number
-    """Sentences with any flag."""
-    reasons: dict[str, Number]
-    """How many sentences were flagged, by reason."""
 
 
 @configuration
@@ -145,19 +123,30 @@ class Manifest:
         if (version := values.get("format_version")) != FORMAT_VERSION:
             remedy = f"this program reads {FORMAT_VERSION}; parse again into another folder"
             raise UserError(f"{path}: format version {version}, {remedy}")
-        return config_from_json(cls, values, where=path)
+        manifest = config_from_json(cls, values, where=path)
+        for key in ("corpus", "dependency", "constituency"):
+            if not isinstance(value := manifest.identity.get(key), dict | None):
+                raise UserError(f"{path}: identity.{key} {value!r:.60}: must be an object or null")
+        before = -1
+        for place, row in enumerate(manifest.shards, 1):
+            size = manifest.shard_sentences
+            fits = row.sentences == size or (place == len(manifest.shards) and 0 < row.sentences < size)
+            if row.index <= before or row.file != shard_name(row.index) or not fits:
+                raise UserError(
+                    f"{path}: shards: row {place} ({row.file}) is not a shard of {size} sentences"
+                )
+            before = row.index
+        return manifest
+
+
+def shard_name(index: int) -> str:
+    """Name of a shard's file."""
+    return f"shard-{index:06d}.h5"
 
 
 def strings_of(file: h5py.File, name: str) -> list[str]:
-    """The n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1].
-
-    Raises:
-        UserError: they are not UTF-8.
-    """
-    try:
-        return decode_strings(file[f"{name}_bytes"][:], file[f"{name}_offsets"][:])
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file.filename}: {name}: {error.object[:60]!r} is not UTF-8") from None
+    """The n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
+    return decode_strings(file[f"{name}_bytes"][:], file[f"{name}_offsets"][:])
 
 
 def write_shard(
@@ -175,7 +164,7 @@ def write_shard(
     for name, strings in (("type", batch.types), ("document_id", document_ids)):
         blobs[f"{name}_bytes"], arrays[f"{name}_offsets"] = encode_strings(strings)
     stored = {name: narrow(values) for name, values in arrays.items()} | blobs | {"flags": batch.flags}
-    name = f"shard-{index:06d}.h5"
+    name = shard_name(index)
     return ShardRow(
         index=index,
         file=name,
@@ -205,20 +194,6 @@ def write_arrays(path: Path, arrays: dict[str, Int]) -> str:
     with atomic_path(path) as temporary:
         temporary.write_bytes(image.getbuffer())
     return hashlib.sha256(image.getbuffer()).hexdigest()
-
-
-def check_shard(path: Path, row: ShardRow) -> None:
-    """Compare a shard's file with its row.
-
-    Raises:
-        UserError: missing, or not the file that was written.
-    """
-    try:
-        found = sha256_file(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
-    if found != row.sha256:
-        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
 
 
 class TreeCache:
@@ -267,26 +242,26 @@ class TreeCache:
 
     def documents(self) -> Int64:
         """int64 [n_docs+1], the sentence at which each document starts, and the total."""
-        parts = zip(self._files(), self._starts[:-1], strict=True)
+        parts = zip(self.files(), self._starts[:-1], strict=True)
         return np.concatenate([*(file["document_starts"][:] + first for file, first in parts), [len(self)]])
 
     def document_ids(self) -> list[str]:
         """The documents' identifiers, in order."""
-        return [name for file in self._files() for name in strings_of(file, "document_id")]
+        return [name for file in self.files() for name in strings_of(file, "document_id")]
 
     def token_counts(self) -> Int32:
         """int32 [n], tokens per sentence (4 bytes per sentence of the corpus)."""
-        counts = [np.diff(file["sentence_offsets"][:]) for file in self._files()]
+        counts = [np.diff(file["sentence_offsets"][:]) for file in self.files()]
         return np.concatenate(counts, dtype=np.int32)
 
     def flags(self) -> UInt8:
         """uint8 [n], flags per sentence."""
-        return np.concatenate([file["flags"][:] for file in self._files()])
+        return np.concatenate([file["flags"][:] for file in self.files()])
 
     def type_counts(self) -> Counter[str]:
         """How often each word type occurs in the corpus."""
         counts: Counter[str] = Counter()
-        for file in self._files():
+        for file in self.files():
             types = strings_of(file, "type")
             seen = np.bincount(file["token"][:], minlength=len(types))
             counts.update(dict(zip(types, seen.tolist(), strict=True)))
@@ -336,16 +311,19 @@ class TreeCache:
         return shard
 
     def _open(self, index: int) -> h5py.File:
-        """Open a shard, whose file is checked the first time."""
+        """Open a shard, whose file and content are checked the first time."""
         import h5py
 
-        path = self.folder / self.rows[index].file
-        if index not in self._checked:
-            check_shard(path, self.rows[index])
-            self._checked.add(index)
-        return h5py.File(path, "r", libver=LIBVER)
+        row = self.rows[index]
+        path = self.folder / row.file
+        if index in self._checked:
+            return h5py.File(path, "r", libver=LIBVER)
+        names, start = self.manifest.inventories, int(self._starts[index])
+        file = open_shard(path, row, start, names, self.fields)
+        self._checked.add(index)
+        return file
 
-    def _files(self) -> Iterator[h5py.File]:
+    def files(self) -> Iterator[h5py.File]:
         """Each shard, open while it is looked at."""
         for index in range(len(self.rows)):
             with self._open(index) as file:

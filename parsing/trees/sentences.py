@@ -7,12 +7,12 @@ spaCy's displaCy and by svgling.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 from corpora.support.errors import printable
 from corpora.text import Document, Sentence
@@ -57,8 +57,8 @@ class ParsedSentence:
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
-        """The form that the treebank writers take; an empty word is ``_``, which both formats can hold."""
-        words = tuple(re.sub(r"[\t\r\n]", " ", word) or "_" for word in self.words)
+        """The form that the treebank writers take, in NFC; an empty word is ``_``, which both can hold."""
+        words = tuple(normalize("NFC", " ".join(word.split())) or "_" for word in self.words)
         tree = None
         if self.spans is not None and self.tags is not None:
             tree = write_tree(SpanTree(words, tuple(self.tags), tuple(self.spans)))
@@ -71,8 +71,8 @@ class ParsedSentence:
         )
 
     def to_conllu(self) -> str:
-        """The sentence in CoNLL-U: a line per word (tags in XPOS) and a blank one."""
-        return "".join(conllu_lines([Document("", (self.annotation(),), continued=True)]))
+        """The sentence in CoNLL-U, see :func:`corpora.treebanks.conllu_lines`."""
+        return Trees([self]).to_conllu()
 
     def to_ptb(self) -> str:
         """The constituency tree in Penn Treebank brackets, on one line; "" if there is none."""
@@ -113,8 +113,9 @@ class Trees(tuple[ParsedSentence, ...]):
         return "".join(sentence._repr_html_() for sentence in self)
 
     def to_conllu(self) -> str:
-        """All sentences in CoNLL-U, tags in XPOS."""
-        return "".join(sentence.to_conllu() for sentence in self)
+        """All sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`."""
+        annotated = tuple(sentence.annotation() for sentence in self)
+        return "".join(conllu_lines([Document("", annotated, continued=True)]))
 
     def to_ptb(self) -> str:
         """All constituency trees in Penn Treebank brackets, one a line."""

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from corpora.support.cli import Command, CountOrNone, Positive, configuration
+from corpora.support.cli import Command, Positive, Seed, configuration
 from corpora.support.errors import UserError
 
 ADAPTED = "adapted"
@@ -38,7 +38,7 @@ class DemoConfig:
     """At most this many sentences of held-out packages for the evaluation (there are about 15,600)."""
     minutes: Positive = 1.5
     """Minutes of adapting the installation's encoder."""
-    seed: CountOrNone = 0
+    seed: Seed = 0
     """Seed of training."""
 
 

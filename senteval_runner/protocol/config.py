@@ -2,9 +2,8 @@
 
 SentEval's scores are published under three configurations.
 
-``default`` is the one of comparable scores, ``fast`` the original toolkit's prototyping one,
-``sklearn`` its scikit-learn path (``usepytorch=False``), nearest to "logistic regression, regularisation
-chosen on the development set" of the multi-view paper.
+``default`` is the one of comparable scores, the multi-view paper's too, ``fast`` the original toolkit's
+prototyping one, ``sklearn`` its scikit-learn path (``usepytorch=False``), a second opinion on the classifier.
 """
 
 from __future__ import annotations
@@ -112,6 +111,8 @@ class TaskResult:
     """Per scored split (or STS subset) one prediction per row, in the file's order."""
     gold: dict[str, list[float]] = field(default_factory=dict)
     """The same rows' classes or scores."""
+    reading: str = ""
+    """Which of a model's vectors were scored, where it has some for cosines and some for classifiers."""
     seconds: float = 0.0
     """Wall time after encoding."""
 

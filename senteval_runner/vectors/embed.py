@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.support.errors import UserError
-from corpora.support.files import check_file, file_record, read_record, sweep, write_array, write_record
+from corpora.support.files import (
+    check_file,
+    file_record,
+    read_array,
+    read_record,
+    sweep,
+    write_array,
+    write_record,
+)
 from corpora.support.progress import progress
 from senteval_runner.protocol.features import Float, glorot_projection
 
@@ -79,9 +87,10 @@ class VectorStore:
             try:
                 written = read_record(record)
                 check_file(record.with_suffix(".npy"), **written["file"])
-                vectors = np.load(record.with_suffix(".npy"), mmap_mode="r")
+                vectors = read_array(record.with_suffix(".npy"), 3)
                 shape = (self.columns, len(written["texts"]), self.dim or vectors.shape[-1])
-                if (vectors.dtype, vectors.shape) != (self.dtype, shape):
+                kinds = {type(text) for text in written["texts"]}
+                if (vectors.dtype, vectors.shape, kinds) != (self.dtype, shape, {str}):
                     raise ValueError(f"{vectors.dtype} {list(vectors.shape)}")
             except (UserError, OSError, ValueError, LookupError, TypeError) as error:
                 raise UserError(
@@ -213,6 +222,7 @@ class StoredEncoder:
             not project.
         seed: of the projection.
         identity: everything that determines the parts' vectors, for digests.
+        reading: ``meaning`` or ``features``, with the share of structure, of a model that gives both.
     """
 
     def __init__(
@@ -223,8 +233,12 @@ class StoredEncoder:
         project: int | None = None,
         seed: int = 0,
         identity: Sequence[Any] = (),
+        reading: str = "",
     ) -> None:
         self.parts, self.name, self.spec, self.project, self.seed = parts, name, spec, project, seed
+        self.reading = reading
+        self.features = self
+        """The encoder for classifiers, where the model has other vectors for them than for cosines."""
         self.identity = [*identity, *(("project", project, seed) if project else ())]
 
     @property

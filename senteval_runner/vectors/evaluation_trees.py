@@ -24,7 +24,8 @@ from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
-from parsing.trees.cache import Manifest, ShardRow, TreeCache
+from parsing.trees.cache import Manifest, TreeCache
+from parsing.trees.check import ShardRow
 
 Tokens = tuple[str, ...]
 # A killed run loses its unfinished shards; one core parses 4,096 sentences in a few seconds.

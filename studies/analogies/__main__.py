@@ -3,6 +3,7 @@
     python -m studies.analogies build --google questions-words.txt --cache runs/trees/wikipedia \
         --vectors glove.txt --output runs/analogies/data
     python -m studies.analogies run MODEL [A+B ...] --questions runs/analogies/data/questions.tsv
+    python -m studies.analogies run --preset paper
 
 ``build`` makes the questions (UNI Table 3): ``questions.tsv``, ``build.json``. ``run`` scores models on them
 (UNI Tables 4 and 6). Models are named as in ``senteval_runner.run``.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -46,6 +47,8 @@ class BuildConfig:
 class ScoreConfig:
     """Options of ``run``."""
 
+    preset: Literal["paper"] | None = None
+    """paper: the models of UNI's Table 4, as far as they are there."""
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL...")] = ()
     """Model folders or names, word-vector files, random:dep,const; A+B puts vectors side by side."""
     questions: Path = Path("runs/analogies/data/questions.tsv")

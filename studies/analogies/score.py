@@ -39,6 +39,7 @@ from senteval_runner.report.page import Block, Cell, Column, Page, Score, Sectio
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import open_model
 from studies import kit
+from studies.analogies.contexts import FOLDER
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ TRANSFER_NOTE = (
     "PPR (PNR): of the semantic questions that are right (wrong) in words, the percentage that is right in "
     "phrases or sentences."
 )
+PUBLISHED = "published (UNI), on the authors' own questions, which are not at hand"
 PATTERN = (("man", "woman"), ("king", "queen"), ("dad", "mom"))
 """The pairs of UNI's Figure 3 (its Table 7)."""
 DIFFERENCES_SHOWN = 15
@@ -155,7 +157,7 @@ def score(config: ScoreConfig, run: kit.Run) -> Page:
         UserError: a file or model that cannot be opened.
     """
     questions, digest = read_questions(config.questions), sha256_file(config.questions)
-    models = {spec: open_model(spec) for spec in config.models}
+    models = run.opened({spec: partial(open_model, spec) for spec in config.models})
 
     @cache
     def vectors(name: str) -> TextVectors:
@@ -207,7 +209,13 @@ def _table(
         values += [found["overall"]] if what == "averages" else []
         rows.append([model, *(None if value is None else 100 * value for value in values)])
     columns += ["All"] if what == "averages" else []
-    return Table(["model", *(Column(name, digits=1, best="high") for name in columns)], rows)
+    theirs = kit.published(FOLDER / f"published-{what}.csv") if what != "accuracy" else {}
+    return Table(
+        ["model", *(Column(name, digits=1, best="high") for name in columns)],
+        rows,
+        quoted=[[name, *map(row.get, columns)] for name, row in theirs.items()],
+        quoted_title=PUBLISHED if theirs else "",
+    )
 
 
 def figures(

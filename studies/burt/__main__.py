@@ -33,8 +33,9 @@ class BurtConfig:
     output: Path
     """Result: an ordinary sentence-transformers folder (--ablation: one per row, below it) and the report. A
     run that was stopped there is continued."""
-    preset: Literal["paper"] | None = None
-    """paper: BURT on BERT-base with the paper's data; ALBURT with --backbone albert-base-v2."""
+    preset: Literal["paper", "uni", "uni-nli"] | None = None
+    """paper: BURT on BERT-base with the paper's data; ALBURT with --backbone albert-base-v2. uni: UNI's
+    ALBURT-xxlarge; uni-nli: its SALBERT, trained on NLI alone, and the "+ NLI" rows of its Table 8."""
     ablation: Ablation | None = None
     """Train every row of a block of Table 4 in its own folder below --output."""
     backbone: str | None = None

@@ -11,17 +11,8 @@ import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from corpora.support.errors import UserError
-from studies.finetune.examples import (
-    Draw,
-    Examples,
-    choose,
-    fixed,
-    hold_out,
-    normalised,
-    pair_in_fraction,
-    rng,
-    with_negatives,
-)
+from studies.finetune.examples import Draw, Examples, choose, fixed, hold_out, normalised, with_negatives
+from studies.finetune.phrases import MAX_WORDS, MERGED, RELATIONS, balanced, hold_out_phrases, usable
 
 if TYPE_CHECKING:
     from studies.burt.__main__ import BurtConfig
@@ -29,12 +20,8 @@ if TYPE_CHECKING:
 CLASSES = {
     "nli": NLI_LABELS,
     "identification": ("different", "paraphrase"),
-    "classification": ("equivalence", "entailment", "independent"),
+    "classification": RELATIONS,
 }
-MERGED = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Independent": 2}
-"""Classes of the labels of PPDB 2.0 that are kept; Exclusion and OtherRelated are dropped (BURT)."""
-MAX_WORDS = 6
-"""Of a phrase (BURT)."""
 HELD_ROWS = 2000
 """Most held-out rows that are scored during training, a fixed random choice."""
 T = TypeVar("T")
@@ -107,7 +94,8 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     if "identification" in config.objectives:
         pairs, pairs_held = (list(zip(side.first, side.second or (), strict=True)) for side in (train, held))
         draw = with_negatives(pairs, config.negatives, config.seed, others=pairs_held)
-        other = with_negatives(pairs_held, config.negatives, config.seed, "held out", others=pairs)
+        every = [*train.texts(), *held.texts()]
+        other = with_negatives(pairs_held, config.negatives, config.seed, "held out", pairs, every)
         data.add("identification", draw, train.texts(), other(0))
     if "classification" in config.objectives:
         three, three_held = (side.take(np.flatnonzero(side.target >= 0)) for side in (train, held))
@@ -120,41 +108,6 @@ def at_most(rows: Iterable[T], limit: int) -> list[T]:
     """A fixed random choice of at most ``limit`` rows (0: all)."""
     held = list(rows)
     return [held[row] for row in choose(len(held), limit, "limit")]
-
-
-def usable(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
-    """PPDB's rows that training takes: classes of ``CLASSES["classification"]``, -1 without a label (1.0).
-
-    Their phrases differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are gone. A
-    pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M leave no
-    room for one alone.
-    """
-    kept: dict[tuple[str, str], int] = {}
-    for a, b, label in rows:
-        if a != b and max(len(a.split()), len(b.split())) <= MAX_WORDS and (label is None or label in MERGED):
-            kept.setdefault((a, b), -1 if label is None else MERGED[label])
-    return Examples.of_pairs((a, b, label) for (a, b), label in kept.items())
-
-
-def hold_out_phrases(rows: Examples, fraction: float) -> tuple[Examples, Examples]:
-    """(training, held out); both directions of a pair are on one side."""
-    sides = [pair_in_fraction(a, b, fraction) for a, b in zip(rows.first, rows.second or (), strict=True)]
-    held = np.array(sides, dtype=bool)
-    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
-
-
-def balanced(rows: Examples, per_class: int, seed: int) -> Examples:
-    """A random choice of at most ``per_class`` rows of each label, every label cut to the smallest.
-
-    Unlabelled rows (PPDB 1.0) follow, all of them.
-    """
-    groups = [np.flatnonzero(rows.target == place) for place in range(len(CLASSES["classification"]))]
-    size = min([per_class, *(len(group) for group in groups if len(group))])
-    chosen = [
-        group[rng(seed, f"balance/{label}").permutation(len(group))[:size]]
-        for label, group in zip(CLASSES["classification"], groups, strict=True)
-    ]
-    return rows.take(np.concatenate([*chosen, np.flatnonzero(rows.target < 0)]))
 
 
 def nli_examples(rows: Iterable[tuple[str, str, str]]) -> Examples:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.cli import Count, Positive, configuration
+from corpora.support.cli import Count, Epochs, Positive, configuration
 
 Sampling = Literal["retrieved", "random"]
 """How the wrong entries of a training query are chosen."""
@@ -23,7 +23,7 @@ class FaqConfig:
     sets: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER...")] = ()
     """FAQ sets to evaluate on."""
     preset: Literal["paper"] | None = None
-    """``paper``: the models of UNI's Table 8 that need no NLI training, negatives retrieved by BERT."""
+    """paper: the models of UNI's Table 8, negatives retrieved by BERT; the paper's rows stand below."""
     models: tuple[str, ...] = ()
     """Encoders, named as in senteval_runner.run. Transformers and multi-view models are tuned as well."""
     output: Path = Path("runs/faq")
@@ -34,7 +34,7 @@ class FaqConfig:
     """Wrong entries of the training queries: those ranked highest by the retriever (UNI), or random ones."""
     retriever: str | None = None
     """Frozen encoder that retrieves the wrong entries for all models (UNI: BERT); None: each model itself."""
-    epochs: Count = 2
+    epochs: Epochs = 2
     """Passes over the training queries."""
     learning_rate: Positive = 2e-5
     """Peak learning rate of Adam; 10 % warm-up, then linear decay to 0."""

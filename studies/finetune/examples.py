@@ -112,30 +112,32 @@ def with_negatives(
     seed: int,
     name: str = "identification",
     others: Sequence[tuple[str, str]] = (),
+    phrases: Iterable[str] = (),
 ) -> Draw:
     """Paraphrase pairs (target 1), each with ``k`` random negatives (a, c) of target 0, new at every pass.
 
-    ``c`` is any phrase of the set that is neither ``a`` nor a known paraphrase of ``a`` (as in BURT).
-
-    Nor is it one in ``others``, the pairs on the other side of a split; another ``name`` is another choice.
+    ``c`` is any of ``phrases``, by default those of ``pairs``, that is neither ``a`` nor a known paraphrase
+    of ``a`` in ``pairs`` or ``others``, the pairs on the other side of a split. Another ``name`` is another
+    choice.
     """
+    own = set(phrases) or {phrase for pair in pairs for phrase in pair}
     related: dict[str, set[str]] = {}
     for a, b in (*pairs, *others):
         related.setdefault(a, {a}).add(b)
         related.setdefault(b, {b}).add(a)
-    phrases = sorted(related)
+    drawn = sorted(own)
 
     def draw(pass_index: int) -> Examples:
         generator = rng(seed, "negatives/" + name, pass_index)
         rows: list[tuple[str, str, int]] = []
         for a, b in pairs:
             rows.append((a, b, 1))
-            if k and len(related[a]) == len(phrases):
+            if k and len(related[a] & own) == len(own):
                 raise UserError(f"no negative for {a!r}: every phrase of the set is its paraphrase")
             for _ in range(k):
-                c = phrases[generator.integers(len(phrases))]
+                c = drawn[generator.integers(len(drawn))]
                 while c in related[a]:
-                    c = phrases[generator.integers(len(phrases))]
+                    c = drawn[generator.integers(len(drawn))]
                 rows.append((a, c, 0))
         return Examples.of_pairs(rows)
 

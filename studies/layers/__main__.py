@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from corpora.support.cli import CountOrNone, configuration
+from corpora.support.cli import Count, CountOrNone, configuration
 from studies.kit import command
 
 
@@ -42,7 +42,7 @@ class LayersConfig:
     """Tasks and groups, separated by commas, as in senteval_runner.run; all leaves out SNLI."""
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
-    limit: Annotated[int, Ge(40)] | None = None
+    limit: Annotated[Count, Ge(40)] | None = None
     """Most rows per split, drawn at random; None takes all. The report says what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """How logistic regressions are trained and chosen (senteval_runner.run); fast may stop too early."""

@@ -130,17 +130,12 @@ def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
     Raises:
         UserError: a layer or pooling that an encoder lacks.
     """
-    found: dict[str, Backbone] = {}
-    for spec in config.backbones:
-        try:
-            found[spec] = open_backbone(spec)
-        except UserError as error:
-            run.leave_out(spec, error)
-    for spec in config.encoders:
-        try:
-            found[f"{spec} {WHOLE}"] = WholeBackbone(find_source(spec))
-        except UserError as error:
-            run.leave_out(spec, error)
+    read = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
+    whole = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
+    found: dict[str, Backbone] = {
+        f"{spec} {WHOLE}": WholeBackbone(one.for_classifiers()) for spec, one in whole.items()
+    }
+    found = read | found
     names = distinct_names([backbone.name for backbone in found.values()], list(found))
     return [choose(*pair, config) for pair in zip(names, found.values(), strict=True)]
 

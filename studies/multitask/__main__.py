@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.cli import Count, CountOrNone, Positive, Seed, configuration
+from corpora.support.cli import Count, CountOrNone, Epochs, Positive, Seed, configuration
 from studies.kit import command
 
 
@@ -53,8 +53,9 @@ class MultitaskConfig:
     """Most training examples per task (a fixed random choice); 0 takes all."""
     dev_rows: CountOrNone = 1500
     """Most dev examples per task (a fixed random choice); 0 takes all."""
-    epochs: Count = 5
-    """Passes per stage (SEQ-MT: 5); the one with the best overall dev score is kept."""
+    epochs: Epochs = 5
+    """Passes per stage (SEQ-MT: 5); the one with the best overall dev score over the tasks trained so far is
+    kept."""
     batch_size: Count = 32
     """Examples per step (SEQ-MT: 32)."""
     learning_rate: Positive = 1e-5

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.cli import Count, NotNegative, Positive, configuration
+from corpora.support.cli import Count, Epochs, NotNegative, Positive, configuration
 
 Feature = Literal["cosine", "bilinear", "uv", "uv-diff-prod"]
 Scorer = Literal["linear", "mlp"]
@@ -45,12 +45,12 @@ class PassagesConfig:
     an irrelevant one too (TrecQA "clean"), all keeps every one (0 where no candidate is relevant)."""
     runs: Count = 1
     """Training runs per method; several give mean ± standard deviation."""
-    epochs: Count = 40
+    epochs: Epochs = 40
     """Most passes of a scorer over the relevant passages of the training questions."""
     learning_rate: Positive = 1e-3
     """Of the scorers."""
-    cross_steps: Count = 500
-    """Optimiser steps of a cross-encoder, with 16 pairs each."""
+    cross_epochs: Positive = 3.0
+    """Passes of a cross-encoder over the training pairs, 16 in a step; the best one on dev is kept."""
     output: Path = Path("runs/passages")
     """Folder for the report and the finished cells."""
     cache: Path = Path("runs/embeddings")

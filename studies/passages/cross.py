@@ -32,8 +32,6 @@ HIDDEN = 256
 BATCH = 16
 """Pairs of a relevant and an irrelevant passage per step."""
 Report = Callable[[str], None]
-EVALUATE_EVERY = 100
-"""Steps between evaluations on the development questions."""
 LEARNING_RATE = 2e-5
 """Peak rate; 10 % warm-up, then linear decay to 0."""
 SCORE_BATCH = 64
@@ -100,12 +98,12 @@ def cross_scores(
 def fine_tune(
     data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path, report: Report
 ) -> tuple[CrossRanker, list[Row]]:
-    """Train on the set, resuming a state in ``folder``; keep the weights that are best on dev.
+    """Train on the set, resuming a state in ``folder``; keep the weights of the pass that is best on dev.
 
     Args:
         data: see :func:`~corpora.ranking.questions.filtered`.
         backbone: name or folder of a Hugging Face encoder, which reads as many word pieces as it can.
-        config: steps, margin and device.
+        config: passes, margin and device.
         seed: seed of the MLP, the pairs and dropout.
         folder: folder of the saved states.
         report: called with one line per evaluation.
@@ -122,8 +120,8 @@ def fine_tune(
         net,
         {"ranking": task},
         LoopConfig(learning_rate=LEARNING_RATE),
-        steps=config.cross_steps,
-        evaluate_every=EVALUATE_EVERY,
+        steps=max(1, round(config.cross_epochs * stream.batches_per_pass)),
+        evaluate_every=stream.batches_per_pass,
         select=SELECT,
         evaluate=lambda: mean(measure(questions, cross_scores(net, questions, data.passages))),
         seed=seed,

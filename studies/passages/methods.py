@@ -150,7 +150,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
             methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
     for backbone in config.cross:
         name = Path(backbone).name if Path(backbone).exists() else backbone
-        identity = ["cross", find_source(backbone).key, config.cross_steps, config.margin]
+        identity = ["cross", find_source(backbone).key, config.cross_epochs, config.margin]
         label = (name, "cross-encoder", "mlp")
         methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
     return methods
@@ -164,12 +164,7 @@ def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
     }
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
         openers[f"{spec} {layers} {pooling}"] = partial(open_layers, spec, layers, pooling, **reading)
-    models = []
-    for name, opened in openers.items():
-        try:
-            models.append(opened())
-        except UserError as error:
-            run.leave_out(name, error)
+    models = list(run.opened(openers).values())
     names = distinct_names([model.name for model in models], [model.spec for model in models])
     return dict(zip(names, models, strict=True))
 

@@ -33,9 +33,10 @@ from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.encoders import find_source, open_model, split_parts
-from studies.finetune.examples import Examples, Stream, fixed, pair_in_fraction
+from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit
+from studies.finetune.phrases import PER_CLASS, balanced, hold_out_phrases, usable
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:
@@ -134,16 +135,12 @@ def _sets(config: SimilarityConfig, run: Run) -> Iterator[tuple[str, object, Sco
             rows = (pairs.left, pairs.right, pairs.score)
             yield name, sha256_file(pairs.file), _correlation(name, *rows)
     if config.phrases is not None:
-        pairs_of = phrase_pairs(config.phrases, config.held_out)
+        pairs_of = phrase_pairs(config.phrases, config.held_out, config.seed)
         yield PHRASES, [sha256_file(config.phrases), config.held_out], _correlation(PHRASES, *pairs_of)
     if config.data is not None:
-        for name in (*STS_TASKS, *RELATEDNESS_TASKS):
-            try:
-                task = read_task(name, config.data)
-            except UserError as error:
-                run.leave_out(name, error)
-            else:
-                yield name, data_hashes(task), partial(_sentences, task, config.seed)
+        names = (*STS_TASKS, *RELATEDNESS_TASKS)
+        for name, task in run.opened({name: partial(read_task, name, config.data) for name in names}).items():
+            yield name, data_hashes(task), partial(_sentences, task, config.seed)
     if config.semeval2013 is not None:
         both = read_semeval2013_5a(config.semeval2013)
         identity = json_digest([[part.words, part.phrases, part.same] for part in both], 64)
@@ -239,25 +236,30 @@ def tuned_accuracy(
     return round(100 * accuracy(net.predict("same", scored), scored.target), 2)
 
 
-def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
+def phrase_pairs(
+    file: Path, held_out: float = 0.0, seed: int = 0
+) -> tuple[list[str], list[str], list[float]]:
     """PPDB's phrase pairs and their scores of equivalence; two single words are none.
 
-    ``Equivalence`` is the probability that the authors' classifier gives that relation. ``held_out`` is the
-    fraction that ``studies.burt --held-out`` keeps out of training; 0 takes all.
+    ``Equivalence`` is the probability that the authors' classifier gives that relation. Pairs are filtered
+    and balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` keeps out of
+    it, and 0 takes all.
 
     Raises:
         UserError: no line is such a pair.
     """
-    rows = [
-        (pair.left, pair.right, equivalence)
-        for pair in read_ppdb(file)
-        if " " in pair.left + pair.right
-        and (equivalence := pair.feature("Equivalence")) is not None
-        and (not held_out or pair_in_fraction(pair.left, pair.right, held_out))
+    lines = [(pair, pair.feature("Equivalence")) for pair in read_ppdb(file)]
+    scores = {(pair.left, pair.right): score for pair, score in reversed(lines)}
+    rows = usable((pair.left, pair.right, pair.entailment or None) for pair, _ in lines)
+    chosen = balanced(hold_out_phrases(rows, held_out)[1] if held_out else rows, PER_CLASS, seed)
+    found = [
+        (left, right, score)
+        for left, right in zip(chosen.first, chosen.second or (), strict=True)
+        if " " in left + right and (score := scores[left, right]) is not None
     ]
-    if not rows:
+    if not found:
         raise UserError(f"{file}: no (held-out) pair of phrases with PPDB 2.0's feature Equivalence")
-    left, right, gold = (list(column) for column in zip(*rows, strict=True))
+    left, right, gold = (list(column) for column in zip(*found, strict=True))
     return left, right, gold
 
 

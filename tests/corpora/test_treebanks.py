@@ -86,6 +86,24 @@ def test_conllu_round_trip(tmp_path_factory, sentences: list[list[Sentence]]) ->
     assert list(read_conllu(path)) == documents
 
 
+WRITTEN = """He/PRP/nsubj/PRON did/VBD/aux/AUX n't/RB/advmod/PART want/VB/root/VERB to/TO/mark/PART
+go/VB/xcomp/VERB to/TO/case/ADP the/DT/det/DET "/``/punct/PUNCT well/RB/advmod/ADV -/HYPH/punct/PUNCT
+known/VBN/amod/VERB "/''/punct/PUNCT Low/NNP/amod/ADJ Bar/NNP/obl/PROPN ,/,/punct/PUNCT as/IN/mark/SCONJ
+that/DT/nsubj/PRON cost/VBD/advcl/VERB 5/CD/nummod/NUM -/:/cc/SYM 10/CD/conj/NUM %/NN/obj/NOUN
+(/-LRB-/punct/PUNCT Al/NNP/nmod:poss/PROPN 's/POS/case/PART )/-RRB-/punct/PUNCT more/NN/dep/NOUN
+././punct/PUNCT"""
+TEXT = "He didn't want to go to the \"well-known\" Low Bar, as that cost 5 - 10% (Al's) more."
+
+
+def test_universal_tags_and_spaces(tmp_path: Path) -> None:
+    words, tags, relations, expected = zip(*(word.rsplit("/", 3) for word in WRITTEN.split()), strict=True)
+    sentence = Sentence(words, tags=tags, heads=tuple(range(len(words))), relations=relations)
+    write_conllu(tmp_path / "a.conllu", [Document("d", (sentence,))])
+    (found,) = next(read_conllu(tmp_path / "a.conllu", tags="upos")).sentences
+    assert found.tags == expected
+    assert f"# text = {TEXT}\n" in (tmp_path / "a.conllu").read_text()
+
+
 def test_brackets_over_several_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.ptb"
     path.write_text(
@@ -148,4 +166,4 @@ def test_line_breaks_in_a_documents_id_do_not_break_the_file(tmp_path: Path) -> 
     written = tmp_path / "a.conllu"
     write_conllu(written, [Document("odd\n1\tname\u2028.txt#0", (sentence,))])
     assert [document.id for document in read_conllu(written)] == ["odd 1 name .txt#0"]
-    assert len(written.read_text().splitlines()) == 3
+    assert len(written.read_text().splitlines()) == 5

@@ -34,7 +34,7 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
     **{"table.case": "exact", "table.dim": 300, "encoder.dim": 1200, "objective.boundary": "none"},
     **{"loop.epochs": 1, "loop.precision": "float32", "loop.schedule": "constant"},
     **{"init": None, "table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
-    **{"loop.segments": 1, "loop.max-steps": 0, "loop.max-minutes": 0.0, "loop.validation": 0},
+    **{"loop.segments": 0, "loop.max-steps": 0, "loop.max-minutes": 0.0, "loop.validation": 0},
     "objective.teacher": None,
 }
 
@@ -77,6 +77,24 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     assert training["step"] == training["best"]["step"] == 13  # the last weights, nothing is held out
     assert cli(command) == 0  # finished: nothing is trained or expanded again
     assert trained.stat().st_mtime_ns == before
+
+
+def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("multiview.train.SAMPLE", 60)
+    small = ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "10", "--device", "cpu"]
+    assert cli(["--preset", "paper", "--dry-run", *small]) == 2
+    shown, told = capsys.readouterr()
+    for part in (
+        "60 sentences of pydocs, for 40,000,000",
+        "GB on disk",
+        "4,000,000 steps",
+        "parsing  ",
+        "memory ",
+    ):
+        assert part in shown
+    assert "--trees: needed" in told.splitlines()[-1] and "need --vectors" in told.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_only_cache_is_found(

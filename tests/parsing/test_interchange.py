@@ -10,24 +10,31 @@ from corpora.support.errors import UserError
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
 from parsing.trees.cache import Manifest, TreeCache
-from parsing.trees.sentences import cached_sentences
+from parsing.trees.sentences import ParsedSentence, Trees, cached_sentences
 from parsing.verify import verify
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 CONLLU = """# newdoc id = one
-1\tIt\t_\t_\tPRP\t_\t2\tnsubj\t_\t_
-2\trains\t_\t_\tVBZ\t_\t0\troot\t_\t_
-3\t.\t_\t_\t.\t_\t2\tpunct\t_\t_
+# sent_id = 1
+# text = It rains.
+1\tIt\t_\tPRON\tPRP\t_\t2\tnsubj\t_\t_
+2\trains\t_\tVERB\tVBZ\t_\t0\troot\t_\tSpaceAfter=No
+3\t.\t_\tPUNCT\t.\t_\t2\tpunct\t_\t_
 
-1\tYes\t_\t_\tUH\t_\t0\troot\t_\t_
+# sent_id = 2
+# text = Yes
+1\tYes\t_\tINTJ\tUH\t_\t0\troot\t_\t_
 
 # newdoc id = two
-1\t(\t_\t_\t-LRB-\t_\t2\tpunct\t_\t_
-2\tNo\t_\t_\tDT\t_\t3\tdet\t_\t_
-3\train\t_\t_\tNN\t_\t0\troot\t_\t_
-4\t)\t_\t_\t-RRB-\t_\t2\tpunct\t_\t_
+# sent_id = 3
+# text = (No rain)
+1\t(\t_\tPUNCT\t-LRB-\t_\t3\tpunct\t_\tSpaceAfter=No
+2\tNo\t_\tDET\tDT\t_\t3\tdet\t_\t_
+3\train\t_\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No
+4\t)\t_\tPUNCT\t-RRB-\t_\t3\tpunct\t_\t_
 
 """
+RELATIONS = ["nsubj", "cop", "advmod", "root", "punct"]
 PTB = """(TOP (S (NP (PRP It)) (VP (VBZ rains)) (. .)))
 (TOP (INTJ (UH Yes)))
 (TOP (NP (-LRB- -LRB-) (DT No) (NP (NN rain)) (-RRB- -RRB-)))
@@ -54,6 +61,19 @@ def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
     export(cache.folder, conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
     assert (tmp_path / "b.conllu").read_text() == CONLLU
     assert (tmp_path / "b.ptb").read_text() == PTB
+
+
+def test_the_official_validator_takes_odd_words_too(tmp_path: Path) -> None:
+    udtools = pytest.importorskip("udtools")
+    words = ["e\u0301 ", "a \u00a0b", "", "\x85", "#", '\u0301"', "-", "12\t3"]
+    heads = [2, 0, 2, 2, 2, 2, 2, 2]
+    odd = ParsedSentence(words, 0, heads, ["_"] * 8, ["_"] * 8, None)
+    whole = ParsedSentence(["It", "is", "n't", "so", "."], 0, [4, 4, 4, 0, 4], RELATIONS, None, None)
+    path = tmp_path / "a.conllu"
+    path.write_text(CONLLU.replace("# sent_id = ", "# sent_id = a") + Trees([odd, whole]).to_conllu())
+    state = udtools.Validator(lang="ud", level=3).validate_files([str(path)])
+    assert state.passed(), str(state)
+    assert '# text = é a b _ _ #\u0301" - 12 3\n' in path.read_text()
 
 
 def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:

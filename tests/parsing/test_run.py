@@ -108,6 +108,7 @@ def test_the_papers_preset_parses_with_both_checkpoints(tmp_path: Path, monkeypa
         (tmp_path / name).mkdir()
         words += [f"--{name}-model", str(tmp_path / name)]
     assert cli([*words, "--workers", "1"]) == 0
-    assert "6 sentences" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "6 sentences" in told and f"not the paper's parsers: dependencies by {tmp_path / 'dep'} (" in told
     saved = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (saved["limit"], saved["tokenize"]) == ("40M", "space")  # 3.1

@@ -66,3 +66,10 @@ def test_sentences_of_an_earlier_component_are_kept_and_odd_documents_pass(nlp):
     assert [sent.text for sent in nlp(doc).sents] == ["one two", "three four"]
     for text in ("", " \n", "  \n Hello"):
         assert nlp(text).text == text
+
+
+def test_a_pipeline_of_another_language_is_told_once():
+    german = spacy.blank("de")
+    with pytest.warns(UserWarning, match="English alone, and this pipeline is 'de'"):
+        german.add_pipe("multiview_parser", config={"const": None})
+    assert [token.dep_ for token in german("Es regnet.")][1] == "ROOT"  # without another word

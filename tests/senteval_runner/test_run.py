@@ -25,6 +25,7 @@ from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.run import main as run_main
 from senteval_runner.vectors import encoders
+from tests.fixtures.files import differing
 
 Run = Callable[..., int]
 FAST = {"tasks": "CR", "protocol": "fast"}
@@ -82,23 +83,35 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
     assert written(tmp_path) == values
 
 
-def test_a_killed_run_keeps_finished_tasks(data, words, run, scored, monkeypatch) -> None:
-    counting = running.evaluate_task
+def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
+    tmp_path, data, words, run, scored, monkeypatch
+) -> None:
+    counting, options = running.evaluate_task, {"tasks": "CR,MRPC,SICK-R", "seeds": "1,2"}
+    options |= {"output": Path("report"), "cache": Path("cache")}
 
     def killed(*of):
-        if scored:
+        if len(scored) in stops:
+            stops.remove(len(scored))
             raise KeyboardInterrupt
         return counting(*of)
 
     monkeypatch.setattr(running, "evaluate_task", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(words, tasks="CR,MRPC")
-    monkeypatch.setattr(running, "evaluate_task", counting)
-    assert run(words, tasks="CR,MRPC") == 0 and scored == ["CR", "MRPC"]
+    for name, stops in (("whole", []), ("killed", [1, 2, 7])):
+        scored.clear()
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        for _ in list(stops):
+            with pytest.raises(KeyboardInterrupt):
+                run(words, "random:seq", **options)
+        assert run(words, "random:seq", **options) == 0 and len(scored) == 12, "each cell is computed once"
+    whole, again = tmp_path / "whole", tmp_path / "killed"
+    cells = {str(path.relative_to(whole)) for path in (whole / "report/parts").rglob("*.json")}
+    assert differing(whole, again) <= {"report/log.txt", "report/results.json", *cells}  # how long it took
+    assert not differing(whole, again, clocks=False)
     # changed data are not taken for finished
     path = data / "downstream/CR/custrev.pos"
     path.write_text(path.read_text() + "good good\n")
-    assert run(words, tasks="CR,MRPC") == 0 and scored == ["CR", "MRPC", "CR"]
+    assert run(words, **options) == 0 and scored[12:] == ["CR"] * 2
 
 
 def test_a_damaged_cell_is_computed_again(tmp_path, words, run) -> None:

@@ -128,7 +128,7 @@ def passage_scores(folder: Path) -> dict[str, float]:
     place = passage_sets.write_wikiqa(folder / "wikiqa", (24, 10, 10))
     words = word_file(folder / "words.txt", [*passage_sets.ANIMALS, *passage_sets.HOMES, "sleep", "near"])
     bert = small_bert(folder / "bert", passage_texts())
-    options = ["--epochs", "3", "--runs", "2", "--cross-steps", "5", "--device", "cpu"]
+    options = ["--epochs", "3", "--runs", "2", "--cross-epochs", str(5 / 6), "--device", "cpu"]
     options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
     assert passages([str(place), *options, "--models", words, "--output", str(folder / "passages")]) == 0
     found: dict[str, list[float]] = {}
@@ -149,7 +149,7 @@ def train_cross(folder: Path) -> list[Path]:
     bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
     data = filtered(read_set(f"wikiqa={spec}"), "answered")
-    config = PassagesConfig(cross_steps=25, margin=1.0, device="cpu")
+    config = PassagesConfig(cross_epochs=25 / 12, margin=1.0, device="cpu")
     with patch.multiple(cross, BATCH=8, LEARNING_RATE=1e-3):
         net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state", report=print)
     save_file(dict(net.named_parameters()), folder / "weights.safetensors")

@@ -17,11 +17,13 @@ from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
 from parsing.trees.sentences import ParsedSentence
 from studies.analogies import build
-from studies.analogies.__main__ import cli
+from studies.analogies.__main__ import ScoreConfig, cli
 from studies.analogies.build import Ranking, build_questions, content_words, load_pairs
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of
 from studies.analogies.questions import CATEGORIES, Question, read_google, read_questions, write_questions
 from studies.analogies.score import TextVectors, answer_ranks, summarise
+from studies.kit import published, read_presets
+from tests.conftest import ROOT
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 FRAMES = collect_frames()
@@ -213,6 +215,14 @@ def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkey
     assert summary["cache"] and ["city-state", 6] in [row[:2] for row in summary["lengths"]]
     assert cli(["run", "v.txt", "--questions", "out/questions.tsv", "--output", "report"]) == 0
     (scores,) = json.loads((tmp_path / "report" / "results.json").read_text())["cells"]
+    report = (tmp_path / "report/report.md").read_text()
+    assert report.count(" † |") == 19 + 4 and "| ALBURT-xxlarge † | 68.7 |" in report  # Tables 4 and 6
+    for row in published(ROOT / "studies/analogies/published-averages.csv").values():
+        parts = [[row[f"{level} {name}"] for name in ("sem", "syn", "Avg.")] for level in LEVELS]
+        assert all((sem + syn) / 2 == pytest.approx(mean, abs=0.11) for sem, syn, mean in parts)
+        assert np.mean([mean for *_, mean in parts]) == pytest.approx(row["All"], abs=0.11)
+    preset = read_presets(ScoreConfig)["paper"]["models"]
+    assert len(preset) == 19 and cli(["run", "v.txt", "no.txt", "--questions", "out/questions.tsv"]) == 2
     assert 0 <= scores["overall"] <= 1 and 0 <= scores["averages"]["sentence"]["average"] <= 1
     assert (tmp_path / "report" / "report.html").read_text().count("<img") == 5
 

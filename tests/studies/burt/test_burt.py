@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
-from studies.burt import data as burt_data
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
-from studies.burt.data import balanced, hold_out_phrases, usable, without_premises
+from studies.burt.data import read_data, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, hold_out, normalised
 from studies.finetune.loop import LoopConfig
+from studies.finetune.phrases import MAX_WORDS, PER_CLASS, balanced, hold_out_phrases, usable
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
@@ -81,6 +81,16 @@ def test_classes_are_balanced_and_all_are_positive_pairs() -> None:
     many = usable((f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4))
     for most, size in ((10**6, 4), (3, 3)):
         assert np.bincount(balanced(many, most, 2).target).tolist() == [size] * 3
+
+
+def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tmp_path: Path) -> None:
+    rows = [ppdb_line(f"a {i}", f"b {i}", label) for i in range(90) for label in ("Equivalence",)]
+    (tmp_path / "ppdb.txt").write_text("\n".join(rows))
+    given = config({**files, "ppdb": tmp_path / "ppdb.txt"}, tmp_path, objectives=("identification",))
+    data = read_data(dataclasses.replace(given, held_out=0.2))
+    drawn, held = data.train["identification"](0), data.held["identification"]
+    held_pairs = held.take(np.flatnonzero(held.target))
+    assert len(held_pairs) > 5 and not {*drawn.texts()} & {*held_pairs.texts()}
 
 
 def test_unseen_premises_are_dropped_under_any_tokenisation() -> None:
@@ -168,9 +178,11 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
     loop = LoopConfig(learning_rate=settings.learning_rate)
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
-    assert (train.DROPOUT, burt_data.MAX_WORDS) == (0.1, 6)
+    assert (train.DROPOUT, MAX_WORDS) == (0.1, 6) and settings.per_class == PER_CLASS
     assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
     assert (loop.warmup, loop.decay) == (0.1, True)
+    presets = read_presets(BurtConfig)
+    assert (presets["uni"]["per_class"], presets["uni-nli"]["objectives"]) == (343_000, ("nli",))
     assert cli(["--output", str(tmp_path / "x"), "--preset", "paper"]) == 2
     assert "--preset paper needs --nli, --nli-dev, --ppdb: SNLI" in capsys.readouterr().err
     assert cli(["--output", str(tmp_path / "x"), "--nli", "none.jsonl"]) == 2

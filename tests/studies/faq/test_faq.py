@@ -111,6 +111,15 @@ def test_bm25_equals_its_formula() -> None:
     assert not Tfidf(["q", "?", "r"]).scores("a red one").any()  # texts without words
 
 
+@pytest.mark.parametrize("method", [Bm25, Tfidf])
+def test_chinese_is_read_by_character(method: type[Bm25] | type[Tfidf]) -> None:
+    """UNI's set is Chinese: as words, clauses without a space would share nothing."""
+    entries = ["80岁的老人可以买意外险吗？", "有什么保险推荐吗", "Can I get insurance?"]
+    scores = [method(entries).scores(query) for query in ("老人能买意外险吗", "请推荐保险", "insurance 80")]
+    assert [row.argmax() for row in np.array(scores)[:2]] == [0, 1]
+    assert (scores[2] > 0).tolist() == [True, False, True]  # other words as before
+
+
 @pytest.mark.parametrize("guided", [True, False])
 def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
     generator = np.random.default_rng(0)
@@ -186,12 +195,21 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     assert len(results["cells"]) == 5 and "not one transformer" in results["left_out"][0]
 
 
-def test_the_papers_preset(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_preset(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["--preset", "paper"]) == 2
     assert "300 pairs, 1,200 training and 200 test queries" in capsys.readouterr().err
     config = FaqConfig(**read_presets(FaqConfig)["paper"])
-    assert (len(config.models), config.runs, config.sampling) == (3, 5, ("retrieved",))
+    assert (len(config.models), config.runs, config.sampling) == (6, 5, ("retrieved",))
     assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
+    words = tmp_path / "words.txt"
+    words.write_text("change 1 2\nplease 3 4\n")
+    options = ("--models", str(words), "runs/burt/x-nli", "--retriever", str(words), "--runs", "1")
+    assert cli([str(folder), "--preset", "paper", *options, "--output", str(tmp_path / "out")]) == 2
+    shown = (tmp_path / "out/report.md").read_text()
+    assert (
+        "| XLNet-mid + NLI + FAQ † | 96.2 | 1.2 | 0.974 |" in shown and "Seeds of what is trained: 1" in shown
+    )
+    assert "runs/burt/x-nli: model 'runs/burt/x-nli': no such file or folder" in shown
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,12 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     assert passes[0].second != passes[1].second
     with pytest.raises(UserError, match="no negative for 'a'"):
         with_negatives([("a", "b")], 1, seed=1)(0)
-    others = with_negatives([("a", "b")], 3, seed=1, others=[("a", "c"), ("c", "d")])(0)
-    assert set(others.second or []) == {"b", "d"}
+    sides = [("a", "b"), ("d", "e")], [("a", "e"), ("c", "f")]
+    others = with_negatives(sides[0], 9, seed=1, others=sides[1])(0)
+    drawn = {
+        (a, c) for a, c, t in zip(others.first, others.second or (), others.target, strict=True) if not t
+    }
+    assert drawn == {("a", "d"), ("d", "a"), ("d", "b")}, "no phrase of the other side alone"
     assert with_negatives([("a", "b")], 0, seed=1)(0).target.tolist() == [1]
 
 

@@ -198,28 +198,6 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     assert run(config) == found
 
 
-def test_a_killed_study_resumes(
-    tmp_path: Path, data: Path, models: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, real, calls = options(tmp_path / "killed", data, models[0]), evaluate.evaluate_task, []
-
-    def dying(*arguments: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(evaluate, "evaluate_task", dying)
-    with pytest.raises(KeyboardInterrupt):
-        run(config)
-    kept = {path: path.stat().st_mtime_ns for path in (config.output / "cells").iterdir()}
-    assert len(kept) == 5 and list(config.cache.rglob("*.npy"))
-    found = run(config)
-    assert len(calls) == 6 + len(found) - 5
-    assert kept == {path: path.stat().st_mtime_ns for path in kept}
-    assert found == run(options(tmp_path / "whole", data, models[0]))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
+from parsing.training.task import Task as LoopTask
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
 from studies.multitask.__main__ import MultitaskConfig, cli
 from studies.multitask.net import Stage, TaskHead, TaskName, name_of, overall, parse_stages
 from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT
+from tests.fixtures.files import differing
 from tests.studies.finetune.fixtures import write_tasks
 
 TABLE_1, TABLE_2 = (published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
@@ -52,6 +54,8 @@ def test_overall_scores_and_the_three_best_are_the_papers() -> None:
     ours = [overall(dict(zip(("sst", "quora", "sts"), row.values(), strict=False))) for row in rows]
     printed = [row["Overall"] for row in rows]
     assert ours[:-1] == pytest.approx(printed[:-1], abs=0.001)  # the last row's parts give 0.734, not 0.730
+    early = [overall({"sst": 0.5}), overall({"sst": 0.5, "quora": 0.9, "nli": 0.1}), overall({"nli": 0.1})]
+    assert early == pytest.approx([0.5, 0.7, 0.1])  # of a stage: over the tasks that were trained so far
     dev = {TABLE[name]: {"overall": row["Overall"]} for name, row in TABLE_1.items()}
     assert best(dev) == [TABLE[name] for name in TABLE_2]
     assert MultitaskConfig(output=Path("x")).stages == (next(iter(TABLE_2)),)
@@ -184,6 +188,34 @@ def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_pa
     part = shown[shown.index("## Table 2") : shown.index("## Stages")]
     ranked = sorted(dev, key=lambda name: -dev[name])
     assert [f"| {name} |" in part for name in ranked] == [True, True, True, False]
+
+
+def test_an_interrupted_study_leaves_the_files_of_a_whole_one(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed within the first stage and the second, and before the third."""
+    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)
+    settings = config(data, Path("out"), "SA-P(M)-STS(M)", epochs=1)
+    real, done = LoopTask.step, []
+
+    def dying(self: LoopTask[Any], *of: Any) -> None:
+        if len(done) in stops:
+            stops.remove(len(done))
+            raise KeyboardInterrupt
+        done.append(1)
+        real(self, *of)
+
+    monkeypatch.setattr(LoopTask, "step", dying)
+    for name, stops in (("whole", []), ("killed", [2, 6, 9])):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        done.clear()
+        for _ in list(stops):
+            with pytest.raises(KeyboardInterrupt):
+                run_study(settings, train_all)
+        assert run_study(settings, train_all) == 0 and len(done) == 13
+    assert differing(tmp_path / "whole", tmp_path / "killed", clocks=False) == set()
+    assert differing(tmp_path / "whole", tmp_path / "killed") <= {"out/log.txt"}
 
 
 @pytest.mark.parametrize("task", ["quora", "sts"])

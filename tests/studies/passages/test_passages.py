@@ -116,8 +116,8 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
     assert "SearchQA" in capsys.readouterr().err
     values = read_presets(PassagesConfig)["paper"]
     config = PassagesConfig(**values)
-    assert (config.margin, config.keep, config.layers, config.poolings) == (
-        0, "all", ("top,bottom",), ("mean",))  # fmt: skip
+    assert (config.margin, config.keep, config.layers, config.poolings, config.cross_epochs) == (
+        0, "all", ("top,bottom",), ("mean",), 3)  # fmt: skip
     run = methods.Run(world / "out")
     at_hand = PassagesConfig(**{**values, "backbones": (bert, bert + "/"), "cross": (bert,)})
     made = methods.make_methods(at_hand, run)
@@ -127,7 +127,7 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
 
 def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     data = filtered(read_set("few/wikiqa"), "answered")
-    config = PassagesConfig(cross_steps=3, margin=1.0, device="cpu")
+    config = PassagesConfig(cross_epochs=1.5, margin=1.0, device="cpu")  # a pass is 32 pairs, two steps
     net, history = cross.fine_tune(data, bert, config, seed=3, folder=world / "state", report=print)
     words = [p for name, p in net.named_parameters() if "word_embeddings" in name]
     assert len(words) == 1 and not words[0].requires_grad
@@ -136,7 +136,7 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     start = cross.CrossRanker(tower, 3)
     assert torch.equal(words[0], tower.model[0].auto_model.get_input_embeddings().weight)
     assert not torch.equal(net.first.weight, start.first.weight)
-    assert [row["step"] for row in history] == [0, 3]
+    assert [row["step"] for row in history] == [0, 2, 3]
     test = data.splits["test"]
     scores = cross.cross_scores(net, test, data.passages)
     with torch.inference_mode():

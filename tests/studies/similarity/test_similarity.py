@@ -15,13 +15,13 @@ from corpora.support.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.embed import as_vectors
-from studies.burt.data import hold_out_phrases
-from studies.finetune.examples import Examples
+from studies.finetune.phrases import hold_out_phrases, usable
 from studies.finetune.tiny import build_tiny
 from studies.kit import published
 from studies.similarity import run
 from studies.similarity.__main__ import cli
 from studies.similarity.run import (
+    SEMEVAL,
     STS_TASKS,
     Model,
     correlate,
@@ -86,20 +86,24 @@ def test_the_command_scores_a_vector_file_and_names_missing_sets(tmp_path: Path)
 
 
 def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> None:
-    """Pairs of two single words do not count; both directions of a pair are held out together."""
-    rows = [(f"{i} x", f"{i % 7}") for i in range(60)] + [(f"{i % 7}", f"{i} x") for i in range(60)]
-    words = [(f"{i}", f"{i % 7}") for i in range(60)]
-    file = tmp_path / "ppdb.txt"
-    lines = [
-        f"[NP] ||| {a} ||| {b} ||| Equivalence=0.{len(a) % 7} Abc=1 ||| 0-0 ||| X\n" for a, b in rows + words
-    ]
-    file.write_text("".join(lines))
-    every, _, gold = phrase_pairs(file)
-    held, _, _ = phrase_pairs(file, 0.3)
-    given = Examples([a for a, _ in rows], [b for _, b in rows], np.zeros(120))
-    trained, left_out = hold_out_phrases(given, 0.3)
-    assert every == [a for a, _ in rows] and gold[:2] == [0.3, 0.3]
-    assert held == left_out.first and 0 < len(held) < 120 == len(trained) + len(left_out)
+    """Pairs of two single words do not count; kinds, lengths and balance are those of training."""
+    file, scores = tmp_path / "ppdb.txt", {}
+    kinds = ["Equivalence", "ForwardEntailment", "ReverseEntailment", "Independent", "Exclusion"]
+    rows = [(f"{i} x", f"{i % 7}", kinds[i % 5]) for i in range(60)]
+    rows += [(b, a, label) for a, b, label in rows]
+    rows += [(f"{i}", f"{i % 7}", "Equivalence") for i in range(60)] + [("a b c d e f g", "x", kinds[0])]
+    with file.open("w") as lines:
+        for place, (a, b, label) in enumerate(rows):
+            scores[a, b] = place / 100
+            lines.write(f"[NP] ||| {a} ||| {b} ||| Equivalence={place / 100} Abc=1 ||| 0-0 ||| {label}\n")
+    for fraction in (0.0, 0.3):
+        pairs = {(a, b): gold for a, b, gold in zip(*phrase_pairs(file, fraction), strict=True)}
+        assert pairs == {pair: scores[pair] for pair in pairs} and 5 < len(pairs) <= 72
+        side = hold_out_phrases(usable(rows), fraction)[1] if fraction else usable(rows)
+        kept = dict(zip(zip(side.first, side.second or (), strict=True), side.target.tolist(), strict=True))
+        counts = np.bincount([kept[pair] for pair in pairs], minlength=3)
+        assert counts[1] == counts[2] == min(np.bincount(side.target)), "cut to the smallest"
+        assert counts[0] <= counts[1], "single words are left out afterwards"
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
         file.write_text(f"[NP] ||| {line}\n")
         with pytest.raises(UserError, match="feature Equivalence"):
@@ -169,6 +173,8 @@ PRINTED_ABLATION = [30.8, 63.6, 46.2, 63.7, 54.9, 57.2, 63.7, 14.3, 45.5, 55.6, 
 
 def test_the_cells_give_the_printed_averages() -> None:
     """But for BERT CLS and BERT MEAN, each in the other's row, and the first row of Table 4."""
+    fixed = [name for name, row in MODELS.items() if SEMEVAL not in row]
+    assert fixed == list(PRINTED)[:5] and all(f"{SEMEVAL}, frozen" in MODELS[name] for name in fixed)
     swapped = {"BERT CLS": "BERT MEAN", "BERT MEAN": "BERT CLS"}
     for name, row in MODELS.items():
         found = with_averages(row)

@@ -1,0 +1,169 @@
+"""Whether a shard is what its row says and docs/cache-format.md asks for, found out when it is first opened.
+
+The hash is compared before HDF5 opens the file. What the file holds is checked then, all its sentences at
+once: a right hash only says that the file is the one that the manifest was written for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from annotated_types import Ge, Lt
+
+from corpora.support.errors import UserError
+from corpora.support.files import sha256_file
+from parsing.trees.batch import NODE_FIELDS, Int, Inventories
+
+if TYPE_CHECKING:
+    import h5py
+
+REMEDY = "the command that made the cache makes again what is damaged or missing"
+BYTES = ("flags", "type_bytes", "document_id_bytes")
+"""Datasets of uint8; the others hold signed integers."""
+MOST_PACKED = 1100
+"""Deflate makes about a thousand bytes of one at most, so a small file cannot ask for all the memory."""
+Number = Annotated[int, Ge(0), Lt(1 << 48)]
+"""A count in a manifest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardRow:
+    """A shard's line in the manifest."""
+
+    index: Number
+    file: str
+    """Path inside the cache's folder."""
+    sha256: str
+    sentences: Number
+    tokens: Number
+    documents: Number
+    """Documents that start in this shard."""
+    flagged: Number
+    """Sentences with any flag."""
+    reasons: dict[str, Number]
+    """How many sentences were flagged, by reason."""
+
+
+def check_shard(path: Path, row: ShardRow) -> None:
+    """Compare a shard's file with its row.
+
+    Raises:
+        UserError: missing, or not the file that was written.
+    """
+    try:
+        found = sha256_file(path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
+    if found != row.sha256:
+        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
+
+
+def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
+    """Open a shard for the first time.
+
+    Args:
+        path: of the file.
+        row: its line in the manifest.
+        start: its first sentence in the corpus.
+        names: of the ids.
+        fields: those that the cache has.
+
+    Raises:
+        UserError: not the file that was written, or its content breaks the format; the row is named.
+    """
+    import h5py
+
+    check_shard(path, row)
+    with contextlib.ExitStack() as on_error:
+        try:
+            file = on_error.enter_context(h5py.File(path, "r"))
+            _check_content(file, row, start, names, fields)
+        except (OSError, RuntimeError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path}: {error}") from None
+        on_error.pop_all()
+    return file
+
+
+def _check_content(
+    file: h5py.File, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]
+) -> None:
+    """Raise ValueError with the first defect."""
+    lengths: dict[str, int | None] = {"sentence_offsets": row.sentences + 1, "flags": row.sentences}
+    lengths |= {name: row.tokens - row.sentences * (name in NODE_FIELDS) for name in fields}
+    lengths |= {"document_starts": row.documents, "document_id_offsets": row.documents + 1}
+    lengths |= dict.fromkeys(("type_offsets", "type_bytes", "document_id_bytes"))
+    arrays = {name: _read(file, name, length) for name, length in lengths.items()}
+    for name, values in (
+        ("sentence", None),
+        *((name, arrays[f"{name}_bytes"]) for name in ("type", "document_id")),
+    ):
+        offsets = arrays[f"{name}_offsets"] = arrays[f"{name}_offsets"].astype(np.int64)
+        # A sentence has a token; a word may be empty.
+        least, end = (1, row.tokens) if values is None else (0, len(values))
+        if not len(offsets) or (offsets[0], offsets[-1]) != (0, end) or (np.diff(offsets) < least).any():
+            raise ValueError(f"{name}_offsets: do not rise from 0 to {end}")
+        if values is not None:
+            values.tobytes().decode("utf-8")
+            if ((np.append(values, 0)[offsets] & 0xC0) == 0x80).any():
+                raise ValueError(f"{name}_offsets: lie inside characters of UTF-8")
+    firsts = np.append(arrays["document_starts"], row.sentences)
+    if (np.diff(firsts) < 1).any() or firsts[0] < 0 or (start == 0 and firsts[0] > 0):
+        raise ValueError("document starts do not fit the sentences")
+    for begins, wrong, what in _defects(arrays, names, fields):
+        if wrong.any():
+            at = int(np.searchsorted(begins, np.argmax(wrong), "right")) - 1
+            raise ValueError(f"row {at} (sentence {start + at} of the corpus): {what}")
+
+
+def _read(file: h5py.File, name: str, length: int | None) -> Int:
+    """A dataset of ``length`` integers; None is any number."""
+    import h5py
+
+    # Links of other kinds name a file, which may be any.
+    data = file[name] if isinstance(file.get(name, getlink=True), h5py.HardLink) else None
+    if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
+        raise ValueError(f"{name}: is no dataset")
+    shape, kinds = data.shape or (), ("|u1",) if name in BYTES else ("i1", "i2", "i4", "i8")
+    fits = (
+        len(shape) == 1 and length in (None, *shape) and data.nbytes <= MOST_PACKED * file.id.get_filesize()
+    )
+    if not fits or data.dtype.newbyteorder("=") not in kinds:
+        wanted = f"{'any number of' if length is None else length} {'bytes' if name in BYTES else 'integers'}"
+        raise ValueError(f"{name}: is {data.dtype} {list(shape)}; by its row in manifest.json {wanted}")
+    values: Int = data[:]
+    return values
+
+
+def _defects(
+    arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]
+) -> Iterator[tuple[Any, Any, str]]:
+    """Where the values of each sentence start [B+1], which values are wrong, and what is wrong then."""
+    from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
+
+    offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)
+    rows = np.arange(len(offsets))
+    labels, found = len(names.labels), {name: arrays[name].astype(np.int32, copy=False) for name in fields}
+    bounds = {"token": len(arrays["type_offsets"]) - 1, "relation": len(names.relations)}
+    bounds |= {"tag": len(names.tags), "leaf_label": labels, "label": labels}
+    for name, values in found.items():
+        begins = offsets - rows if name in NODE_FIELDS else offsets
+        if arrays[name].itemsize > values.itemsize:
+            yield begins, values != arrays[name], f"{name}: a number of more than 32 bits"
+        if name in bounds:
+            wrong = (values < 0) | (values >= bounds[name])
+            yield begins, wrong, f"{name}: an id that is not one of {bounds[name]}"
+    trees = []
+    if "head" in fields:
+        trees.append((*dependency_heights(found["head"], offsets), found["dep_height"], offsets))
+    if "left" in fields:
+        heights, defects, _, _ = constituency_heights(found["left"], found["right"], offsets)
+        trees.append((heights, defects, found["const_height"], offsets - rows))
+    for heights, defects, stored, begins in trees:
+        for number, defect in enumerate(DEFECTS[1:], 1):
+            yield rows, defects == number, defect
+        yield begins, heights != stored, "a height is not one more than its highest child's"

@@ -1,0 +1,53 @@
+"""PPDB's pairs as BURT trains on them and is scored on them: filtered, split, balanced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from studies.finetune.examples import Examples, pair_in_fraction, rng
+
+RELATIONS = ("equivalence", "entailment", "independent")
+"""Classes of pairs."""
+MERGED = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Independent": 2}
+"""Classes of the labels of PPDB 2.0 that are kept; Exclusion and OtherRelated are dropped (BURT)."""
+MAX_WORDS = 6
+"""Of a phrase (BURT)."""
+PER_CLASS = 354_000
+"""Most pairs of each class (BURT; UNI has 343,000)."""
+
+
+def usable(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
+    """PPDB's rows that training takes: classes of :data:`RELATIONS`, -1 without a label (1.0).
+
+    Their phrases differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are gone. A
+    pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M leave no
+    room for one alone.
+    """
+    kept: dict[tuple[str, str], int] = {}
+    for a, b, label in rows:
+        if a != b and max(len(a.split()), len(b.split())) <= MAX_WORDS and (label is None or label in MERGED):
+            kept.setdefault((a, b), -1 if label is None else MERGED[label])
+    return Examples.of_pairs((a, b, label) for (a, b), label in kept.items())
+
+
+def hold_out_phrases(rows: Examples, fraction: float) -> tuple[Examples, Examples]:
+    """(training, held out); both directions of a pair are on one side."""
+    sides = [pair_in_fraction(a, b, fraction) for a, b in zip(rows.first, rows.second or (), strict=True)]
+    held = np.array(sides, dtype=bool)
+    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+
+
+def balanced(rows: Examples, per_class: int, seed: int) -> Examples:
+    """A random choice of at most ``per_class`` rows of each label, every label cut to the smallest.
+
+    Unlabelled rows (PPDB 1.0) follow, all of them.
+    """
+    groups = [np.flatnonzero(rows.target == place) for place in range(len(RELATIONS))]
+    size = min([per_class, *(len(group) for group in groups if len(group))])
+    chosen = [
+        group[rng(seed, f"balance/{label}").permutation(len(group))[:size]]
+        for label, group in zip(RELATIONS, groups, strict=True)
+    ]
+    return rows.take(np.concatenate([*chosen, np.flatnonzero(rows.target < 0)]))
