@@ -4,8 +4,8 @@
     encoder = MultiViewEncoder.load("runs/models/dep-const-laptop")
     vectors = encoder.encode(["A cat sat down.", ["already", "tokenised"]])      # float32 [2, D]
 
-Sentences are parsed on the fly by the parsers the model was trained with, or their trees are read from a
-tree cache. Every input gives one vector, in input order; an input is never split into sentences.
+Sentences are parsed on the fly by the parsers the model was trained with, or their trees come from a cache.
+Every input gives one vector, in input order; an input is never split into sentences.
 
 Legend of dimension suffixes: n sentences, B sentences of a batch, N tokens or nodes, E word-vector size, D
 embedding size.

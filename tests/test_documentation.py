@@ -166,10 +166,17 @@ def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyP
 
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^ {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
-STANDS_FOR = {"runs/models/A": "runs/models/dep-const-laptop", "runs/trees/mine": "runs/trees/corpus"}
+STANDS_FOR = {
+    **dict.fromkeys(("runs/models/A", "runs/models/mine"), "runs/models/dep-const-laptop"),
+    "runs/trees/mine": "runs/trees/corpus",
+}
 """A reader's own models and trees, which no block makes."""
 FEW_STEPS = ["--device", "cpu", "--loop.batch", "6", "--loop.validation", "6", "--loop.max-steps", "2"]
-SMALL = {"parsing.run": ["--workers", "1"], "senteval_runner.run": ["--tasks", "CR", "--protocol", "fast"]}
+SMALL = {
+    "parsing.run": ["--workers", "1"],
+    "multiview.readout": ["--dim", "8"],
+    "senteval_runner.run": ["--tasks", "CR", "--protocol", "fast"],
+}
 
 
 @pytest.mark.timeout(900)
