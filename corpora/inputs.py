@@ -22,7 +22,9 @@ import io
 import lzma
 import math
 import os
+import shutil
 import sys
+import tempfile
 import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Collection, Iterator, Sequence
@@ -30,12 +32,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from corpora.support.errors import UserError
+from corpora.support.errors import LONE_SURROGATE, UserError
 from corpora.support.progress import progress
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_ROW_BYTES = 64 * 2**20
 """Rows may hold whole documents, unlike the lines of a corpus."""
+NOT_UTF8 = "has a lone surrogate, half a character, which UTF-8 cannot hold; replace it"
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 """How to open a compressed file, by suffix."""
 _BLOCK_BYTES = 1 << 20
@@ -107,6 +110,28 @@ def input_hash(root: Path, files: list[Path]) -> str:
 STANDARD_INPUT = Path("-")
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a path can be read only once: ``-``, standard input, or a pipe such as ``<(zcat text.gz)``."""
+    return path == STANDARD_INPUT or path.is_fifo()
+
+
+@contextlib.contextmanager
+def as_file(spec: str) -> Iterator[str]:
+    """The name of what can be read again: ``spec``, or a temporary copy of a stream, ``standard-input``.
+
+    Raises:
+        UserError: the stream cannot be read.
+    """
+    if not is_stream(Path(spec)):
+        yield spec
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "standard-input")
+        with readable(Path(spec)) as stream, open(copy, "wb") as target:
+            shutil.copyfileobj(stream, target)
+        yield str(copy)
+
+
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading, decompressing ``.gz`` and ``.xz``, with read errors that name the file.
@@ -174,7 +199,7 @@ def decode(raw: bytes) -> tuple[str, bool]:
 
 def is_encodable(word: str) -> bool:
     """Whether a word can be written as UTF-8, which excludes lone surrogates."""
-    return word.isascii() or not any("\ud800" <= character <= "\udfff" for character in word)
+    return LONE_SURROGATE.search(word) is None
 
 
 def encodable(word: str) -> str:

@@ -3,8 +3,8 @@
     python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
     python -m multiview.encode runs/models/dep-const-laptop runs/trees/pydocs --output vectors.npy
 
-In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache. An empty line
-gets a vector, too, so row i is line i. Out: ``.npy`` (float32 [n, D]), and a JSON file with the options
+In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache. Blank lines end
+documents and are no sentences. Out: ``.npy`` (float32 [n, D]), and a JSON file with the options
 beside it. ``python -m multiview.search`` finds the nearest sentences.
 """
 
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from corpora.inputs import STANDARD_INPUT, read_lines
+from corpora.inputs import is_stream, read_lines
 from corpora.support.cli import Command, Share, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
@@ -77,7 +77,7 @@ class EncodeConfig(VectorOptions):
     """Options of ``python -m multiview.encode``."""
 
     file: Positional[Path]
-    """Text file, one sentence per line, - for standard input, or a tree cache."""
+    """Text file, one sentence per line, - for standard input, a pipe, or a tree cache."""
     output: Path | None = None
     """Where the vectors go (.npy); by default FILE.npy."""
     trees: Path | None = None
@@ -95,21 +95,29 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
         path: ``-`` is standard input.
 
     Raises:
-        UserError: it is neither, or a line (it is named) is not UTF-8 or too long.
+        UserError: it is neither or empty, or what :func:`sentences_of` raises.
     """
     from parsing.trees.cache import TreeCache
 
     if path.is_dir():
         return None, TreeCache.open(path)
-    texts = []
+    texts = list(sentences_of(path))
+    if not texts:
+        raise UserError(f"{path}: empty")
+    return texts, None
+
+
+def sentences_of(path: Path) -> Iterator[str]:
+    """The lines of a text file, or of standard input (``-``), that are not blank.
+
+    Raises:
+        UserError: no such file, or a line (it is named) is not UTF-8 or too long.
+    """
     for line in read_lines(path):
         if line.replaced or line.truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
         if line.text.strip():
-            texts.append(line.text)
-    if not texts:
-        raise UserError(f"{path}: empty")
-    return texts, None
+            yield line.text
 
 
 def main(config: EncodeConfig) -> int:
@@ -117,8 +125,8 @@ def main(config: EncodeConfig) -> int:
     from parsing.trees.cache import TreeCache
 
     output = config.output or Path(f"{config.file}.npy")
-    if config.output is None and config.file == STANDARD_INPUT:
-        raise UserError("--output: needed for standard input")
+    if config.output is None and is_stream(config.file):
+        raise UserError("--output: needed for standard input and pipes")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
     encoder, encode = config.encoder()

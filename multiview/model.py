@@ -4,8 +4,8 @@
     encoder = MultiViewEncoder.load("runs/models/dep-const-laptop")
     vectors = encoder.encode(["A cat sat down.", ["already", "tokenised"]])      # float32 [2, D]
 
-Sentences are parsed on the fly by the parsers the model was trained with, or their trees are read from a
-tree cache. Every input gives one vector, in input order; an input is never split into sentences.
+Sentences are parsed on the fly by the parsers the model was trained with, or their trees come from a cache.
+Every input gives one vector, in input order; an input is never split into sentences.
 
 Legend of dimension suffixes: n sentences, B sentences of a batch, N tokens or nodes, E word-vector size, D
 embedding size.
@@ -13,12 +13,17 @@ embedding size.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
+from corpora.support.startup import collector_paused
+
+with collector_paused():
+    import torch  # most of the time to import this module
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -106,7 +111,8 @@ class MultiViewEncoder:
             UserError: the folder is incomplete or damaged (the file is named), or λ is no share.
         """
         chosen, path = pick_device(device), model_folder(folder)
-        encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
+        with collector_paused():
+            encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
         encoder.folder = path
         if structure is not None:
             encoder.members[0].structure = share_of(structure)
@@ -232,9 +238,7 @@ class MultiViewEncoder:
             self.reader.move(self.device)
             for member in self.members:
                 member.network.to(self.device)
-        texts: list[str | Tokens] | None = None
-        if inputs is not None:
-            texts = [inputs] if isinstance(inputs, str) else as_texts(inputs)
+        texts = None if inputs is None else as_texts([inputs] if isinstance(inputs, str) else inputs)
         chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
@@ -250,7 +254,9 @@ class MultiViewEncoder:
         batches = self.reader.batches(texts, requires, trees, max(batch_size, 1))
         # Parsing has no large products.
         shown = progress(total=total, description="encode", show=show_progress_bar)
-        with torch.inference_mode(), torch_threads(1), shown as bar:
+        # The first sentence imports a tokenizer, parsers and compiled loops.
+        paused = collector_paused() if total < FEW else contextlib.nullcontext()
+        with torch.inference_mode(), torch_threads(1), shown as bar, paused:
             for places, batch in batches:
                 with torch_threads(threads):
                     found = self.vectors(batch, views)

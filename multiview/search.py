@@ -1,30 +1,46 @@
 """Semantic search: the nearest sentences of a corpus by cosine.
 
-    python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?"
+    python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?" --keep
     python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
 
 In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache; queries as
 arguments, or one per line of standard input. Out: the nearest sentences of each query, with cosine and row.
-``--vectors`` reads the corpus vectors that ``python -m multiview.encode`` wrote, so that only the queries are
-encoded.
+``--keep`` keeps the vectors of the corpus, so that the next question encodes itself alone, until text, model
+or share of structure change. ``--vectors`` reads those that ``python -m multiview.encode`` wrote.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
+from corpora.inputs import STANDARD_INPUT
 from corpora.support.cli import Command, Count, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import read_array
-from multiview.encode import VectorOptions, open_sentences
+from corpora.support.errors import UserError, printable
+from corpora.support.files import (
+    check_file,
+    file_record,
+    json_digest,
+    read_array,
+    read_record,
+    write_array,
+    write_record,
+)
+from multiview.encode import VectorOptions, open_sentences, sentences_of
+
+KEPT = Path("runs/vectors")
+"""Where ``--keep`` keeps vectors, under names made of what they depend on."""
 
 
 class Hit(NamedTuple):
@@ -58,34 +74,77 @@ class SearchConfig(VectorOptions):
     """Options of ``python -m multiview.search``."""
 
     corpus: Positional[Path]
-    """Text file, one sentence per line, or a tree cache."""
+    """Text file, one sentence per line, - for standard input, a pipe, or a tree cache."""
     queries: Annotated[Positional[tuple[str, ...]], arg(metavar="QUERY...")] = ()
     """Sentences to search for; without any, the lines of standard input."""
     vectors: Path | None = None
     """Vectors of the corpus written by multiview.encode (.npy); without them it is encoded now."""
+    keep: bool = False
+    """Keep the vectors of the corpus in runs/vectors; they serve until text, model, views or structure
+    change."""
     top: Count = 10
     """Sentences to print per query."""
 
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
+    from multiview.folder.files import model_folder, model_sha256
+
+    if config.corpus == STANDARD_INPUT and not config.queries:
+        raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     (_, encode), (texts, trees) = config.encoder(), open_sentences(config.corpus)
     shape = (len(texts if texts is not None else trees or ()), encode([]).shape[1])
-    corpus_ND = encode(texts, trees=trees) if config.vectors is None else read_vectors(config.vectors)
+    path = config.vectors
+    if config.keep and path is None:
+        content = "\n".join(texts or ()) if trees is None else str(trees.identity["content_sha256"])
+        model = model_sha256(model_folder(config.model))
+        path = kept_vectors(config, model, content, functools.partial(encode, texts, trees=trees))
+    corpus_ND = encode(texts, trees=trees) if path is None else read_vectors(path)
     if corpus_ND.shape != shape or not len(corpus_ND):
         found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
         raise UserError(
             f"{config.vectors or config.corpus}: holds {found} numbers, corpus and model need {wanted}, of "
             "one sentence at least; encode the corpus with this model and the same --views"
         )
-    for query in config.queries or filter(None, map(str.strip, sys.stdin)):
+    for query in config.queries or sentences_of(STANDARD_INPUT):
         if len(config.queries) != 1:
-            print(query)
+            print(shown(query))
         for row, score in semantic_search(encode(query), corpus_ND, top_k=config.top)[0]:
             text = texts[row] if texts is not None else ""
             if trees is not None:
                 text = " ".join(next(trees.read(row, row + 1, ("token",)).words()))
-            print(f"{score:.4f}  {row:>7}  {text}", flush=True)
+            print(f"{score:.4f}  {row:>7}  {shown(text)}", flush=True)
+
+
+def shown(text: str) -> str:
+    """A sentence on one line, without what a terminal would obey."""
+    return printable(" ".join(text.split()))
+
+
+def kept_vectors(config: SearchConfig, model: str, content: str, encode: Callable[[], Any]) -> Path:
+    """The file of the corpus's vectors, which are made if it is not there or damaged.
+
+    Args:
+        config: views and structure.
+        model: SHA-256 of the model; what the code of a plugin does is not part of it.
+        content: what decides the sentences.
+        encode: makes the vectors.
+    """
+    about = {
+        "content": hashlib.sha256(content.encode()).hexdigest(),
+        "model": model,
+        "views": config.views,
+        "structure": config.structure,
+        "version": version("multiview-embeddings"),
+    }
+    path = KEPT / f"search-{json_digest(about, 16)}.npy"
+    record = path.with_suffix(".json")
+    try:
+        check_file(path, **read_record(record)["file"])
+    except UserError:
+        write_array(path, encode())
+        write_record(record, {**about, "file": file_record(path)})
+    return path
 
 
 def read_vectors(path: Path) -> NDArray[np.floating]:

@@ -228,6 +228,7 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
 def _finish(trainer: Trainer) -> None:
     """Record the time, draw the curves, and say what a run came to."""
     from multiview.folder.files import TIME
+    from parsing.training.loop import read_log
 
     position, folder = trainer.position, trainer.config.folder
     write_json(folder / TIME, {"seconds": position.seconds})
@@ -239,13 +240,40 @@ def _finish(trainer: Trainer) -> None:
     print(f"model      {folder}")
     print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    for name, metrics in (("start", position.extra.get("untrained", {})), ("best", position.best)):
+    start, best = position.extra.get("untrained", {}), position.best
+    for name, metrics in (("start", start), ("best", best)):
         if metrics.get("anchors"):
             keys = [key for key in metrics if key in SHOWN or "@1/" in key]
             shown = "  ".join(f"{key} {metrics[key]:.{0 if key == 'step' else 4}f}" for key in keys)
             print(f"{name:<10} {shown}")
-    if position.best.get("step") == 0:
-        print("kept       the weights of the start: on the validation set, training never beat them")
+    if "recall@1/words" in best:
+        validations = [row for row in read_log(folder / "log.jsonl") if "recall@1" in row]
+        print("\n".join(gain(start, best, validations[-1])))
+
+
+def gain(start: Mapping[str, float], best: Mapping[str, float], last: Mapping[str, float]) -> list[str]:
+    """What training gained on the validation set, a line each; a line for each sign that it did not.
+
+    Args:
+        start: metrics before the first step.
+        best: of the weights that are kept.
+        last: of the last validation.
+    """
+    words = best["recall@1/words"]
+    lines = [
+        f"gained     a neighbour is nearest to {best['recall@1']:.1%} of sentences at step {best['step']}, "
+        f"to {start['recall@1']:.1%} at the start, to {words:.1%} by the average of its words"
+    ]
+    if not best["step"]:
+        lines.append("kept       the weights of the start: on the validation set, training never beat them")
+    if best["recall@1"] <= words:
+        lines.append("no gain    over the average of its words: the views find no more neighbours than that")
+    if last["loss"] > start["loss"]:
+        lines.append(
+            f"loss       rose from {start['loss']:.4f} to {last['loss']:.4f} on the validation set: lower "
+            "--loop.learning-rate, or stop earlier (--loop.max-steps)"
+        )
+    return lines
 
 
 def plot_curves(folder: Path) -> None:

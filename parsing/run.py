@@ -2,6 +2,7 @@
 
     python -m parsing.run pydocs
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
+    xz -dc *.xz | python -m parsing.run - --output runs/trees/mine
     python -m parsing.run umbc --limit 1M --dry-run
     python -m parsing.run umbc --device cuda
     python -m parsing.run umbc --preset paper --dep-model runs/parsers/dep --const-model benepar_en3
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -71,7 +73,7 @@ class ParseConfig:
     """Options of ``parsing.run``."""
 
     corpus: Positional[str]
-    """pydocs, umbc, or a text file or folder."""
+    """pydocs, umbc, a text file or folder, - for standard input, or a pipe."""
     preset: Literal["default", "paper"] = "default"
     """paper: the sentences and parsers of Simoulin & Crabbé 2021, whose checkpoints have to be given."""
     output: Path | None = None
@@ -106,6 +108,14 @@ class ParseConfig:
 
 def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
+    from corpora.inputs import as_file
+
+    with as_file(config.corpus) as spec:
+        parse(config, spec)
+
+
+def parse(config: ParseConfig, spec: str) -> None:
+    """Parse the corpus ``spec``, which may be a copy of what the configuration names."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError
     from parsing.pipeline.driver import LocalPool, available_cores, run_corpus
@@ -114,7 +124,7 @@ def main(config: ParseConfig) -> None:
     if config.preset == "paper" and "builtin" in (config.dep_model, config.const_model):
         raise UserError(PAPER_PARSERS)
     corpus = open_corpus(
-        config.corpus,
+        spec,
         format=config.format,
         tokenize=config.tokenize,
         limit=config.limit,
@@ -122,7 +132,7 @@ def main(config: ParseConfig) -> None:
         split=config.split,
     )
     output = config.output or Path("runs/trees") / corpus.name
-    refuse_own_input(config.corpus, output)
+    refuse_own_input(spec, output)
     devices = parsing_devices(config)
     makes = [
         functools.partial(
@@ -140,17 +150,18 @@ def main(config: ParseConfig) -> None:
         from parsing.pipeline.ray import RayPool
 
         pool = RayPool(makes[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
+    expected = functools.partial(expected_sentences, corpus, spec)
     print(corpus.describe())
     if config.preset == "paper":
         print(DEVIATES.format_map(config_to_json(config)))
     if config.dry_run:
-        print(dry_run(dataclasses.replace(config, output=output), corpus, makes[0](), workers))
+        print(dry_run(dataclasses.replace(config, output=output), corpus, makes[0](), workers, expected))
         return
     summary = run_corpus(
         corpus,
         output,
         pool,
-        expected=functools.partial(expected_sentences, corpus, config.corpus),
+        expected=expected,
         config={**config_to_json(config), "output": str(output)},
     )
     print(report(corpus, output, summary))
@@ -211,8 +222,21 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
     ])  # fmt: skip
 
 
-def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: int) -> str:
+def dry_run(
+    config: ParseConfig,
+    corpus: Corpus,
+    parser: TextParser,
+    workers: int,
+    expected: Callable[[], int | None],
+) -> str:
     """Parse the first sentences in this process, scale up to ``workers``, and return the text to print.
+
+    Args:
+        config: what is printed.
+        corpus: the sentences.
+        parser: for the sample.
+        workers: of the whole run.
+        expected: estimates the number of sentences.
 
     Raises:
         UserError: the corpus has no sentences.
@@ -232,7 +256,7 @@ def dry_run(config: ParseConfig, corpus: Corpus, parser: TextParser, workers: in
         row = write_shard(Path(folder), 0, batch, sample.document_starts, sample.document_ids)
         size = (Path(folder) / row.file).stat().st_size / len(batch)
     whole = len(batch) < SAMPLE  # which keeps one worker busy
-    total = len(batch) if whole else expected_sentences(corpus, config.corpus)
+    total = len(batch) if whole else expected()
     return dry_run_text(
         config,
         facts={

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from corpora.inputs import encodable, is_encodable
+from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
 from corpora.text import Tokenizer
@@ -44,7 +44,6 @@ from parsing.trees.batch import (
     DUMMY_NAME,
     EMPTY,
     FALLBACK_NAME,
-    REPLACED_BYTES,
     TOO_LONG,
     VIEW_FIELDS,
     Batch,
@@ -112,10 +111,12 @@ class TextParser:
         """Parse running text of any length.
 
         Raises:
-            UserError: not a string; :meth:`parse` takes tokens.
+            UserError: not a string (:meth:`parse` takes tokens), or one with a lone surrogate.
         """
         if not isinstance(text, str):
             raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
+        if not is_encodable(text):
+            raise UserError(f"parse: {text!r:.60}: {NOT_UTF8}")
         return self.parse(self._tokenizer.sentences(text))
 
     @functools.cached_property
@@ -126,7 +127,7 @@ class TextParser:
         """Parse tokenised sentences, [sentences][tokens].
 
         Raises:
-            UserError: a sentence is a string, or a token is none.
+            UserError: a sentence is a string, or a token is none or has a lone surrogate.
         """
         rows = sentences if isinstance(sentences, Sequence) else list(sentences)
         return Trees(batch_sentences(self.arrays(rows), self.inventories))
@@ -137,7 +138,7 @@ class TextParser:
         """Parse tokenised sentences into the batch that a cache of them would return.
 
         Args:
-            sentences: [B][tokens]; every one gets a place, whatever it holds.
+            sentences: [B][tokens]; every one gets a place, whatever text it holds.
             flags: [B], set by the reader of the text: TOO_LONG (the line was cut), REPLACED_BYTES.
             tell: called with what a parser did wrong, a line per sentence.
         """
@@ -252,9 +253,6 @@ def prepare(
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
     for i, tokens in enumerate(map(tuple, sentences)):
-        if not all(map(is_encodable, tokens)):
-            tokens = tuple(map(encodable, tokens))
-            flags_B[i] |= REPLACED_BYTES
         blank = [not word or word.isspace() for word in tokens]
         if all(blank):
             flags_B[i] |= EMPTY

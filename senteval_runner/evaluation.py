@@ -87,9 +87,9 @@ def evaluate(
     listed = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
     vectors = as_vectors(encoder)
     read, missing = read_tasks([canonical_task(task) for task in listed], Path(data))
-    if trees is not None and isinstance(encoder, MultiViewEncoder):
-        wanted = EvaluationTrees(folder=Path(trees), tasks=read)
-        vectors = StoredEncoder(Part(functools.partial(tree_reading, encoder, wanted), tokens=True))
+    if isinstance(encoder, MultiViewEncoder):
+        wanted = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=read)
+        vectors = _both_readings(encoder, wanted)
     results = Results(protocol=protocol, seed=seed, skipped=missing)
     with progress(total=len(read), unit="task", description="evaluate") as bar:
         for task in read:
@@ -106,6 +106,22 @@ def evaluate(
                     done(result)
             bar.update(1)
     return results
+
+
+def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> StoredEncoder:
+    """What a model gives by default and, where that differs, its features for classifiers."""
+
+    def stored(reading: str, **options: Any) -> StoredEncoder:
+        plain = functools.partial(model.encode, show_progress_bar=False, **options)
+        load = (lambda: plain) if trees is None else functools.partial(tree_reading, model, trees, **options)
+        return StoredEncoder(Part(load, tokens=True), reading=reading)
+
+    if not (model.readout or model.structure):
+        return stored("")
+    share = f", structure {model.structure:g}" if model.structure else ""
+    encoder = stored(f"meaning{share}")
+    encoder.features = stored("features", readout="features")
+    return encoder
 
 
 def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:
@@ -150,7 +166,7 @@ class _Rows:
 
 
 def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
-    """Encode and score one task.
+    """Encode and score one task: cosines of meaning, classifiers and regressions of features.
 
     Raises:
         EncoderError: the encoder refused its input or returned bad vectors.
@@ -159,8 +175,14 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     for name, part in task.splits.items():
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
+    by_cosine = task.name in STS_SUBSETS or task.name in STRUCTURE_TASKS
+    read = vectors if by_cosine else getattr(vectors, "features", vectors)
+    readings = [getattr(read, "reading", "")]
     try:
-        rows = {name: _Rows(part, vectors, snli=task.name == "SNLI") for name, part in task.splits.items()}
+        rows = {name: _Rows(part, read, snli=task.name == "SNLI") for name, part in task.splits.items()}
+        if task.name in RELATEDNESS_TASKS and read is not vectors:
+            rows["cosine"] = _Rows(task.splits["test"], vectors)
+            readings.append(f"{getattr(vectors, 'reading', '')} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
     started = time.perf_counter()
@@ -171,6 +193,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
         rows={name: len(part) for name, part in task.splits.items()},
         notes=task.count_notes(),
         data_sha256=data_hashes(task),
+        reading=", ".join(readings),
         seconds=time.perf_counter() - started,
         **scored,
     )
@@ -284,8 +307,9 @@ def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protoco
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
     metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
     test, gold = rows["test"], parts[2][1]
-    assert test.v is not None
-    untrained = cosines(test.u, test.v)
+    compared = rows.get("cosine", test)
+    assert compared.v is not None
+    untrained = cosines(compared.u, compared.v)
     return {
         "metrics": {
             **metrics,

@@ -74,6 +74,11 @@ class Model:
         return [part.source for part in self.encoder.parts if part.source is not None]
 
     @property
+    def dim(self) -> int | None:
+        """Size of the vectors that classifiers get or, where none was scored, of those that are compared."""
+        return self.encoder.features.dim or self.encoder.dim
+
+    @property
     def hours(self) -> float | None:
         """Hours of training, all parts together; None where one part's are not recorded."""
         hours = [source.hours for source in self.sources]
@@ -241,9 +246,7 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
     write_json(config.output / "results.json", {**_about(config, protocol, models), "results": rows})
     scored = [model for model in models if model.results]
     scores = {model.name: model.scores for model in scored}
-    sections = tables.score_sections(
-        scores, {model.name: (model.encoder.dim, model.hours) for model in scored}
-    )
+    sections = tables.score_sections(scores, {model.name: (model.dim, model.hours) for model in scored})
     if len(scored) > 1:
         first = {model.name: next(iter(model.results.values())) for model in scored}
         sections.append(Section("Differences between models", [tables.difference_table(first)]))
@@ -288,7 +291,7 @@ def _about(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) 
             model.name: {
                 "spec": model.encoder.spec,
                 "key": model.key,
-                "dim": model.encoder.dim,
+                "dim": model.dim,
                 "hours": model.hours,
                 "parts": [dataclasses.asdict(source) for source in model.sources],
                 "paper_table": [tables.paper_row(scores) for scores in model.scores],
@@ -301,7 +304,7 @@ def _about(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) 
 
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
-    """Remarks on the data: unusual row counts, and what was skipped and why."""
+    """Remarks: which vectors were scored, unusual row counts, and what was skipped and why."""
     notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
     counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
     who = _listed(((task, why), model.name) for model in models for task, why in model.skipped.items())
@@ -311,7 +314,16 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
         (("every model" if names == everyone else names, why), task) for (task, why), names in who.items()
     )
     skipped: list[list[Cell]] = [[tasks, *reason] for reason, tasks in where.items()]
+    readings = _listed(
+        ((model.name, result.reading), result.task)
+        for model in models
+        for result in next(iter(model.results.values()), {}).values()
+        if result.reading
+    )
+    read: list[list[Cell]] = [[*key, tasks] for key, tasks in readings.items()]
     found = []
+    if read:
+        found.append(Section("Which vectors of a model", [Table(["model", "vectors", "tasks"], read)]))
     if counts:
         found.append(Section("Row counts that differ from the published ones", [Table(["task"], counts)]))
     if skipped:

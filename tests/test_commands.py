@@ -6,6 +6,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def commands() -> list[str]:
     return [path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in found]
 
 
+def cli_of(module: str) -> Callable[[list[str]], int]:
+    """The command that ``python -m MODULE`` runs."""
+    is_folder = (ROOT / module.replace(".", "/")).is_dir()
+    cli: Callable[[list[str]], int] = importlib.import_module(
+        f"{module}.__main__" if is_folder else module
+    ).cli
+    return cli
+
+
 PROBE = """
 import runpy, sys
 sys.argv = [{module!r}, "--help"]
@@ -53,9 +63,7 @@ def test_help_is_light(module: str) -> None:
 
 @pytest.mark.parametrize("module", commands())
 def test_unknown_options_exit_with_2(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    is_folder = (ROOT / module.replace(".", "/")).is_dir()
-    cli = importlib.import_module(f"{module}.__main__" if is_folder else module).cli
-    assert cli(["--no-such-option"]) == 2
+    assert cli_of(module)(["--no-such-option"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 

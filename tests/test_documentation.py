@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import doctest
+import lzma
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from multiview import train
 from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
 from parsing import run
 from parsing.run import ParseConfig
-from tests.test_commands import PIPELINE, ROOT, commands
+from tests.fixtures.senteval import write_tasks
+from tests.test_commands import PIPELINE, ROOT, cli_of, commands
 
 pytestmark = pytest.mark.repo
 
@@ -150,9 +154,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/tutorial.md", "docs/parsing-alone.md", "docs/explain.md"]
-)
+@pytest.mark.parametrize("page", ["docs/parsing-alone.md", "docs/explain.md", "docs/structure.md"])
 def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     # A closing fence after an example would be read as its output.
@@ -161,6 +163,58 @@ def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyP
     assert found.examples
     outcome = doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found)
     assert outcome.failed == 0
+
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^ {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
+STANDS_FOR = {
+    **dict.fromkeys(("runs/models/A", "runs/models/mine"), "runs/models/dep-const-laptop"),
+    "runs/trees/mine": "runs/trees/corpus",
+}
+"""A reader's own models and trees, which no block makes."""
+FEW_STEPS = ["--device", "cpu", "--loop.batch", "6", "--loop.validation", "6", "--loop.max-steps", "2"]
+SMALL = {
+    "parsing.run": ["--workers", "1"],
+    "multiview.readout": ["--dim", "8"],
+    "senteval_runner.run": ["--tasks", "CR", "--protocol", "fast"],
+}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pasted, but for shorter trainings; the transformer that is named is a tiny one on disk."""
+    pytest.importorskip("sentence_transformers")
+    from tests.fixtures.transformers import save_sentence_encoder
+
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(DOCUMENTS * 6)
+    Path("corpus.txt.xz").write_bytes(lzma.compress(text.encode()))
+    Path("sentences.txt").write_text(text, encoding="utf-8")
+    np.save("mine.npy", np.random.default_rng(0).normal(size=(36, 8)).astype(np.float32))
+    save_sentence_encoder(tmp_path / "tiny").rename("all-MiniLM-L6-v2")
+    for name in ("SENTEVAL", "SENTEVAL_DATA"):
+        write_tasks(tmp_path / name)
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    names: dict[str, object] = {}
+    done = []
+    for kind, fenced, indented in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if kind == "python" and ">>>" not in fenced:
+            exec(compile(fenced, page, "exec"), names)
+        elif kind == "python":
+            found = doctest.DocTestParser().get_doctest(fenced, names, page, page, 0)
+            assert doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found).failed == 0
+        for line in indented.replace("\\\n", " ").splitlines():
+            words = [STANDS_FOR.get(word, word) for word in shlex.split(line, comments=True)]
+            if words[:2] == ["python", "-m"]:
+                done.append(words[2])
+                sizes = [] if "--init" in words else ["--table.dim", "16", "--encoder.dim", "16"]
+                more = FEW_STEPS + sizes if words[2] == "multiview.train" else SMALL.get(words[2], [])
+                assert cli_of(words[2])([*words[3:], *more]) == 0, line
+            else:
+                assert words[0] == "source" or (words[0] == "make" and words[1] in targets), line
+    assert {"parsing.run", "multiview.train", "multiview.search", "senteval_runner.run"} <= set(done)
+    assert "encoder" in names
 
 
 def test_figures_are_those_of_the_results() -> None:

@@ -31,7 +31,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from corpora.support.errors import UserError, explain, printable
+from corpora.support.errors import LONE_SURROGATE, UserError, explain, printable
 from corpora.support.files import locked, sweep
 
 LOGGER = "multiview_project"
@@ -163,7 +163,11 @@ class Command:
         # thread they wait for needs (parsing/networks/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
-            config = self._parse(list(sys.argv[1:] if args is None else args))
+            words = list(sys.argv[1:] if args is None else args)
+            for word in words:
+                if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
+                    raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
+            config = self._parse(words)
             check(config)
             with self._owned(config):
                 return int(self.main(config) or 0)

@@ -16,6 +16,8 @@ NO_MEMORY = re.compile(
     "|could not (create|execute) a primitive"  # oneDNN, which names no reason
 )
 """Libraries report a lack of memory by errors of all types, told apart by the text."""
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a character of UTF-16, which no UTF-8 text holds."""
 PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
 """Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 

@@ -100,8 +100,8 @@ class Step:
         """
         if self.vectors is None:
             return words.leaves(self.table_rows)
-        assert words.unknown_E is not None
-        return [self.vectors.to(words.unknown_E)]
+        assert words.place is not None
+        return [self.vectors.to(words.place)]
 
 
 def moved(part: Part, device: torch.device, plans: dict[int, Plan] | None = None) -> Part:

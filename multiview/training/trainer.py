@@ -10,7 +10,8 @@ read at once. What must not wait, the refusal of a gradient that is not finite, 
 
 Validation compares the vectors that users get, all views concatenated, by cosine within blocks of 400
 successive sentences. recall@1 is the fraction of sentences whose nearest other sentence is the one before or
-after it in its document.
+after it in its document; recall@1/words is that of the mean of the sentence's word vectors, those of all
+tables side by side.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import embedding_bag, normalize
 
 from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
@@ -43,6 +44,7 @@ from multiview.training.objective import neighbour_targets, retrieved
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
+from parsing.trees.batch import offsets_of
 from parsing.trees.cache import TreeCache
 
 log = logging.getLogger(LOGGER)
@@ -275,6 +277,9 @@ class ValidationSet:
     def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
         pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
         self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
+        counts = source.cache.token_counts() if pieces else np.zeros(0, np.int32)
+        self.offsets = [torch.from_numpy(offsets_of(counts[slice(*piece)])) for piece in pieces]
+        """int64 [B + 1] into the tokens of each step."""
         self.sentences = sum(step.sentences for step in self.steps)
         numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
         starts = range(0, self.sentences, BLOCK_SENTENCES)
@@ -286,7 +291,7 @@ class ValidationSet:
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
-        """Metrics of a network: ``anchors``, ``recall@1``, and per anchor the objective's own metrics.
+        """Metrics of a network: ``anchors``, ``recall@1``, that of words, and per anchor the objective's own.
 
         Args:
             network: the network to evaluate.
@@ -295,22 +300,32 @@ class ValidationSet:
         device = next(network.parameters()).device
         sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []
-        for step in (moved(step, device) for step in self.steps):
+        words: list[Tensor] = []
+        for here, at in zip(self.steps, self.offsets, strict=True):
+            step, offsets = moved(here, device), moved(at, device)
             segment = step.segments[0]
             (batch,) = segment.micro_batches
+            leaves, (tokens,) = step.leaves(network.words), batch.tokens
+            means = [embedding_bag(tokens, rows, offsets, include_last_offset=True) for rows in leaves]
+            words.append(torch.cat(means, dim=1))
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                features = network.features(batch, step.leaves(network.words))
+                features = network.features(batch, leaves)
             value = network.objective(features, segment.targets, segment.teacher, segment.exchanged)
             sums, anchors = sums + value.sums, anchors + value.anchors
             own = features[: len(network.views)]
             embeddings.append(torch.cat([feature.float() for feature in own], dim=1))
         if not anchors:
             return {"anchors": 0}
+        found = {"recall@1": self._recall(embeddings), "recall@1/words": self._recall(words)}
+        metrics = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
+        return {"anchors": anchors, **found, **dict(metrics)}
+
+    def _recall(self, vectors: Sequence[Tensor]) -> float:
+        """The fraction of sentences whose nearest one is a neighbour, by the vectors [B, D] of each step."""
         hits = compared = 0
-        blocks = normalize(torch.cat(embeddings), dim=1).split(BLOCK_SENTENCES)
-        for unit_BD, here in zip(blocks, moved(self.blocks, device), strict=True):
+        blocks = normalize(torch.cat(list(vectors)), dim=1).split(BLOCK_SENTENCES)
+        for unit_BD, here in zip(blocks, moved(self.blocks, vectors[0].device), strict=True):
             if len(here.anchor):
                 hits += int(retrieved(unit_BD[here.anchor] @ unit_BD.T, here).sum())
                 compared += len(here.anchor)
-        means = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
-        return {"anchors": anchors, "recall@1": hits / max(compared, 1), **dict(means)}
+        return hits / max(compared, 1)

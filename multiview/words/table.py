@@ -16,6 +16,7 @@ Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-v
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import zlib
 from collections import Counter
@@ -167,7 +168,8 @@ class WordTable(nn.Module):
         fixed: float32 [W, E], vectors in vocabulary order; None with trained tables.
     """
 
-    unknown_E: Tensor | None
+    place: Tensor | None
+    """Fixed vectors go to where this is."""
     expansion: Expansion | None
     """Words beyond the trained tables; they stand between the trained words and the hash buckets."""
     origin: str = ""
@@ -181,9 +183,7 @@ class WordTable(nn.Module):
         self.fixed = fixed
         self.expansion = None
         self.tables = nn.ParameterList(nn.Parameter(torch.empty(vocabulary.rows, dim)) for _ in range(views))
-        self._others = None if fixed is None else _others(fixed, vocabulary.buckets)
-        unknown_E = None if self._others is None else torch.from_numpy(self._others[0])
-        self.register_buffer("unknown_E", unknown_E, persistent=False)
+        self.register_buffer("place", None if fixed is None else torch.empty(0), persistent=False)
 
     @classmethod
     def with_fixed(cls, vocabulary: Vocabulary, vectors: Float) -> Self:
@@ -238,8 +238,8 @@ class WordTable(nn.Module):
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
         """Vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
-        if self.unknown_E is not None:
-            return torch.from_numpy(self.fixed_rows(table_rows)).to(self.unknown_E)
+        if self.place is not None:
+            return torch.from_numpy(self.fixed_rows(table_rows)).to(self.place)
         table: Tensor = self.tables[view]
         start = 1 + len(self.trained_vocabulary)
         new = (table_rows >= start) & (table_rows < start + self.expanded)
@@ -252,14 +252,28 @@ class WordTable(nn.Module):
 
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
         """Fixed vectors float32 [U, E] of rows [U], in the host's memory."""
-        assert self.fixed is not None and self._others is not None
+        assert self.fixed is not None
         # Row 0 is the unknown word, row 1 the first word of the vocabulary; the buckets come last.
         listed = len(self.fixed)
         values_UE: Float = np.asarray(self.fixed[np.clip(table_rows - 1, 0, listed - 1)], dtype=np.float32)
-        values_UE[table_rows == UNKNOWN_ROW] = self._others[0]
-        hashed = table_rows > listed
-        values_UE[hashed] = self._others[table_rows[hashed] - listed]
+        other = np.where(table_rows > listed, table_rows - listed, 0)
+        unlisted = (table_rows == UNKNOWN_ROW) | (table_rows > listed)
+        if unlisted.any():
+            values_UE[unlisted] = self._others[other[unlisted]]
         return values_UE
+
+    @functools.cached_property
+    def _others(self) -> Float:
+        """Rows [1 + buckets, E] that fixed vectors lack: the unknown word, then the hash buckets."""
+        assert self.fixed is not None
+        known = np.asarray(self.fixed[:MEAN_WORDS], dtype=np.float32)
+        # RandomState's numbers never change from one numpy to the next.
+        drawn = np.random.RandomState(0).standard_normal((self.vocabulary.buckets, self.dim))
+        length = BUCKET_LENGTH * np.linalg.norm(known, axis=1).mean()
+        drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
+        mean_E = known.mean(axis=0)
+        others: Float = np.concatenate([mean_E[None], mean_E + drawn.astype(np.float32)])
+        return others
 
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
         """Vectors [U, E] of rows int64 [U] of each trained table, as leaf tensors that receive gradients."""
@@ -342,14 +356,3 @@ class WordTable(nn.Module):
                 f"{folder}: {fixed.shape} numbers of vectors for {len(vocabulary)} words of size {record.dim}"
             )
         return cls.with_fixed(vocabulary, fixed)
-
-
-def _others(fixed: Float, buckets: int) -> Float:
-    """Rows [1 + buckets, E] that fixed vectors [W, E] lack: the unknown word, then the hash buckets."""
-    known = np.asarray(fixed[:MEAN_WORDS], dtype=np.float32)
-    # RandomState's numbers never change from one numpy to the next.
-    drawn = np.random.RandomState(0).standard_normal((buckets, fixed.shape[1]))
-    length = BUCKET_LENGTH * np.linalg.norm(known, axis=1).mean()
-    drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
-    mean_E = known.mean(axis=0)
-    return np.concatenate([mean_E[None], mean_E + drawn.astype(np.float32)])

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.support.errors import UserError
 
 Int = NDArray[np.integer]
@@ -28,7 +29,7 @@ CONST_FALLBACK = 2
 TOO_LONG = 4
 """Over the token limit of the parsers, or cut at the reader's length limit."""
 REPLACED_BYTES = 8
-"""Undecodable bytes, NULs or lone surrogates were replaced in the text."""
+"""Undecodable bytes or NULs were replaced in the text."""
 EMPTY = 16
 """No token but blanks: stored as one token ``""``."""
 BLANK_TOKEN = 32
@@ -276,7 +277,7 @@ def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
     """Refuse text where tokens are meant: a string is a sequence of strings, its characters.
 
     Raises:
-        UserError: a sentence (it is named) is a string, or a token is none.
+        UserError: a sentence (it is named) is a string, or a token is none or has a lone surrogate.
     """
     if isinstance(sentences, str):
         sentences = [sentences]
@@ -288,3 +289,5 @@ def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
             )
         if odd := [token for token in tokens if not isinstance(token, str)]:
             raise UserError(f"parse: sentence {index}: {odd[0]!r} is no token but a {type(odd[0]).__name__}")
+        if not is_encodable("".join(tokens)):
+            raise UserError(f"parse: sentence {index}, {' '.join(tokens)!r:.60}: {NOT_UTF8}")

@@ -111,6 +111,8 @@ class TaskResult:
     """Per scored split (or STS subset) one prediction per row, in the file's order."""
     gold: dict[str, list[float]] = field(default_factory=dict)
     """The same rows' classes or scores."""
+    reading: str = ""
+    """Which of a model's vectors were scored, where it has some for cosines and some for classifiers."""
     seconds: float = 0.0
     """Wall time after encoding."""
 

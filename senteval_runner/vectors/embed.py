@@ -222,6 +222,7 @@ class StoredEncoder:
             not project.
         seed: of the projection.
         identity: everything that determines the parts' vectors, for digests.
+        reading: ``meaning`` or ``features``, with the share of structure, of a model that gives both.
     """
 
     def __init__(
@@ -232,8 +233,12 @@ class StoredEncoder:
         project: int | None = None,
         seed: int = 0,
         identity: Sequence[Any] = (),
+        reading: str = "",
     ) -> None:
         self.parts, self.name, self.spec, self.project, self.seed = parts, name, spec, project, seed
+        self.reading = reading
+        self.features = self
+        """The encoder for classifiers, where the model has other vectors for them than for cosines."""
         self.identity = [*identity, *(("project", project, seed) if project else ())]
 
     @property

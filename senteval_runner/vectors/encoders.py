@@ -8,6 +8,7 @@
 |---|---|
 | a folder written by ``multiview.train``, or ``builtin`` | :class:`multiview.model.MultiViewEncoder` |
 | ``MODEL?views=dep`` | one or more of that model's views: ``encode(views=...)`` |
+| ``MODEL?readout=features`` | its views side by side in every task; or ``meaning``, its fitted read-out |
 | a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
@@ -17,7 +18,10 @@
 | ``bag:WORDS``, ``sif:WORDS?corpus=CACHE`` | :mod:`senteval_runner.vectors.bags` |
 | ``start:MODEL?corpus=CACHE`` | that model before its first step, which the cache of its training decides |
 | ``ANY?structure=0.15`` | any of these with that share of structure in the cosine (multiview.structure) |
-| ``A+B`` | the vectors of A and B side by side |
+| ``A+B`` | the vectors of A and B side by side, of both their features |
+
+A model with a fitted read-out, or a share of structure of its own, gives classifiers its features and all
+else its meaning with that share; a name with ``?readout=`` gives one of them to all.
 """
 
 from __future__ import annotations
@@ -55,25 +59,31 @@ Kind = Literal[
 ]  # fmt: skip
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
+Readout = Literal["meaning", "features"] | None
 BATCH = 128
 """Sentences encoded at a time."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
 FORMS = {
-    "": "MODEL or MODEL?views=VIEWS, a MODEL of multiview.train",
+    "": "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning, a MODEL of multiview.train",
     **dict.fromkeys(("cls", "mean", "max"), "cls:NAME, mean:NAME or max:NAME of a transformer"),
     "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
     "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
     "sif": f"sif:WORDS{CORPUS}",
     "start": f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
 }
-OPTIONS = {"": (None, "views"), "random": (None, "vectors"), "sif": ("corpus",), "start": ("corpus",)}
+OPTIONS = {
+    "": (None, "views", "readout"),
+    "random": (None, "vectors"),
+    "sif": ("corpus",),
+    "start": ("corpus",),
+}
 INSIDE = {"": ("multiview",), "start": ("multiview",), "bag": ("multiview", "words")}
 """Kinds of encoders that a name may be made of, by prefix."""
 PATTERN = re.compile(
     rf"(?:(?P<prefix>{'|'.join(filter(None, FORMS))}):)?(?P<base>[^?]+?)"
-    r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus)=(?P<value>.+))?"
+    r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus|readout)=(?P<value>.+))?"
 )
 STRUCTURE = re.compile(r"(?P<base>.+)\?structure=(?P<share>\d*\.?\d+)")
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
@@ -97,8 +107,12 @@ class Source:
     """What stands after ``?views=``, ``?vectors=`` or ``?corpus=``."""
     seed: int = 0
     """Of random encoders."""
-    structure: float = 0.0
+    structure: float | None = None
     """What stands after ``?structure=``, λ."""
+    readout: Readout = None
+    """What stands after ``?readout=``, or ``features`` for classifiers."""
+    own: float | None = None
+    """λ of a model that gives classifiers and cosines other vectors; None: of one that does not."""
 
     @property
     def name(self) -> str:
@@ -106,9 +120,25 @@ class Source:
         name = Path(self.base).absolute().name if Path(self.base).exists() else self.base
         size = f"@{self.dim}" if self.dim else ""
         said = {"multiview": f"?views={self.option}", "random": f" over {Path(self.option).stem}"}
-        share = f"?structure={self.structure:g}" if self.structure else ""
+        share = f"?structure={self.structure:g}" if self.structure is not None else ""
         option = said.get(self.kind, "") if self.option else ""
-        return f"{self.prefix}{':' * bool(self.prefix)}{name}{size}{option}{share}"
+        readout = f"?readout={self.readout}" if self.readout else ""
+        return f"{self.prefix}{':' * bool(self.prefix)}{name}{size}{option}{readout}{share}"
+
+    @property
+    def reading(self) -> str:
+        """Which of a model's vectors these are, where it has several."""
+        if self.own is None and not self.readout:
+            return ""
+        default = 0.0 if self.readout == "features" else self.own or 0.0
+        share = default if self.structure is None else self.structure
+        return f"{self.readout or 'meaning'}{f', structure {share:g}' if share else ''}"
+
+    def for_classifiers(self) -> Source:
+        """The model's features, where it has other vectors for cosines; what a name asks for stays."""
+        if self.own is None or self.readout:
+            return self
+        return replace(self, readout="features", key=json_digest([self.key, "features"], 16))
 
     @property
     def hours(self) -> float | None:
@@ -122,8 +152,8 @@ class Source:
             UserError: a damaged model, or none under that name.
         """
         if self.structure and self.kind not in ("multiview", "start"):
-            own = replace(self, structure=0.0).load(device=device, trees=trees)
-            return WithStructure(SimpleNamespace(encode=own), self.structure).encode
+            other = replace(self, structure=None).load(device=device, trees=trees)
+            return WithStructure(SimpleNamespace(encode=other), self.structure).encode
         if self.kind == "vectors":
             return precomputed(Path(self.base))
         if self.kind in ("words", "bag"):
@@ -140,7 +170,8 @@ class Source:
         if self.kind == "random" and self.base == "lstm":
             return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
         views = self.option.split(",") if self.kind == "multiview" and self.option else None
-        return tree_reading(load_multiview(self, device), trees, views=views, structure=self.structure)
+        ours = load_multiview(self, device)
+        return tree_reading(ours, trees, views=views, readout=self.readout, structure=self.structure)
 
 
 def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
@@ -162,6 +193,7 @@ def tree_reading(
     trees: EvaluationTrees | None = None,
     *,
     views: Sequence[str] | None = None,
+    readout: Readout = None,
     structure: float | None = None,
 ) -> Encode:
     """A multi-view encoder with stored trees; sentences without one are parsed on the fly.
@@ -170,6 +202,7 @@ def tree_reading(
         model: the encoder.
         trees: its trees; None reads those that are in ``runs/trees``.
         views: only these; None is all.
+        readout: ``meaning`` or ``features``; None is the model's default.
         structure: λ; None is the model's.
     """
     stored = (trees or EvaluationTrees()).of(model)
@@ -179,6 +212,7 @@ def tree_reading(
         trees=stored,
         show_progress_bar=False,
         views=views,
+        readout=readout,
         structure=structure,
     )
 
@@ -236,18 +270,32 @@ def open_model(
         UserError: the name cannot mean any model.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
-    parts = [
-        Part(
-            functools.partial(source.load, device=device, trees=trees),
-            tokens=source.kind not in STRINGS,
-            name=source.name,
-            store=VectorStore(cache and cache / source.key),
-            source=source,
+    name = "+".join(source.name for source in sources)
+
+    def stored(sources: Sequence[Source]) -> StoredEncoder:
+        parts = [
+            Part(
+                functools.partial(source.load, device=device, trees=trees),
+                tokens=source.kind not in STRINGS,
+                name=source.name,
+                store=VectorStore(cache and cache / source.key),
+                source=source,
+            )
+            for source in sources
+        ]
+        keys, reading = (
+            [source.key for source in sources],
+            " + ".join(s.reading for s in sources if s.reading),
         )
-        for source in sources
-    ]
-    name, keys = "+".join(source.name for source in sources), [source.key for source in sources]
-    return StoredEncoder(*parts, name=name, spec=spec, project=project, seed=seed, identity=keys)
+        return StoredEncoder(
+            *parts, name=name, spec=spec, project=project, seed=seed, identity=keys, reading=reading
+        )
+
+    features = [source.for_classifiers() for source in sources]
+    encoder = stored(sources if len(sources) == 1 else features)
+    if len(sources) == 1 and features != sources:
+        encoder.features = stored(features)
+    return encoder
 
 
 def split_parts(spec: str) -> list[str]:
@@ -305,6 +353,11 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
             raise wrong
         kind = {"": "multiview", "start": "start", "bag": "bag"}.get(group, "pooled")  # type: ignore[assignment]
         decided.append(inner.key)
+        if found["option"] == "readout":
+            if option not in ("meaning", "features"):
+                raise wrong
+            key = json_digest([inner.key, option], 16)
+            return replace(inner, spec=spec, readout=option, key=key)  # type: ignore[arg-type]
         if not prefix:
             views = [record.views for record in model_records(model_folder(base)).values()]
             decided.append(chosen_views(views, option.split(",")))
@@ -329,19 +382,23 @@ def _check_untrained(spec: str, views: Sequence[str], dim: int | None) -> None:
 def _on_disk(spec: str) -> Source:
     """A file, or a model folder: a format number in config.json tells ours from a transformer."""
     path = model_folder(spec)
+    kind: Kind
     if path.is_file():
-        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
+        kind = "vectors" if path.suffix == ".npz" else "words"
         return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], base=spec)
     config = path / "config.json"
     if not config.exists() and not (path / "modules.json").exists():
         raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
-    values = read_json(config) if config.is_file() else None
-    ours = isinstance(values, dict) and "format" in values and ("views" in values or "members" in values)
+    found = read_json(config) if config.is_file() else None
+    values = found if isinstance(found, dict) else {}
+    ours = "format" in values and ("views" in values or "members" in values)
     files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
     # Training again what is finished adds lines to its log.
     kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(path).parts)]
     key = json_digest([[str(f.relative_to(path)), sha256_file(f)] for f in kept], 16)
-    return Source(spec=spec, kind="multiview" if ours else "sentence-transformers", key=key, base=spec)
+    own = values.get("structure", 0.0) if values.get("readout") or values.get("structure") else None
+    kind = "multiview" if ours else "sentence-transformers"
+    return Source(spec=spec, kind=kind, key=key, base=spec, own=own if ours else None)
 
 
 def _by_name(spec: str) -> Source:

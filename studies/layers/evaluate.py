@@ -132,7 +132,9 @@ def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
     """
     read = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
     whole = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
-    found: dict[str, Backbone] = {f"{spec} {WHOLE}": WholeBackbone(one) for spec, one in whole.items()}
+    found: dict[str, Backbone] = {
+        f"{spec} {WHOLE}": WholeBackbone(one.for_classifiers()) for spec, one in whole.items()
+    }
     found = read | found
     names = distinct_names([backbone.name for backbone in found.values()], list(found))
     return [choose(*pair, config) for pair in zip(names, found.values(), strict=True)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,8 +22,10 @@ from multiview import encode, search
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
+from parsing.text_parser import TextParser
 from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus
+from tests.parsing.pipeline.toy_parsers import ToyDependencyParser
 
 
 @pytest.fixture
@@ -131,16 +135,63 @@ def test_search_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, m
     # Several queries, from standard input, against stored vectors of the corpus.
     assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "v.npy")]) == 0
     capsys.readouterr()
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{LINES[2]}\n\n{LINES[0]}\n"))
+    typed = io.BytesIO(f"{LINES[2]}\n\n{LINES[0]}\n".encode())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=typed))
     lines = found(corpus, "--top", 1, "--vectors", tmp_path / "v.npy")
     assert [line.rpartition("  ")[2] for line in lines] == [LINES[2], LINES[2], LINES[0], LINES[0]]
     words = " ".join(toy_corpus()[0][3])  # of a tree cache; a sentence is its own nearest
     assert found(toy_trees, words, "--top", 1)[0].split(maxsplit=2)[::2] == ["1.0000", words]
 
 
+def test_search_keeps_the_vectors_of_a_text(folder: Path, corpus: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(corpus.parent)
+    encoded: list[int] = []
+    real = MultiViewEncoder.encode
+
+    def counting(self, inputs, **options):
+        encoded.append(len(inputs) if isinstance(inputs, list) else 1)
+        return real(self, inputs, **options)
+
+    monkeypatch.setattr(MultiViewEncoder, "encode", counting)
+
+    def asked(*more: str) -> tuple[int, str]:
+        """Sentences encoded by a question, itself included, and the nearest one."""
+        encoded.clear()
+        assert search.cli([str(folder), "in.txt", "cat", "--keep", "--top", "1", *more]) == 0
+        return sum(encoded), capsys.readouterr().out
+
+    first = asked()
+    assert [first[0], asked()] == [3, (1, first[1])]
+    kept = next(Path("runs/vectors").glob("search-*.npy"))
+    kept.write_bytes(kept.read_bytes()[:-1])  # damaged: made again
+    assert [asked(), asked()] == [first, (1, first[1])]
+    assert [asked("--views", "0-seq")[0], asked("--views", "0-seq")[0]] == [3, 1]
+    corpus.write_text("\x1b[31mcat\tand dog\n" + corpus.read_text())
+    found = asked()
+    assert found[0] == 4 and "\x1b" not in found[1]
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=Path("pipe").write_bytes, args=(corpus.read_bytes(),))
+    writer.start()
+    assert search.cli([str(folder), "pipe", "cat", "--keep", "--top", "1"]) == 0
+    writer.join()
+    assert capsys.readouterr().out == found[1] and encoded[-1] == 1
+
+
+@pytest.mark.parametrize("text", ["a \ud800 cat", ["a", "\udce9"]])
+def test_text_that_is_not_utf8_is_named(folder: Path, text) -> None:
+    encoder, parser = MultiViewEncoder.load(folder), TextParser(ToyDependencyParser(), None)
+    for call in (encoder.encode, encoder.structure_vectors):
+        with pytest.raises(UserError, match=r"input 1.*lone surrogate"):
+            call(["fine", text])
+    with pytest.raises(UserError, match=r"parse: .*\\ud.*lone surrogate"):
+        parser(text) if isinstance(text, str) else parser.parse([text])
+
+
 @pytest.mark.parametrize(
     ("command", "arguments", "message"),
     [
+        (search, "MODEL -", "give the queries as arguments"),
+        (search, "MODEL in.txt", "-, line 2: not UTF-8"),
         (search, "MODEL none.txt q", "none.txt: no such file"),
         (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
@@ -152,6 +203,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     monkeypatch.chdir(corpus.parent)
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"cat\n\xff\n")))
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
     errors = capsys.readouterr().err

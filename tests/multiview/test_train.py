@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from corpora.support.files import LOCK, locked, read_json
 from multiview.config import TrainConfig, options_of, preset
 from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
-from multiview.train import cli, main
+from multiview.train import cli, gain, main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
@@ -53,11 +54,25 @@ def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> No
     assert {"accuracy@1/0-dep,1-const", "gradient_norm", "learning_rate"} <= train[0].keys()
     summary = capsys.readouterr().out
     assert "all " in summary and "recall@1" in summary
+    assert re.search(
+        r"gained     .* at step \d+, to [\d.]+% at the start, to [\d.]+% by the average", summary
+    )
     assert main(config) == 0, "a finished run is left alone"
     card = (folder / "README.md").read_text()
     assert "python -m multiview.train" in card and "toy" in card
     stored = read_json(folder / "config.json")["training"]["config"]
     assert config_from_json(TrainConfig, stored, where=folder) == config
+
+
+@pytest.mark.parametrize(
+    ("best", "words", "last", "signs"),
+    [(0.3, 0.2, 1.0, []), (0.2, 0.2, 1.0, ["no gain"]), (0.1, 0.2, 3.0, ["kept", "no gain", "loss"])],
+)
+def test_training_says_what_it_gained(best: float, words: float, last: float, signs: list[str]) -> None:
+    start = {"recall@1": 0.1, "loss": 2.0}
+    kept = {"step": 5 * (best > 0.1), "recall@1": best, "recall@1/words": words}
+    found = gain(start, kept, {"loss": last})
+    assert [line.split("  ")[0] for line in found] == ["gained", *signs]
 
 
 class Killed(Exception):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,6 +51,27 @@ def test_a_text_file_becomes_a_cache(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (tmp_path / "cache" / "log.txt").exists()
     main(config_of(tmp_path))
     assert "everything was there already" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize("source", ["-", "pipe"])
+def test_a_stream_is_parsed_like_a_file(source: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    Path("standard-input").write_bytes(TEXT.encode())
+    main(ParseConfig(corpus="standard-input", output=Path("file"), tokenize="space", workers=1))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(TEXT.encode())))
+    writer = threading.Thread(target=Path("pipe").write_bytes, args=(TEXT.encode(),), daemon=True)
+    writer.start()
+    main(ParseConfig(corpus=source, tokenize="space", workers=1))
+    file, stream = (TreeCache.open(Path(name)) for name in ("file", "runs/trees/standard-input"))
+    assert (
+        stream.identity == file.identity
+        and json.loads((stream.folder / "config.json").read_text())["corpus"] == source
+    )
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    assert cli(["-", "--dry-run"]) == 2
+    assert "holds no sentences" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toys")

@@ -13,10 +13,14 @@ from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
 from corpora.support.errors import UserError
+from multiview.encoders.readout import Readout
+from multiview.model import MultiViewEncoder
 from senteval_runner import EncoderError, evaluate
-from senteval_runner.protocol.config import get_protocol
+from senteval_runner.adapters import MtebEncoder
+from senteval_runner.protocol.config import Results, get_protocol
 from senteval_runner.protocol.correlation import _gradient, cosines
 from senteval_runner.report.tables import averaged_columns, similarity_row
+from senteval_runner.vectors.encoders import find_source, open_model
 from tests.fixtures.senteval import text
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag
@@ -191,3 +195,44 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
     assert row["SICK-R (cosine)"] == pytest.approx(correlation_by_hand(sick), abs=1e-6)
     assert abs(row["SICK-R (cosine)"] - 100 * scores["SICKRelatedness"]["spearman"]) > 1e-3
     assert row["STS average"] == pytest.approx((row["STS13 all"] + row["SICK-R (cosine)"]) / 2)
+
+
+def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path) -> None:
+    """By folder, by ``?readout=``, joined, as an object, and behind MTEB's interface."""
+    model = MultiViewEncoder.untrained("seq", dim=4, word_dim=6, device="cpu")
+    model.save(tmp_path / "plain")
+    model.members[0].network.readout = Readout(torch.randn(3, 4), torch.randn(3), "chance")
+    model.save(tmp_path / "m")
+    name, cache = str(tmp_path / "m"), tmp_path / "cache"
+
+    def scored(spec: str) -> Results:
+        return evaluate(open_model(spec, cache=cache, device="cpu"), "CR,SICK-R", data, QUICK)
+
+    by_task, features, meaning = (
+        scored(name),
+        scored(f"{name}?readout=features"),
+        scored(f"{name}?readout=meaning"),
+    )
+    dims = [[found["CR"].dim for found in (by_task, features, meaning)], scored(f"{name}+{name}")["CR"].dim]
+    assert dims == [[4, 4, 3], 8]
+    names = [found["SICKRelatedness"].reading for found in (by_task, features, meaning)]
+    assert names == ["features, meaning (cosine)", "features", "meaning"]
+    assert by_task["CR"].reading == "features" and by_task["CR"].metrics == features["CR"].metrics
+    one, wide, read = (found["SICKRelatedness"].metrics for found in (by_task, features, meaning))
+    assert one["pearson"] == wide["pearson"] != read["pearson"]
+    assert one["cosine.spearman"] == read["cosine.spearman"] != wide["cosine.spearman"]
+    assert len(list(cache.iterdir())) == 3  # the features of both names are encoded once
+    assert evaluate(model, "SICK-R", data, QUICK)["SICKRelatedness"].reading == names[0]
+    for encoder in (open_model(name), model):
+        np.testing.assert_allclose(
+            MtebEncoder(encoder, "m").encode([{"text": ["a cat"]}]), model.encode(["a cat"])
+        )
+    with pytest.raises(UserError, match=r"readout=features\|meaning"):
+        open_model(f"{name}?readout=wide")
+    with pytest.raises(EncoderError, match="never fitted"):
+        scored(f"{tmp_path / 'plain'}?readout=meaning")
+    asked = find_source(f"{name}?structure=0.3")
+    assert (asked.reading, asked.for_classifiers().reading) == (
+        "meaning, structure 0.3",
+        "features, structure 0.3",
+    )

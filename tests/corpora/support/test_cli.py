@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ def test_errors_become_exit_codes(
 
     assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == code
     assert capsys.readouterr().err == f"python -m p: {message}\n"
+
+
+def test_arguments_that_are_not_utf8_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    command = Command(Options, lambda config: None, "p", "d")
+    assert command(["--preset", os.fsdecode(b"caf\xe9")]) == 2
+    assert capsys.readouterr().err == "python -m p: 'caf\\udce9' among the arguments: not UTF-8; rename it\n"
 
 
 def test_a_bug_keeps_its_traceback() -> None:

@@ -20,8 +20,9 @@ from multiview.training.objective import TEMPERATURE, Objective, neighbour_targe
 from multiview.training.trainer import Trainer
 from parsing.trees.batch import Batch, DependencyParse
 from parsing.trees.roles import ROLES, canonical_arcs, relation_bits, word_flags
+from tests.fixtures.files import assert_same_bits, newest
 from tests.fixtures.trees import changed, toy_corpus
-from tests.multiview.test_train import assert_same_bits, killed_after, newest
+from tests.multiview.test_train import killed_after
 from tests.multiview.training.test_gradient import assert_close, first_gradient
 from tests.multiview.training.test_objective import drawn, make_positions
 from tests.parsing.pipeline.toy_parsers import ToyDependencyParser, number

@@ -27,9 +27,9 @@ from multiview.training.data import Step, open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
 from parsing.training import loop as loop_module
+from tests.fixtures.files import assert_same_bits, log_of, newest
 from tests.fixtures.trees import changed
 from tests.fixtures.waiting import OneDevice
-from tests.multiview.test_train import assert_same_bits, log_of, newest
 
 
 def first_step(config: TrainConfig, distributed: DistributedContext | None = None) -> tuple[Trainer, Step]:

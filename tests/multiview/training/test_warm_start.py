@@ -21,8 +21,9 @@ from multiview.training.data import open_trees
 from multiview.training.gradient import MultiViewNetwork
 from multiview.training.trainer import Trainer
 from multiview.words.vectors import load_word_vectors
+from tests.fixtures.files import assert_same_bits, newest
 from tests.fixtures.trees import changed, toy_corpus
-from tests.multiview.test_train import assert_same_bits, killed_after, newest
+from tests.multiview.test_train import killed_after
 from tests.parsing.trees.test_cache import write_cache
 
 NEW = ["zebra", "yak", "Xenon"]
