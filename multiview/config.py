@@ -122,8 +122,6 @@ class ObjectiveConfig:
     """Anchors from a pair's first view, or from both."""
     same: NotNegative = 0.0
     """Weight of the same-sentence term."""
-    exchange: NotNegative = 0.0
-    """Weight of the term against the same words in other places."""
     teacher: Path | None = None
     """A sentence encoder's vectors to learn from: a .npy of one row per sentence of the trees."""
 

@@ -28,7 +28,6 @@ from corpora.support.files import read_array
 from multiview.config import TrainConfig
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
-from multiview.training.exchange import WordFlags, exchange
 from multiview.training.objective import (
     UNUSABLE_FLAGS,
     Positions,
@@ -61,8 +60,6 @@ class MicroBatch:
     """int64 [N], for all views or for each: each token's word among the step's distinct table rows."""
     plans: list[Plan]
     """One plan per view."""
-    places: Tensor | None = None
-    """int64 [N], the token whose word stands at each place after an exchange, if the objective asks."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +70,6 @@ class Segment:
     targets: Targets
     teacher: Tensor | None
     """The teacher's vectors of the sentences, float [B, K]."""
-    exchanged: Tensor | None = None
-    """bool [B], whether two words of the sentence were exchanged, if the objective asks."""
 
 
 @dataclass(frozen=True)
@@ -252,12 +247,7 @@ class StepSource:
                     f"the tree cache has no {need} trees, which --views {config.views} needs; "
                     "parse the corpus again with them"
                 )
-        if config.objective.exchange and not cache.has("dep"):
-            raise UserError(
-                f"--objective.exchange {config.objective.exchange}: exchanges words by dependency trees, "
-                f"which {cache.folder} lacks; parse the corpus again with them"
-            )
-        self.fields = fields_of(requires | ({"dep"} if config.objective.exchange else set()))
+        self.fields = fields_of(requires)
         self.documents = np.asarray(cache.documents())
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 
@@ -296,13 +286,9 @@ class StepSource:
                 MicroBatch([next(pieces) for _ in views], self._plans(batch))
                 for batch, views in zip(batches, parts, strict=True)
             ]
-            exchanged = None
-            if objective.exchange:
-                places, exchanged = self._exchanged(batches, where.sentence, epoch)
-                built = [replace(b, places=place) for b, place in zip(built, places, strict=True)]
             taught = None if self.teacher is None else torch.from_numpy(self.teacher[where.sentence])
             targets = neighbour_targets(where, objective.boundary)
-            segments.append(Segment(built, targets, taught, exchanged))
+            segments.append(Segment(built, targets, taught))
         anchors = sum(count_anchors(where, objective.boundary) for where in everywhere)
         rows = table_rows.astype(np.int64)
         fixed = None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows))
@@ -314,25 +300,6 @@ class StepSource:
         ends = [(a, min(a + size, stop)) for a in range(start, stop, size)]
         vocabulary = self.words.vocabulary
         return [self.cache.read(*span, fields=self.fields, vocabulary=vocabulary) for span in ends]
-
-    def _exchanged(
-        self, batches: Sequence[Batch], sentences: NDArray[np.int64], epoch: int | None
-    ) -> tuple[list[Tensor], Tensor]:
-        """The token whose word stands at each place of each part [N]; which sentences were exchanged [B].
-
-        One exchange of each sentence is drawn anew in each epoch.
-        """
-        start = int(sentences[0])
-        seed = [self.config.seed, 0 if epoch is None else epoch + 1, start, len(sentences)]
-        draw, places, found, done = np.random.default_rng(seed).random(len(sentences)), [], [], 0
-        for batch in batches:
-            span = start + done, start + done + len(batch)
-            flags = self.cache.read(*span, fields=("token",), vocabulary=WordFlags()).token
-            place, exchanged = exchange(batch, flags, draw[done : done + len(batch)])
-            places.append(torch.from_numpy(place))
-            found.append(exchanged)
-            done += len(batch)
-        return places, torch.from_numpy(np.concatenate(found))
 
     def _plans(self, batch: Batch) -> list[Plan]:
         """One per view; views of the same kind share a plan, since it depends only on the trees."""

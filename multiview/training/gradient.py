@@ -90,17 +90,8 @@ class MultiViewNetwork(ViewStack):
         return network
 
     def features(self, micro_batch: MicroBatch, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Sentence vectors [B, width] of each view; after them those of the exchanged sentences, if any.
-
-        Args:
-            micro_batch: sentences and their plans, which serve the exchanged ones as well.
-            rows: as for :meth:`encode`.
-        """
-        features = self.encode(micro_batch.tokens, micro_batch.plans, rows)
-        if micro_batch.places is not None:
-            tokens = [token[micro_batch.places] for token in micro_batch.tokens]
-            features += self.encode(tokens, micro_batch.plans, rows)
-        return features
+        """Sentence vectors [B, width] of each view; ``rows`` are those of :meth:`encode`."""
+        return self.encode(micro_batch.tokens, micro_batch.plans, rows)
 
 
 def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
@@ -286,7 +277,7 @@ def _backward(
         features = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
     else:
         features = encode(micro_batches[0])
-    value = network.objective(features, segment.targets, segment.teacher, segment.exchanged)
+    value = network.objective(features, segment.targets, segment.teacher)
     (value.loss * scale).backward()
     if cached:
         sizes = [len(part[0]) for part in parts]

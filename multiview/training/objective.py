@@ -6,11 +6,10 @@ positives of an anchor are the sentences before and after it in its document. So
 2021, section 2.1 (the denominator sums over the sentences outside the context); Logeswaran & Lee 2018
 (QuickThought: one softmax over all candidates, uniform target over the neighbours).
 
-Three terms may be added. The same-sentence term asks view i of a sentence to find view j of the same sentence
-(as SimCSE does with two dropout masks, Gao, Yao & Chen 2021). The teacher is a frozen matrix of vectors of the
-corpus's sentences, to which a linear map of all views side by side is drawn (EmbedDistill, Kim et al. 2023).
-The exchange term asks view i of a sentence to be nearer to view j of it than to view j of the same words with
-two exchanged (:mod:`multiview.training.exchange`).
+Two terms may be added. The same-sentence term asks view i of a sentence to find view j of the same sentence
+(as SimCSE does with two dropout masks, Gao, Yao & Chen 2021). The teacher is a frozen matrix of vectors of
+the corpus's sentences, to which a linear map of all views side by side is drawn (EmbedDistill, Kim et al.
+2023).
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K size of the teacher's vectors.
 """
@@ -187,9 +186,7 @@ class Objective(nn.Module):
         super().__init__()
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
-        self.views = len(views)
-        weights = {"same": config.same, "exchange": config.exchange}
-        self.terms = {name: weight for name, weight in weights.items() if weight}
+        self.terms = {"same": config.same} if config.same else {}
         """Weight of each further term."""
         if teacher_dim:
             self.terms["teacher"] = TEACHER
@@ -209,19 +206,15 @@ class Objective(nn.Module):
         features: Sequence[Tensor],
         targets: Targets,
         teacher_BK: Tensor | None = None,
-        exchanged_B: Tensor | None = None,
     ) -> ObjectiveValue:
         """The loss of a batch, summed over its anchors.
 
         Args:
-            features: per view [B, D], any floating type; scores are computed in at least float32. With
-                the exchange term, as many follow of the exchanged sentences.
+            features: per view [B, D], any floating type; scores are computed in at least float32.
             targets: of the B sentences, on the device of the features.
             teacher_BK: the teacher's vectors of the sentences.
-            exchanged_B: bool, the sentences of which two words were exchanged.
         """
         others = [f if f.dtype == torch.float64 else f.float() for f in features]
-        others, exchanged = others[: self.views], others[self.views :]
         anchors = [other[targets.anchor] for other in others]
         wants_cosines = self.config.score == "cosine" or "same" in self.terms
         units = [normalize(other, dim=1) for other in others] if wants_cosines else []
@@ -243,8 +236,6 @@ class Objective(nn.Module):
             if "same" in self.terms:
                 same += [contrast(cosine, targets.of_itself, "all").sum() for cosine in cosines]
         terms = {"same": torch.stack(same).mean()} if same else {}
-        if exchanged_B is not None:
-            terms["exchange"] = self._exchange_term(others, exchanged, targets, exchanged_B)
         if teacher_BK is not None:
             assert self.to_teacher is not None
             taught_AK = self.to_teacher(torch.cat(anchors, dim=1))
@@ -256,29 +247,6 @@ class Objective(nn.Module):
         parts = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)
         sums = torch.stack([value.detach().double() for value in parts])
         return ObjectiveValue(loss, len(targets.anchor), sums)
-
-    def _exchange_term(
-        self, others: Sequence[Tensor], exchanged: Sequence[Tensor], targets: Targets, exchanged_B: Tensor
-    ) -> Tensor:
-        """The exchange term, summed over anchors: mean over pairs of views and directions.
-
-        With s' the exchanged sentence, c the cosine over τ of view i of the first with view j of the second:
-        ½ softplus(c(s, s') − c(s, s)) + ½ softplus(c(s', s) − c(s', s')). Both, since otherwise a view could
-        tell exchanged sentences by their being unlikely, whatever the anchor says. Anchors without an
-        exchange count as 0.
-        """
-        wanted = exchanged_B[targets.anchor]
-        units, turned = (
-            [normalize(view[targets.anchor], dim=1) / TEMPERATURE**0.5 for view in views]
-            for views in (others, exchanged)
-        )
-        each = []
-        for left, right in self.pairs:
-            for i, j in [(left, right), (right, left)][: 2 if self.config.direction == "both" else 1]:
-                apart_AD = units[j] - turned[j]
-                for view, sign in ((units[i], -1), (turned[i], 1)):
-                    each.append(nn.functional.softplus(sign * (view * apart_AD).sum(dim=1)))
-        return torch.stack(each).mean(dim=0).masked_fill(~wanted, 0.0).sum()
 
 
 def _xavier(rows: int, columns: int) -> nn.Parameter:

@@ -310,7 +310,7 @@ class ValidationSet:
             words.append(torch.cat(means, dim=1))
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.features(batch, leaves)
-            value = network.objective(features, segment.targets, segment.teacher, segment.exchanged)
+            value = network.objective(features, segment.targets, segment.teacher)
             sums, anchors = sums + value.sums, anchors + value.anchors
             own = features[: len(network.views)]
             embeddings.append(torch.cat([feature.float() for feature in own], dim=1))
