@@ -201,8 +201,9 @@ class Trainer(Task[Job]):
         """By the teacher, else by neighbour retrieval; without a validation set the newest are the best."""
         if not row["anchors"] or not best:
             return True
-        taught = "loss/teacher"
-        return row[taught] < best[taught] if taught in row else row["recall@1"] > best["recall@1"]
+        if "loss/teacher" in row:
+            return float(row["loss/teacher"]) < float(best["loss/teacher"])
+        return float(row["recall@1"]) > float(best["recall@1"])
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
