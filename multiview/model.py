@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 FEW = 200
 """Fewer sentences are encoded by one thread."""
 Vectors = NDArray[np.floating] | Tensor
-
-
 ASKS_NOTHING: Mapping[str, tuple[object, ...]] = {
     "prompt": (None, ""),
     "prompt_name": (None,),
