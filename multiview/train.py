@@ -77,15 +77,15 @@ def main(config: TrainConfig) -> int:
     (plain if papers else config).check()
     import torch
 
-    from multiview.encoders.registry import view_class
+    from multiview.encoders.registry import trained_views
     from multiview.folder.card import combined_card
     from multiview.folder.files import model_folder, save_members
     from multiview.training.data import open_trees
     from multiview.training.gradient import DistributedContext
 
-    for view in config.view_list:  # a misspelt one is refused before a corpus is read
-        if view_class(view).weightless:
-            raise UserError(f"--views {config.views}: {view} has nothing to train; give views that have")
+    trained = trained_views(config.view_list)  # a misspelt one is refused before a corpus is read
+    if len(trained) < 2 or trained != config.view_list[: len(trained)]:
+        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:

@@ -67,7 +67,9 @@ class MultiViewNetwork(ViewStack):
 
     def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
-        self.objective = Objective(self.views, config.encoder.width, config.objective, teacher_dim)
+        self.objective = Objective(
+            trained_views(self.views), config.encoder.width, config.objective, self.dim, teacher_dim
+        )
 
     @classmethod
     def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:

@@ -176,13 +176,16 @@ class Objective(nn.Module):
     """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
 
     Args:
-        views: names of the views in order, repeats allowed.
+        views: names of the trained views in order, repeats allowed.
         dim: hidden size D of each view.
         config: the variant.
+        width: size of all views side by side, those without weights included.
         teacher_dim: K, size of the teacher's vectors; 0 without a teacher.
     """
 
-    def __init__(self, views: Sequence[str], dim: int, config: ObjectiveConfig, teacher_dim: int = 0) -> None:
+    def __init__(
+        self, views: Sequence[str], dim: int, config: ObjectiveConfig, width: int = 0, teacher_dim: int = 0
+    ) -> None:
         super().__init__()
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
@@ -193,7 +196,7 @@ class Objective(nn.Module):
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
             self.bilinear.extend(_xavier(dim, dim) for _ in self.pairs)
-        self.to_teacher = nn.Linear(len(views) * dim, teacher_dim) if teacher_dim else None
+        self.to_teacher = nn.Linear(width, teacher_dim) if teacher_dim else None
         """Maps the views side by side onto the teacher's vectors."""
         names = pair_names(views)
         losses = [f"loss/{name}" for name in (*names, *self.terms)]

@@ -32,6 +32,7 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
 from multiview.config import DISTIL, TRAIN, TrainConfig
+from multiview.encoders.registry import trained_views
 from multiview.words.table import (
     MEAN_WORDS,
     UNKNOWN_ROW,
@@ -84,7 +85,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
     if config.words == "tuned":
         return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
-    table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
+    table = WordTable(vocabulary, wanted.dim, views=len(trained_views(config.view_list)))
     table.initialise(config.encoder.start, counts=counts_W, seed=config.seed)
     return table
 
@@ -114,7 +115,7 @@ def tuned_table(
         raise _no_word_in_common(config)
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
-    table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
+    table = WordTable(vocabulary, vectors.dim, views=len(trained_views(config.view_list)))
     table.initialise(config.encoder.start, seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:
