@@ -45,28 +45,8 @@ SHOWN = ("step", "loss", "recall@1")
 
 
 def defaults_from(args: Sequence[str]) -> TrainConfig:
-    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for.
-
-    With ``--init`` they have the model's views, encoders and kind of words, so that it can go on.
-
-    Raises:
-        UserError: no such preset or model.
-    """
-    config = preset(given_option(args, "--preset") or LAPTOP)
-    init = given_option(args, "--init")
-    if not init:
-        return config
-    from multiview.encoders.registry import trained_views
-    from multiview.folder.files import model_folder, model_records
-
-    first, *others = model_records(model_folder(init)).values()
-    return dataclasses.replace(
-        config,
-        views=",".join(trained_views(first.views)),
-        words="both" if others else first.words.mode,
-        encoder=first.encoder,
-        table=dataclasses.replace(config.table, case=first.words.case, buckets=first.words.buckets),
-    )
+    """The defaults that ``--preset NAME`` on a command line asks for."""
+    return preset(given_option(args, "--preset") or LAPTOP)
 
 
 def main(config: TrainConfig) -> int:
@@ -79,7 +59,7 @@ def main(config: TrainConfig) -> int:
 
     from multiview.encoders.registry import trained_views
     from multiview.folder.card import combined_card
-    from multiview.folder.files import model_folder, save_members
+    from multiview.folder.files import save_members
     from multiview.training.data import open_trees
     from multiview.training.gradient import DistributedContext
 
@@ -99,8 +79,7 @@ def main(config: TrainConfig) -> int:
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            init = None if config.init is None else model_folder(config.init) / words
-            part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
+            part = dataclasses.replace(config, words=words, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
             if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
                 print("two models   this is the one of trained words; the other takes at most as long")

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import collections
 import gzip
+import itertools
 import lzma
 import math
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -60,22 +62,8 @@ CHUNK = 10_000
 """Sentences that the teacher encodes before they are kept."""
 WORD = re.compile(r"\w+")
 PIECE = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
-VIEWS = (
-    *("--views", "dep,const,seq", "--words", "fixed", "--table.buckets", "2000", "--table.dropout", "0"),
-    *(
-        "--encoder.dim",
-        "192",
-        "--encoder.relations",
-        "--encoder.pooling",
-        "root,mean,max",
-        "--objective.boundary",
-        "none",
-    ),
-    *("--objective.score", "cosine", "--loop.batch", "200", "--loop.learning-rate", "0.002"),
-)
-"""Options of ``multiview.train``."""
-ADDED = {"bag": 1.0, "hash": 14.0}
-"""Views without weights that are read beside the trained ones, and their factors."""
+ALONE = {"vectors": "train", "objective.same": 1.0}
+"""Options of ``multiview.train`` without a teacher."""
 STRUCTURE = 0.15
 """The default share of who did what to whom."""
 
@@ -101,79 +89,73 @@ def trigrams(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}
 
 
-class Evaluation:
-    """The trigrams of evaluation sentences, to find the text that is near them."""
+def cells(data: Path) -> Iterator[str]:
+    """Every column of every row of every evaluation file."""
+    for path in sorted(p for folder in EVALUATION for p in (data / folder).rglob("*") if p.is_file()):
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        for line in raw.decode("latin-1" if "TREC" in path.name else "utf-8", "replace").splitlines():
+            yield from line.split("\t")
 
-    def __init__(self, data: Path) -> None:
-        found = {tuple(words) for line in self.lines(data) if len(words := WORD.findall(line.lower())) >= 4}
-        self.sentences = [trigrams(list(words)) for words in sorted(found)]
-        self.index = collections.defaultdict(list)
-        for number, sentence in enumerate(self.sentences):
-            for gram in sentence:
-                self.index[gram].append(number)
 
-    @staticmethod
-    def lines(data: Path) -> Iterator[str]:
-        """Every column of every row of every file."""
-        for folder in EVALUATION:
-            for path in sorted(p for p in (data / folder).rglob("*") if p.is_file()):
-                raw = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
-                for line in raw.decode("latin-1" if "TREC" in path.name else "utf-8", "replace").splitlines():
-                    yield from line.split("\t")
+def evaluation(data: Path) -> Callable[[list[str]], bool]:
+    """Tells whether the words of a sentence are nearer to some evaluation sentence's than they may be."""
+    found = {tuple(words) for cell in cells(data) if len(words := WORD.findall(cell.lower())) >= 4}
+    sentences = [trigrams(list(words)) for words in sorted(found)]
+    index = collections.defaultdict(list)
+    for number, sentence in enumerate(sentences):
+        for gram in sentence:
+            index[gram].append(number)
+    telling = {gram: numbers for gram, numbers in index.items() if len(numbers) < COMMON}
 
-    def near(self, words: list[str]) -> bool:
-        """Whether a sentence is as near to one of them as is too much."""
+    def near(words: list[str]) -> bool:
         own, shared = trigrams(words), collections.Counter[int]()
         for gram in own:
-            if len(self.index.get(gram, ())) < COMMON:
-                shared.update(self.index.get(gram, ()))
-        return any(
-            count >= NEAR * (len(own) + len(self.sentences[number]) - count)
-            for number, count in shared.most_common(3)
-        )
+            shared.update(telling.get(gram, ()))
+        best = shared.most_common(3)
+        return any(count >= NEAR * (len(own) + len(sentences[number]) - count) for number, count in best)
+
+    return near
 
 
 def documents(path: Path) -> Iterator[list[str]]:
     """Sentences of each document of a text, or of the comments of a CoNLL-U file."""
-    document: list[str] = []
+    document, treebank = list[str](), path.suffix == ".conllu"
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            treebank = path.suffix == ".conllu"
+        for line in itertools.chain(lines, ["# newdoc" if treebank else ""]):
             if line.startswith("# newdoc") if treebank else not line.strip():
-                if document:
-                    yield document
+                yield from [document] if document else []
                 document = []
             elif not treebank or line.startswith("# text ="):
                 document.append(line.removeprefix("# text =").strip())
-    if document:
-        yield document
 
 
-def select(data: Path, folder: Path, sentences: int) -> None:
+def clauses(sentences: list[str]) -> list[str]:
+    """A block of parts of sentences, which are as short as the headlines that the text lacks."""
+    pieces = (piece.strip() for sentence in sentences for piece in PIECE.split(sentence))
+    return [piece for piece in pieces if 4 <= len(piece.split()) <= 14][:BLOCK]
+
+
+def select_text(data: Path, folder: Path, sentences: int) -> None:
     """Write ``train.txt`` and ``held.txt``, blocks with a blank line between, and ``text.json``.
 
     Args:
         data: with the sources and the evaluation sets.
         folder: of the results.
-        sentences: of training; of the blocks beyond, ``more.txt`` is for skip-grams.
+        sentences: of training; the blocks beyond are ``more.txt``, for skip-grams.
     """
-    evaluation, draw = Evaluation(data), random.Random(0)
-    counts, blocks, held = collections.Counter[str](), list[list[str]](), list[list[str]]()
+    near, draw, counts = evaluation(data), random.Random(0), collections.Counter[str]()
+    blocks, held = list[list[str]](), list[list[str]]()
 
-    def take(kind: str, found: list[str], target: list[list[str]]) -> None:
+    def take(kind: str, found: list[str], target: list[list[str]] = blocks) -> None:
         kept = []
         for sentence in found:
             words = WORD.findall(sentence.lower())
             if SHORT <= len(words) <= LONG and "formula_" not in sentence:
-                near = evaluation.near(words)
-                counts["removed" if near else kind] += 1
-                kept += [] if near else [sentence]
+                removed = near(words)
+                counts["removed" if removed else kind] += 1
+                kept += [] if removed else [sentence]
         pieces = (kept[i : i + BLOCK] for i in range(0, len(kept), BLOCK))
         target += [piece for piece in pieces if len(piece) > 1]
-
-    def clauses(found: list[str]) -> list[str]:
-        pieces = (piece.strip() for sentence in found for piece in PIECE.split(sentence))
-        return [piece for piece in pieces if 4 <= len(piece.split()) <= 14][:BLOCK]
 
     for name, share in SOURCES.items():
         whole = list(documents(data / "corpora" / f"{name}.txt.xz"))
@@ -181,51 +163,47 @@ def select(data: Path, folder: Path, sentences: int) -> None:
             if draw.random() < HELD:
                 take("held", document[:200], held)
                 continue
-            for start in range(0, len(document), 400):
-                part = document[start : start + 400]
+            for part in (document[start : start + 400] for start in range(0, len(document), 400)):
                 if draw.random() < share:
-                    take(name, part, blocks)
+                    take(name, part)
                 elif draw.random() < 0.3:
-                    take("clauses", clauses(part), blocks)
-        if name == "wikipedia":
-            for document in whole:
-                if draw.random() < 0.25:
-                    take("clauses", clauses(document), blocks)
+                    take("clauses", clauses(part))
+        for document in whole if name == "wikipedia" else []:
+            if draw.random() < 0.25:
+                take("clauses", clauses(document))
     for name in TREEBANKS:
         for document in documents(data / "treebank" / name / "train.conllu"):
-            take(name, document, blocks)
+            take(name, document)
     threads = collections.defaultdict(list)
     for name in ("faq", "queries"):
         rows = (data / "retrieval" / "stackfaq" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
         for row in rows[1:]:
             threads[row.split("\t")[1]].append(row.split("\t")[2])
     for questions in threads.values():
-        take("stackfaq", list(dict.fromkeys(questions)), blocks)
+        take("stackfaq", list(dict.fromkeys(questions)))
     draw.shuffle(blocks)
     draw.shuffle(held)
-    ends = np.cumsum([len(block) for block in blocks])
-    first = int(np.searchsorted(ends, sentences)) + 1
+    first = int(np.searchsorted(np.cumsum([len(block) for block in blocks]), sentences)) + 1
     for name, chosen in (("train", blocks[:first]), ("more", blocks[first:]), ("held", held)):
         write_text(folder / f"{name}.txt", "".join("\n".join(block) + "\n\n" for block in chosen))
     write_json(folder / "text.json", counts)
 
 
-def teach(folder: Path, name: str, teacher: str) -> None:
-    """The teacher's vectors of a tree cache's text, ``NAME.npy``, from parts that are kept."""
+def teach(folder: Path, teacher: str) -> None:
+    """The teacher's vectors of the text, ``train.npy``, from parts that are kept."""
     import torch
 
     from multiview.pretrained import whole_model
 
     model = whole_model(teacher, "cpu").to(torch.bfloat16)
-    sentences = [line for line in (folder / f"{name}.txt").read_text(encoding="utf-8").splitlines() if line]
-    parts = []
-    for start in range(0, len(sentences), CHUNK):
-        parts.append(folder / f"taught-{name}" / f"{start:08}.npy")
-        if not parts[-1].exists():
-            parts[-1].parent.mkdir(exist_ok=True)
-            found = model.encode(sentences[start : start + CHUNK], batch_size=32, show_progress_bar=True)
-            write_array(parts[-1], found.astype(np.float16))
-    write_array(folder / f"{name}.npy", np.concatenate([np.load(part) for part in parts]).astype(np.float32))
+    sentences = [line for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line]
+    parts = [folder / "taught" / f"{start:08}.npy" for start in range(0, len(sentences), CHUNK)]
+    parts[0].parent.mkdir(exist_ok=True)
+    for number, part in enumerate(parts):
+        if not part.exists():
+            chunk = sentences[number * CHUNK : (number + 1) * CHUNK]
+            write_array(part, model.encode(chunk, show_progress_bar=True).astype(np.float16))
+    write_array(folder / "train.npy", np.concatenate([np.load(part) for part in parts]).astype(np.float32))
 
 
 def skip_grams(folder: Path) -> None:
@@ -250,7 +228,7 @@ def fit_words(folder: Path, teacher: str) -> None:
     """``words.bin``: words whose mean comes nearest to the teacher's sentences, beside skip-grams."""
     import torch
     from gensim.models import KeyedVectors
-    from torch.nn.functional import cosine_similarity, normalize
+    from torch.nn.functional import cosine_similarity, embedding_bag, normalize
 
     from multiview.pretrained import whole_model
     from multiview.words.table import Vocabulary, inverse_frequency
@@ -260,43 +238,37 @@ def fit_words(folder: Path, teacher: str) -> None:
     words, counts = zip(*(row.split("\t") for row in rows), strict=True)
     weight_W1 = inverse_frequency(np.array(counts, np.int64), 1 + len(words))[1:, None]
     cache, vocabulary = TreeCache.open(folder / "trees"), Vocabulary(words, case="lower")
-    tokens, lengths = [], []
-    for start in range(0, len(cache), CHUNK):
-        batch = cache.read(start, min(start + CHUNK, len(cache)), ("token",), vocabulary)
-        tokens.append(torch.from_numpy(np.asarray(batch.token, np.int64)))
-        lengths.append(np.diff(batch.sentence_offsets))
-    token_N, length_S = torch.cat(tokens), torch.from_numpy(np.concatenate(lengths).astype(np.int64))
-    start_S, wanted_ST = length_S.cumsum(0) - length_S, torch.from_numpy(np.load(folder / "train.npy"))
-    model = whole_model(teacher, "cpu").to(torch.bfloat16)
-    single_WT = normalize(torch.from_numpy(model.encode(list(words), batch_size=256)), dim=1)
-    first_WT = torch.zeros(1 + len(words), TAUGHT)
-    first_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)
-    table = torch.nn.EmbeddingBag.from_pretrained(
-        first_WT, freeze=False, mode="mean", sparse=True, include_last_offset=True
+    batch = cache.read(0, len(cache), ("token",), vocabulary)
+    token_N, end_S1 = torch.from_numpy(batch.token.astype(np.int64)), torch.from_numpy(batch.sentence_offsets)
+    wanted_ST = torch.from_numpy(np.load(folder / "train.npy"))
+    single_WT = torch.from_numpy(whole_model(teacher, "cpu").to(torch.bfloat16).encode(list(words)))
+    single_WT = normalize(single_WT, dim=1)
+    table_WT = torch.zeros(1 + len(words), TAUGHT)
+    table_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)
+    bias_T = torch.zeros(TAUGHT)
+    optimisers = (
+        torch.optim.SparseAdam([table_WT.requires_grad_()], RATE),
+        torch.optim.Adam([bias_T.requires_grad_()], RATE),
     )
-    bias_T = torch.nn.Parameter(torch.zeros(TAUGHT))
-    optimisers = torch.optim.SparseAdam(table.parameters(), lr=RATE), torch.optim.Adam([bias_T], lr=RATE)
-    order = torch.Generator().manual_seed(0)
-    chosen = [
-        part for _ in range(PASSES) for part in torch.randperm(len(length_S), generator=order).split(BATCH)
-    ]
-    for step, chosen_B in enumerate(chosen):
-        length_B = length_S[chosen_B]
-        offset_B = torch.cat([torch.zeros(1, dtype=torch.long), length_B.cumsum(0)])
-        place = torch.arange(int(offset_B[-1])) + (start_S[chosen_B] - offset_B[:-1]).repeat_interleave(
+    torch.manual_seed(0)
+    steps = [part for _ in range(PASSES) for part in torch.randperm(len(cache)).split(BATCH)]
+    for step, chosen_B in enumerate(steps):
+        length_B = end_S1[chosen_B + 1] - end_S1[chosen_B]
+        offset_B = length_B.cumsum(0) - length_B
+        place_N = torch.arange(int(length_B.sum())) + (end_S1[chosen_B] - offset_B).repeat_interleave(
             length_B
         )
-        vectors_BT = table(token_N[place], offset_B) + bias_T
-        loss = 1 - cosine_similarity(vectors_BT, wanted_ST[chosen_B]).mean()
+        mean_BT = embedding_bag(token_N[place_N], table_WT, offset_B, mode="mean", sparse=True)
+        loss = 1 - cosine_similarity(mean_BT + bias_T, wanted_ST[chosen_B]).mean()
         loss.backward()
-        rate = RATE * min(1, (step + 1) / 50) * (0.505 + 0.495 * math.cos(math.pi * step / len(chosen)))
+        rate = RATE * min(1, (step + 1) / 50) * (0.505 + 0.495 * math.cos(math.pi * step / len(steps)))
         for optimiser in optimisers:
             optimiser.param_groups[0]["lr"] = rate
             optimiser.step()
             optimiser.zero_grad()
         if step % 100 == 0:
-            print(f"words: step {step} of {len(chosen)}, 1 - cosine {loss.item():.4f}", flush=True)
-    taught_WT = table.weight.detach().numpy()[1:]
+            print(f"words: step {step} of {len(steps)}, 1 - cosine {loss.item():.4f}", flush=True)
+    taught_WT = table_WT.detach().numpy()[1:]
     beside_WE = np.load(folder / "skip.npy") * weight_W1
     beside_WE *= BESIDE * np.sqrt(np.mean(taught_WT**2) / np.mean(beside_WE**2))
     vectors = KeyedVectors(TAUGHT + SKIP)
@@ -305,7 +277,7 @@ def fit_words(folder: Path, teacher: str) -> None:
         vectors.save_word2vec_format(str(temporary), binary=True)
 
 
-def pack(folder: Path) -> None:
+def pack(trained: Path, folder: Path) -> None:
     """Store a model compactly, see :mod:`multiview.folder.files`: words in 4 bits, matrices in int8."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -313,10 +285,11 @@ def pack(folder: Path) -> None:
     from multiview.folder.files import FIXED, SCALE, WEIGHTS, pack_matrix
     from multiview.words.vectors import VECTORS
 
+    shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("check*", VECTORS), dirs_exist_ok=True)
     record, packed = read_record(folder / "config.json"), {}
     for name, value in load_file(folder / WEIGHTS).items():
         packed |= pack_matrix(name, value) if value.ndim == 2 else {name: value.half()}
-    words_WE = torch.from_numpy(np.load(folder / VECTORS))
+    words_WE = torch.from_numpy(np.load(trained / VECTORS))
     # Of 15 steps over normal numbers those to 2.7 standard deviations err least.
     scale_W1 = torch.minimum(words_WE.abs().amax(1, True), 2.7 * words_WE.square().mean(1, True).sqrt()) / 7
     scale_W1 = scale_W1.clamp(min=1e-30).bfloat16()
@@ -327,24 +300,11 @@ def pack(folder: Path) -> None:
         del record["files"][VECTORS]
         record["files"][WEIGHTS] = file_record(weights)
         write_record(last, {**record, "storage": "compact"})
-    (folder / VECTORS).unlink()
-
-
-def read_as(trained: Path, folder: Path) -> None:
-    """A copy of a trained model that reads words and spelling beside the views, stored compactly."""
-    from multiview.encoders.registry import Reading
-    from multiview.folder.files import load_members, save_model
-
-    (member,) = load_members(trained)
-    pooling = member.network.config.pooling
-    member.network = member.network.as_read(Reading(pooling, tuple(ADDED), (1.0, 1.0, 1.0, *ADDED.values())))
-    save_model([member], folder, trained)
-    pack(folder)
 
 
 def main(config: TrainEncoderConfig) -> None:
     """Run the stages that are not there yet."""
-    folder, begun = config.output, time.monotonic()
+    folder, alone, begun = config.output, config.teacher == "none", time.monotonic()
 
     def stage(name: str, make: Callable[[], object]) -> None:
         if not (folder / name).exists():
@@ -354,17 +314,32 @@ def main(config: TrainEncoderConfig) -> None:
     def command(module: str, *options: object) -> None:
         subprocess.run([sys.executable, "-m", module, *map(str, options)], check=True)
 
-    stage("text.json", lambda: select(config.data, folder, config.sentences))
+    stage("text.json", lambda: select_text(config.data, folder, config.sentences))
     command("parsing.run", folder / "train.txt", "--output", folder / "trees")
-    stage("train.npy", lambda: teach(folder, "train", config.teacher))
-    stage("skip.npy", lambda: skip_grams(folder))
-    stage("words.bin", lambda: fit_words(folder, config.teacher))
-    shared = "--trees", folder / "trees", "--vectors", folder / "words.bin", "--loop.epochs", config.epochs
-    taught = "--objective.teacher", folder / "train.npy", "--output", folder, "--name", "views"
-    command("multiview.train", *VIEWS, *shared, *taught)
-    stage("model", lambda: read_as(folder / "views", folder / "model"))
-    command("multiview.readout", folder / "model", folder / "trees", "--teacher", folder / "train.npy",
-            "--structure", STRUCTURE)  # fmt: skip
+    if not alone:
+        stage("train.npy", lambda: teach(folder, config.teacher))
+        stage("skip.npy", lambda: skip_grams(folder))
+        stage("words.bin", lambda: fit_words(folder, config.teacher))
+    options = {
+        "preset": Path(__file__).with_name("train_encoder.toml"),
+        "trees": folder / "trees",
+        "output": folder,
+        "name": "views",
+        "loop.epochs": config.epochs,
+        **(ALONE if alone else {"vectors": folder / "words.bin", "objective.teacher": folder / "train.npy"}),
+    }
+    command("multiview.train", *(f"--{name}={value}" for name, value in options.items()))
+    stage("model/config.json", lambda: pack(folder / "views", folder / "model"))
+    teacher = "none" if alone else folder / "train.npy"
+    command(
+        "multiview.readout",
+        folder / "model",
+        folder / "trees",
+        "--teacher",
+        teacher,
+        "--structure",
+        STRUCTURE,
+    )
 
 
 cli = Command(

@@ -152,8 +152,6 @@ class ModelRecord:
     files: dict[str, FileRecord]
     storage: Literal["float32", "compact"] = "float32"
     """How the weights are stored; they are float32 in memory."""
-    scales: tuple[float, ...] = ()
-    """Factor on each view's vectors; empty: 1."""
     readout: ReadoutRecord | None = None
     structure: Share = 0.0
     """λ where a caller gives none."""
@@ -247,7 +245,6 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         values = {
             "format": FORMAT,
             "views": network.views,
-            "scales": network.scales,
             "readout": network.readout and network.readout.record,
             "structure": member.structure,
             "encoder": config_to_json(network.config),
@@ -324,9 +321,6 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     network = _network(record, _check_sizes(folder, record, weights, fixed))
     network.load_state_dict(weights)
-    if record.scales and len(record.scales) != len(record.views):
-        raise UserError(f"{config}: scales: {len(record.scales)} for {len(record.views)} views")
-    network.scales = record.scales or network.scales
     network.to(device).eval()
     return Member(network, dict(record.parsers), record.corpus, record.structure)
 

@@ -31,7 +31,7 @@ from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig, decisive_options
 from multiview.folder.card import model_card
-from multiview.folder.files import Member, model_folder, model_sha256, parsers_of, save_member
+from multiview.folder.files import Member, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
 from multiview.training.gradient import (
     DistributedContext,
@@ -208,9 +208,7 @@ class Trainer(Task[Job]):
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
         config, identity, extra = self.config, self.cache.identity, self.position.extra
-        reading = self.network.model_reading
-        read = self.network if reading is None else self.network.as_read(reading)
-        member = Member(read, parsers_of(identity), identity.get("corpus") or {})
+        member = Member(self.network, parsers_of(identity), identity.get("corpus") or {})
         training = {
             "config": config_to_json(config),
             "trees": str(identity.get("content_sha256", "")),
@@ -247,8 +245,6 @@ class Trainer(Task[Job]):
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
-        if self.config.init is not None:
-            content["content of --init"] = model_sha256(model_folder(self.config.init))
         identity = decisive_options(self.config) | content
         loop = Loop(self, plan, self.config.folder, identity=identity, processes=self.distributed)
         self.position = loop.position

@@ -18,7 +18,6 @@ Legend of dimension suffixes: W words, T size of the encoder's vectors, E size o
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -90,9 +89,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
     return table
 
 
-def tuned_table(
-    config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, share: float = 0.0
-) -> WordTable:
+def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors) -> WordTable:
     """Trained tables whose words start from given vectors.
 
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
@@ -103,7 +100,6 @@ def tuned_table(
         config: of the training.
         vocabulary: of the corpus.
         vectors: float32 [W, E] with their words; the tables get E dimensions.
-        share: b; a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
 
     Raises:
         UserError: no word has a vector.
@@ -120,10 +116,9 @@ def tuned_table(
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
-            own = values.norm(dim=1, keepdim=True) * rows_of_view[torch.from_numpy(rows)]
             rows_of_view *= values.norm(dim=1).mean()
             rows_of_view[UNKNOWN_ROW] = mean_E
-            rows_of_view[torch.from_numpy(rows)] = (values + share * own) / math.sqrt(1 + share**2)
+            rows_of_view[torch.from_numpy(rows)] = values
     table.origin = f"{len(rows):,} of them starting from {vectors.about}"
     return table
 
