@@ -35,6 +35,8 @@ TEMPERATURE = 0.05
 """Divides cosines, as in SimCSE."""
 TEACHER = 1000.0
 """Weight of the teacher's term: beside it, neighbours hardly count."""
+BLOCK_SENTENCES = 400
+"""Among which a neighbour is looked for."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
 MASKED = -1e30
 
@@ -150,6 +152,26 @@ def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
     candidates = targets.positive | targets.negative
     best_A1 = score_AB.masked_fill(~candidates, float("-inf")).argmax(dim=1, keepdim=True)
     return targets.positive.gather(1, best_A1).squeeze(1)
+
+
+def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
+    """The fraction of sentences of blocks of 400 whose nearest one there is a neighbour in their document.
+
+    Args:
+        vectors_ND: [N, D], on any device.
+        positions: of the N sentences.
+    """
+    hits = compared = 0
+    for start in range(0, len(positions), BLOCK_SENTENCES):
+        part = slice(start, start + BLOCK_SENTENCES)
+        where = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
+        found = neighbour_targets(where, "document")
+        here = Targets(*(getattr(found, name).to(vectors_ND.device) for name in found.__dataclass_fields__))
+        unit_BD = normalize(vectors_ND[part].float(), dim=1)
+        if len(here.anchor):
+            hits += int(retrieved(unit_BD[here.anchor] @ unit_BD.T, here).sum())
+            compared += len(here.anchor)
+    return hits / max(compared, 1)
 
 
 def pair_names(views: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
     "loop.batch": 400,  # A.2
     **{"table.case": "exact", "table.dim": 300, "encoder.dim": 1200, "objective.boundary": "none"},
     **{"loop.epochs": 1, "loop.precision": "float32", "loop.schedule": "constant"},
-    **{"init": None, "table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
+    **{"table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
     **{"loop.segments": 0, "loop.max-steps": 0, "loop.max-minutes": 0.0, "loop.validation": 0},
     "objective.teacher": None,
 }

@@ -57,9 +57,7 @@ def slow_word(word: str) -> list[float]:
     return total
 
 
-def encoder_of(
-    views: str = "seq,bag", buckets: int = 0, listed: Sequence[str] = LISTED
-) -> MultiViewEncoder:
+def encoder_of(views: str = "seq,bag", buckets: int = 0, listed: Sequence[str] = LISTED) -> MultiViewEncoder:
     vectors = np.random.default_rng(3).standard_normal((len(listed), 6)).astype(np.float32)
     words = WordTable.with_fixed(Vocabulary(listed, case="lower", buckets=buckets), vectors)
     torch.manual_seed(1)
