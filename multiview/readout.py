@@ -238,7 +238,8 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
     """
     from safetensors.torch import load_file, save_file
 
-    from multiview.folder.files import TIME, WEIGHTS, model_records, pack_matrix
+    from multiview.folder.compact import pack_matrix
+    from multiview.folder.files import TIME, WEIGHTS, model_records
 
     record = model_records(source).get("")
     if record is None:

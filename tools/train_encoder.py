@@ -21,51 +21,34 @@ import lzma
 import math
 import random
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from corpora.support import files
 from corpora.support.cli import Command, Count, configuration
-from corpora.support.files import (
-    atomic_path,
-    file_record,
-    read_record,
-    write_array,
-    write_json,
-    write_record,
-    write_text,
-)
+from multiview.folder.compact import pack_model
 
-SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}
-"""Files of running text, and which share of their blocks is read."""
+SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their blocks
 TREEBANKS = ("ewt", "gum")
-EVALUATION = ("senteval/downstream", "probing_rebuilt", "structure", "nli")
-"""Folders whose sentences are never learned from."""
-BLOCK, LONG, SHORT = 100, 40, 3
-"""Sentences of a block; words of a sentence."""
-HELD = 0.01
-"""Share of documents that nothing learns from."""
-NEAR = 0.8
-"""Jaccard similarity of trigrams that is too much."""
-COMMON = 2000
-"""Evaluation sentences with a trigram that then tells nothing."""
+EVALUATION = ("senteval/downstream", "probing_rebuilt", "structure", "nli")  # never learned from
+BLOCK, LONG, SHORT = 100, 40, 3  # sentences of a block; words of a sentence
+HELD = 0.01  # share of documents that nothing learns from
+NEAR = 0.8  # Jaccard similarity of trigrams that is too much
+COMMON = 2000  # evaluation sentences with a trigram that then tells nothing
+# Words; numbers that the teacher and skip-grams give each; how large the second are to the first.
 WORDS, TAUGHT, SKIP, BESIDE = 40_000, 384, 192, 0.35
-"""Words, the numbers that the teacher and skip-grams give each, and how large the second are to the first."""
-PASSES, RATE, BATCH = 6, 3e-3, 1024
-"""Of the fit of words."""
-CHUNK = 10_000
-"""Sentences that the teacher encodes before they are kept."""
+PASSES, RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
+CHUNK = 10_000  # sentences that the teacher encodes before they are kept
 WORD = re.compile(r"\w+")
 PIECE = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
-ALONE = {"vectors": "train", "objective.same": 1.0}
-"""Options of ``multiview.train`` without a teacher."""
-STRUCTURE = 0.15
-"""The default share of who did what to whom."""
+ALONE = "--vectors=train", f"--table.dim={TAUGHT}", "--objective.same=1"  # training without a teacher
+STRUCTURE = 0.15  # default share of who did what to whom
 
 
 @configuration
@@ -78,7 +61,7 @@ class TrainEncoderConfig:
     """A sentence-transformers model, or none."""
     sentences: Count = 400_000
     """Sentences to parse, teach and train on."""
-    epochs: Count = 2
+    epochs: Count = 3
     """Passes of training."""
     output: Path = Path("runs/encoder")
     """Folder of all stages."""
@@ -136,13 +119,7 @@ def clauses(sentences: list[str]) -> list[str]:
 
 
 def select_text(data: Path, folder: Path, sentences: int) -> None:
-    """Write ``train.txt`` and ``held.txt``, blocks with a blank line between, and ``text.json``.
-
-    Args:
-        data: with the sources and the evaluation sets.
-        folder: of the results.
-        sentences: of training; the blocks beyond are ``more.txt``, for skip-grams.
-    """
+    """``train.txt``, ``held.txt`` and, for skip-grams, ``more.txt``: blocks with a blank line between."""
     near, draw, counts = evaluation(data), random.Random(0), collections.Counter[str]()
     blocks, held = list[list[str]](), list[list[str]]()
 
@@ -185,8 +162,8 @@ def select_text(data: Path, folder: Path, sentences: int) -> None:
     draw.shuffle(held)
     first = int(np.searchsorted(np.cumsum([len(block) for block in blocks]), sentences)) + 1
     for name, chosen in (("train", blocks[:first]), ("more", blocks[first:]), ("held", held)):
-        write_text(folder / f"{name}.txt", "".join("\n".join(block) + "\n\n" for block in chosen))
-    write_json(folder / "text.json", counts)
+        files.write_text(folder / f"{name}.txt", "".join("\n".join(block) + "\n\n" for block in chosen))
+    files.write_json(folder / "text.json", counts)
 
 
 def teach(folder: Path, teacher: str) -> None:
@@ -202,8 +179,10 @@ def teach(folder: Path, teacher: str) -> None:
     for number, part in enumerate(parts):
         if not part.exists():
             chunk = sentences[number * CHUNK : (number + 1) * CHUNK]
-            write_array(part, model.encode(chunk, show_progress_bar=True).astype(np.float16))
-    write_array(folder / "train.npy", np.concatenate([np.load(part) for part in parts]).astype(np.float32))
+            files.write_array(part, model.encode(chunk, show_progress_bar=True).astype(np.float16))
+    files.write_array(
+        folder / "train.npy", np.concatenate([np.load(part) for part in parts]).astype(np.float32)
+    )
 
 
 def skip_grams(folder: Path) -> None:
@@ -220,8 +199,8 @@ def skip_grams(folder: Path) -> None:
     model = Word2Vec(sg=1, vector_size=SKIP, min_count=1, seed=0, workers=1, window=5, negative=5)
     model.build_vocab_from_freq(dict(kept), corpus_count=len(sentences))
     model.train(sentences, total_examples=len(sentences), epochs=3)
-    write_text(folder / "words.tsv", "".join(f"{word}\t{count}\n" for word, count in kept))
-    write_array(folder / "skip.npy", np.stack([model.wv[word] for word, _ in kept]))
+    files.write_text(folder / "words.tsv", "".join(f"{word}\t{count}\n" for word, count in kept))
+    files.write_array(folder / "skip.npy", np.stack([model.wv[word] for word, _ in kept]))
 
 
 def fit_words(folder: Path, teacher: str) -> None:
@@ -245,19 +224,15 @@ def fit_words(folder: Path, teacher: str) -> None:
     single_WT = normalize(single_WT, dim=1)
     table_WT = torch.zeros(1 + len(words), TAUGHT)
     table_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)
-    bias_T = torch.zeros(TAUGHT)
-    optimisers = (
-        torch.optim.SparseAdam([table_WT.requires_grad_()], RATE),
-        torch.optim.Adam([bias_T.requires_grad_()], RATE),
-    )
+    bias_T, sparse, dense = torch.zeros(TAUGHT), torch.optim.SparseAdam, torch.optim.Adam
+    optimisers: Any = [sparse([table_WT.requires_grad_()], RATE), dense([bias_T.requires_grad_()], RATE)]
     torch.manual_seed(0)
     steps = [part for _ in range(PASSES) for part in torch.randperm(len(cache)).split(BATCH)]
     for step, chosen_B in enumerate(steps):
         length_B = end_S1[chosen_B + 1] - end_S1[chosen_B]
         offset_B = length_B.cumsum(0) - length_B
-        place_N = torch.arange(int(length_B.sum())) + (end_S1[chosen_B] - offset_B).repeat_interleave(
-            length_B
-        )
+        shift_B = end_S1[chosen_B] - offset_B
+        place_N = torch.arange(int(length_B.sum())) + shift_B.repeat_interleave(length_B)
         mean_BT = embedding_bag(token_N[place_N], table_WT, offset_B, mode="mean", sparse=True)
         loss = 1 - cosine_similarity(mean_BT + bias_T, wanted_ST[chosen_B]).mean()
         loss.backward()
@@ -273,82 +248,42 @@ def fit_words(folder: Path, teacher: str) -> None:
     beside_WE *= BESIDE * np.sqrt(np.mean(taught_WT**2) / np.mean(beside_WE**2))
     vectors = KeyedVectors(TAUGHT + SKIP)
     vectors.add_vectors(list(words), np.concatenate([taught_WT, beside_WE], axis=1).astype(np.float32))
-    with atomic_path(folder / "words.bin") as temporary:
+    with files.atomic_path(folder / "words.bin") as temporary:
         vectors.save_word2vec_format(str(temporary), binary=True)
-
-
-def pack(trained: Path, folder: Path) -> None:
-    """Store a model compactly, see :mod:`multiview.folder.files`: words in 4 bits, matrices in int8."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    from multiview.folder.files import FIXED, SCALE, WEIGHTS, pack_matrix
-    from multiview.words.vectors import VECTORS
-
-    shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("check*", VECTORS), dirs_exist_ok=True)
-    record, packed = read_record(folder / "config.json"), {}
-    for name, value in load_file(folder / WEIGHTS).items():
-        packed |= pack_matrix(name, value) if value.ndim == 2 else {name: value.half()}
-    words_WE = torch.from_numpy(np.load(trained / VECTORS))
-    # Of 15 steps over normal numbers those to 2.7 standard deviations err least.
-    scale_W1 = torch.minimum(words_WE.abs().amax(1, True), 2.7 * words_WE.square().mean(1, True).sqrt()) / 7
-    scale_W1 = scale_W1.clamp(min=1e-30).bfloat16()
-    steps_WE = ((words_WE / scale_W1.float()).round().clamp(-7, 7) + 8).to(torch.uint8)
-    packed[FIXED], packed[FIXED + SCALE] = steps_WE[:, ::2] | steps_WE[:, 1::2] << 4, scale_W1[:, 0]
-    with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
-        save_file(packed, weights)
-        del record["files"][VECTORS]
-        record["files"][WEIGHTS] = file_record(weights)
-        write_record(last, {**record, "storage": "compact"})
 
 
 def main(config: TrainEncoderConfig) -> None:
     """Run the stages that are not there yet."""
-    folder, alone, begun = config.output, config.teacher == "none", time.monotonic()
+    folder, begun = config.output, time.monotonic()
 
     def stage(name: str, make: Callable[[], object]) -> None:
         if not (folder / name).exists():
             make()
         print(f"{name}: {(time.monotonic() - begun) / 3600:.2f} h", flush=True)
 
-    def command(module: str, *options: object) -> None:
-        subprocess.run([sys.executable, "-m", module, *map(str, options)], check=True)
+    def command(*words: object) -> None:
+        subprocess.run([sys.executable, "-m", *map(str, words)], check=True)
 
     stage("text.json", lambda: select_text(config.data, folder, config.sentences))
     command("parsing.run", folder / "train.txt", "--output", folder / "trees")
-    if not alone:
+    teacher: list[object] = []
+    options = [*ALONE]
+    if config.teacher != "none":
         stage("train.npy", lambda: teach(folder, config.teacher))
         stage("skip.npy", lambda: skip_grams(folder))
         stage("words.bin", lambda: fit_words(folder, config.teacher))
-    options = {
-        "preset": Path(__file__).with_name("train_encoder.toml"),
-        "trees": folder / "trees",
-        "output": folder,
-        "name": "views",
-        "loop.epochs": config.epochs,
-        **(ALONE if alone else {"vectors": folder / "words.bin", "objective.teacher": folder / "train.npy"}),
-    }
-    command("multiview.train", *(f"--{name}={value}" for name, value in options.items()))
-    stage("model/config.json", lambda: pack(folder / "views", folder / "model"))
-    teacher = "none" if alone else folder / "train.npy"
-    command(
-        "multiview.readout",
-        folder / "model",
-        folder / "trees",
-        "--teacher",
-        teacher,
-        "--structure",
-        STRUCTURE,
-    )
+        teacher = ["--teacher", folder / "train.npy"]
+        options = [f"--vectors={folder / 'words.bin'}", f"--objective.teacher={folder / 'train.npy'}"]
+    options += [f"--preset={Path(__file__).with_suffix('.toml')}", f"--loop.epochs={config.epochs}"]
+    options += [f"--trees={folder / 'trees'}", f"--output={folder}", "--name=views"]
+    command("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train", *options)
+    stage("model/config.json", lambda: pack_model(folder / "views", folder / "model"))
+    structure = "--structure", STRUCTURE
+    command("multiview.readout", folder / "model", folder / "trees", *teacher, *structure)
 
 
-cli = Command(
-    TrainEncoderConfig,
-    main,
-    "tools.train_encoder",
-    "Train the sentence encoder of the package.",
-    owns=lambda config: config.output,
-)
+TITLE = "Train the sentence encoder of the package."
+cli = Command(TrainEncoderConfig, main, "tools.train_encoder", TITLE, owns=lambda config: config.output)
 
 
 if __name__ == "__main__":

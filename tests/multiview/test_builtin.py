@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from corpora.support.errors import UserError
 from multiview import encode
-from multiview.folder.files import load_members, model_folder, unpack
+from multiview.folder.compact import unpack
+from multiview.folder.files import load_members, model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 from senteval_runner.vectors.encoders import find_source
