@@ -26,9 +26,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, dry_run_text, given_option, log_to, peak_memory
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import MissingExtraError, UserError, refusals
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
 from multiview.config import LAPTOP, TrainConfig, preset
+from parsing.run import PAPER_SENTENCES
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 
 CALIBRATION_STEPS = 4
 """Of a dry run."""
-SAMPLE = 2048
-"""Sentences that stand for those of the paper, if they are not there."""
-PAPER_SENTENCES = 40_000_000
-"""Simoulin & Crabbé 2021, section 3.1."""
 SHOWN = ("step", "loss", "recall@1")
 
 
@@ -70,7 +67,7 @@ def main(config: TrainConfig) -> int:
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
         held.callback(distributed.close)
-        if papers and (missing := _missing(config)):
+        if papers and (missing := refusals(lambda: open_trees(config.trees), config.check)):
             estimate(plain, distributed)
             raise UserError(" | ".join(missing))
         cache = open_trees(config.trees)
@@ -120,38 +117,26 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     return code
 
 
-def _missing(config: TrainConfig) -> list[str]:
-    """What a run would be refused without."""
-    from multiview.training.data import open_trees
-
-    found = []
-    for needed in (lambda: open_trees(config.trees), config.check):
-        try:
-            needed()
-        except UserError as error:
-            found.append(str(error))
-    return found
-
-
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     """Print what the paper's data would cost here: a sample of pydocs is parsed, and trained on."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Pool, available_cores, run_corpus
+    from parsing.run import SAMPLE, cost
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
 
+    corpus, parser, workers = open_corpus("pydocs", limit=SAMPLE), load(), available_cores()
+    parsed, _, _, per_s = cost(corpus, parser, workers, lambda: PAPER_SENTENCES)
+    facts = {
+        "sample": f"{SAMPLE:,} sentences of pydocs, for {PAPER_SENTENCES:,}; one of two models",
+        "parsing": f"{timedelta(seconds=round(PAPER_SENTENCES / per_s))} by {workers} workers, "
+        f"{parsed['memory']}, with the builtin parsers (BERT's take longer)",
+        "trees": f"{parsed['disk']} on disk",
+    }
     with tempfile.TemporaryDirectory() as folder:
-        trees = Path(folder) / "trees"
-        done = run_corpus(open_corpus("pydocs", limit=SAMPLE), trees, Pool(load))
-        workers, times = available_cores(), PAPER_SENTENCES / done.parsed_now
-        facts = {
-            "sample": f"{done.parsed_now:,} sentences of pydocs, for {PAPER_SENTENCES:,}; one of two models",
-            "parsing": f"{timedelta(seconds=round(done.seconds * times / workers))} by {workers} workers of "
-            f"{peak_memory() / 2**20:,.0f} MiB with the builtin parsers (BERT's take longer)",
-            "trees": f"{sum(p.stat().st_size for p in trees.glob('*.h5')) * times / 1e9:,.1f} GB on disk",
-        }
-        dry_run(Trainer(config, TreeCache.open(trees), distributed), facts)
+        run_corpus(corpus, Path(folder), Pool(lambda: parser))
+        dry_run(Trainer(config, TreeCache.open(folder), distributed), facts)
 
 
 def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:

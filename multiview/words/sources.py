@@ -217,7 +217,7 @@ class _Sentences:
 def _distilled(
     config: TrainConfig, folder: Path, words: list[str], counts_W: NDArray[np.int64]
 ) -> Iterator[tuple[str, Float]]:
-    from multiview.pretrained import whole_model
+    from multiview.pretrained import encoded, whole_model
     from parsing.networks.device import pick_device
 
     dim = config.table.dim
@@ -232,7 +232,7 @@ def _distilled(
     with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
         for start in range(0, len(words), BLOCK):
             chunk = words[start : start + BLOCK]
-            parts.append(model.encode(chunk, batch_size=256, show_progress_bar=False))
+            parts.append(encoded(model, str(folder), chunk, 256))
             bar.update(len(chunk))
     yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
 
