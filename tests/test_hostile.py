@@ -404,9 +404,6 @@ def test_a_finished_cell_is_computed_again_or_whole(tmp_path: Path, key: str, va
     record.unlink()
 
 
-# Numbers on the command line
-
-
 def numbers(config: type[Any], group: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Name, type, and a number far out, of every option that takes numbers."""
     for name, hint in get_type_hints(config, include_extras=True).items():

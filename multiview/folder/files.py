@@ -51,7 +51,7 @@ from multiview.words.vectors import (
 )
 
 BUILTIN = "builtin"
-BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v6"
+BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v7"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
 TIME = "time.json"

@@ -69,7 +69,7 @@ class MultiViewNetwork(ViewStack):
             trees: the corpus.
             teacher_dim: size of the teacher's vectors; 0 without a teacher.
         """
-        words = new_table(config, trees)
+        words = new_table(config, trees, tables=len(trained_views(config.view_list)))
         torch.manual_seed(config.seed)
         network = cls(config, words, teacher_dim)
         network.scale_and_equalise()

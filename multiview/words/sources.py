@@ -31,7 +31,6 @@ from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
 from multiview.config import DISTIL, TRAIN, TrainConfig
-from multiview.encoders.registry import trained_views
 from multiview.words.table import (
     MEAN_WORDS,
     UNKNOWN_ROW,
@@ -60,13 +59,14 @@ MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 """What of an encoder's folder decides its vectors."""
 
 
-def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordTable:
+def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, tables: int = 0) -> WordTable:
     """The words of a new model.
 
     Args:
         config: of the training.
         trees: the corpus.
         cache: where converted vectors are kept.
+        tables: how many views have one, if they are trained; 0 is all.
 
     Raises:
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
@@ -82,14 +82,15 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
         return fixed
     words, counts_W = corpus_words(trees.type_counts(), wanted)
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
+    tables = tables or len(config.view_list)
     if config.words == "tuned":
-        return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
-    table = WordTable(vocabulary, wanted.dim, views=len(trained_views(config.view_list)))
+        return tuned_table(config, vocabulary, open_vectors(config, trees, cache), tables)
+    table = WordTable(vocabulary, wanted.dim, views=tables)
     table.initialise(config.encoder.start, counts=counts_W, seed=config.seed)
     return table
 
 
-def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors) -> WordTable:
+def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, tables: int) -> WordTable:
     """Trained tables whose words start from given vectors.
 
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
@@ -100,6 +101,7 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
         config: of the training.
         vocabulary: of the corpus.
         vectors: float32 [W, E] with their words; the tables get E dimensions.
+        tables: their number.
 
     Raises:
         UserError: no word has a vector.
@@ -111,7 +113,7 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
         raise _no_word_in_common(config)
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
-    table = WordTable(vocabulary, vectors.dim, views=len(trained_views(config.view_list)))
+    table = WordTable(vocabulary, vectors.dim, views=tables)
     table.initialise(config.encoder.start, seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:

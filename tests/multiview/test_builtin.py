@@ -99,4 +99,5 @@ def test_the_builtin_encoder_of_this_tree() -> None:
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "CC BY-SA 3.0" in card and "public domain" in card and "Apache-2.0" in card
     (member,) = load_members(folder)
-    assert member.network.views == ("dep", "const", "seq", "bag", "hash") and member.network.dim == 7616
+    assert member.network.views == ("dep", "const", "seq", "bag") and member.network.dim == 2304
+    assert member.network.readout is not None and member.network.readout.dim == 384
