@@ -24,7 +24,7 @@ ADAPTED = "adapted"
 
 @configuration
 class DemoConfig:
-    """Size of the demo; the defaults take about three minutes on two cores."""
+    """Size of the demo; the defaults take about five minutes on two cores."""
 
     output: Path = Path("runs/demo")
     """Folder for trees, model, results.json and report.html."""
