@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from corpora.support.files import read_json
-from tools.train_encoder import EVALUATION, SOURCES, TREEBANKS, select_text
+from tools.train_encoder import EVALUATION, SOURCES, TREEBANKS, cli, select_text
 
 NAMES = ["lawyer", "doctor", "miller", "gardener", "clerk", "widow", "sailor", "judge", "nurse"]
 STORY = """The {0} who praised the {1} left the {2} early, like every {3} and {4} there.
@@ -53,3 +53,8 @@ def test_text(tmp_path: Path) -> None:
     assert 0 <= alone <= 4  # blocks of one sentence have no neighbours
     for name, text in texts.items():
         assert (tmp_path / "two" / f"{name}.txt").read_text() == text
+
+
+def test_no_data_is_one_line(tmp_path: Path, capsys) -> None:
+    assert cli(["--data", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"--data {tmp_path}: has no folder corpora")

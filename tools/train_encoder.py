@@ -32,6 +32,7 @@ import numpy as np
 
 from corpora.support import files
 from corpora.support.cli import Command, Count, configuration
+from corpora.support.errors import UserError
 from multiview.folder.compact import pack_model
 
 SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their blocks
@@ -254,6 +255,10 @@ def fit_words(folder: Path, teacher: str) -> None:
 
 def main(config: TrainEncoderConfig) -> None:
     """Run the stages that are not there yet."""
+    if missing := [
+        n for n in ("corpora", "treebank", "retrieval", *EVALUATION) if not (config.data / n).is_dir()
+    ]:
+        raise UserError(f"--data {config.data}: has no folder {missing[0]}")
     folder, begun = config.output, time.monotonic()
 
     def stage(name: str, make: Callable[[], object]) -> None:
