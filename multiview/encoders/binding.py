@@ -32,14 +32,8 @@ from multiview.encoders.weightless import WeightlessView, spellings
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
-from parsing.trees.roles import (
-    ROLES,
-    Arcs,
-    canonical_arcs,
-    content_words,
-    relation_bits,
-    word_flags,
-)
+from parsing.trees.role_kinds import relation_bits, word_flags
+from parsing.trees.roles import ROLES, Arcs, canonical_arcs, content_words
 
 WIDTH = 1024
 """S."""

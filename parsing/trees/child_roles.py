@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsing.trees.batch import Batch
-from parsing.trees.roles import KIND_BITS, ROLES, canonical_arcs, parents, relation_bits, word_flags
+from parsing.trees.role_kinds import KIND_BITS, relation_bits, word_flags
+from parsing.trees.roles import ROLES, canonical_arcs, parents
 
 CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
 _OF_KIND = {
     **dict.fromkeys(("passive subject", "object"), "patient"),
-    **dict.fromkeys(("agent", "subject"), "agent"),
+    **dict.fromkeys(("agent", "subject", "outer subject"), "agent"),
     "indirect object": "to",
     "possessor": "poss",
     **dict.fromkeys(("case", "copula", "passive", "auxiliary", "determiner", "function"), "function"),

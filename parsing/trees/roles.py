@@ -34,73 +34,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from parsing.trees.role_kinds import FLAG, ING, KIND_BITS
+
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
     "clause",
 )
 _AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = range(14)
-
-_LABELS = {
-    "subject": "nsubj nsubj:outer csubj csubj:outer nsubjpass csubjpass nsubj:pass csubj:pass",
-    "passive subject": "nsubjpass csubjpass nsubj:pass csubj:pass",
-    "clausal subject": "csubj csubj:outer csubjpass csubj:pass ccomp",
-    "object": "obj dobj",
-    "indirect object": "iobj dative",
-    "agent": "obl:agent agent",
-    "oblique": "obl obl:agent obl:arg obl:unmarked obl:tmod obl:npmod nmod nmod:poss nmod:unmarked nmod:desc "
-    "nmod:tmod nmod:npmod poss agent tmod npadvmod",
-    "possessor": "nmod:poss poss",
-    "attribute": "amod compound nn",
-    "number": "nummod num",
-    "adverb": "advmod neg",
-    "adverbial clause": "advcl",
-    "relative": "acl:relcl advcl:relcl rcmod relcl",
-    "participle": "acl vmod partmod infmod",
-    "conjunct": "conj",
-    "case": "case mark prep possessive",
-    "passive": "aux:pass auxpass nsubj:pass csubj:pass nsubjpass csubjpass",
-    "auxiliary": "aux aux:pass auxpass",
-    "copula": "cop",
-    "open": "xcomp",
-    "complement": "ccomp xcomp pcomp",
-    "name": "flat flat:name appos name",
-    "determiner": "det predet det:predet",
-    "preposition": "prep agent dative",
-    "prepositional object": "pobj pcomp",
-    "beside": "parataxis",
-    "root": "root ROOT",
-    "function": "punct cc cc:preconj preconj expl discourse",
-}
-KIND_BITS = {name: 1 << number for number, name in enumerate(_LABELS)}
-"""The bit of each kind of relation."""
-_WORDS = {
-    "not": "not n't never neither nor hardly",
-    "no": "no",
-    "by": "by",
-    "to": "to for into unto towards toward onto",
-    "from": "from out",
-    "of": "of 's ’s '",
-    "than": "than",
-    "as": "as",
-    "after": "after",
-    "before": "before until till",
-    "relative": "who whom that which whose",
-    "pronoun": "one it who this that",
-    "what": "what",
-    "do": "do does did doing done",
-    # The lower pole of what is compared: "lighter than" says what "not as heavy as" does.
-    "less": "less fewer lower smaller shorter younger lighter slower weaker poorer cheaper narrower thinner "
-    "softer quieter colder cooler darker worse nearer closer",
-    "bare": "be is are was were am been do does did have has had will would can could should may might must "
-    "shall 's 're 'm",
-}
-_FLAG = {name: 1 << number for number, name in enumerate(_WORDS)}
-_ING = 1 << len(_WORDS)
-_FLAGS_OF = {
-    word: sum(flag for name, flag in _FLAG.items() if word in _WORDS[name].split())
-    for words in _WORDS.values()
-    for word in words.split()
-}
 
 
 @dataclass(frozen=True)
@@ -113,23 +53,6 @@ class Arcs:
     """[M], tokens of the batch."""
     dependent: NDArray[np.int64]
     """[M], tokens of the batch."""
-
-
-def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
-    """What each relation of a cache's inventory is, as bits: int64 [R]."""
-    return np.array(
-        [
-            sum(bit for name, bit in KIND_BITS.items() if label in _LABELS[name].split())
-            for label in relations
-        ],
-        np.int64,
-    )
-
-
-def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
-    """Which of the words that a rule asks for each one is, as bits: int64 [U]."""
-    lower = [word.lower() for word in words]
-    return np.array([_FLAGS_OF.get(w, 0) | (_ING if w.endswith("ing") else 0) for w in lower], np.int64)
 
 
 def content_words(
@@ -151,8 +74,8 @@ def canonical_arcs(
 
     Args:
         head: [T], 1-based within the sentence, 0 for the root.
-        relation: int64 [T], bits from :func:`relation_bits`.
-        word: int64 [T], bits from :func:`word_flags`.
+        relation: int64 [T], bits from :func:`parsing.trees.role_kinds.relation_bits`.
+        word: int64 [T], bits from :func:`parsing.trees.role_kinds.word_flags`.
         sentence_offsets: [B + 1].
     """
     return Arcs(*_arcs(parents(head, sentence_offsets), relation.copy(), word))
@@ -165,13 +88,14 @@ def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) ->
     return np.where(head > 0, begins + head - 1, -1).astype(np.int64)
 
 
-_KINDS, _ASKED = list(KIND_BITS.values()), list(_FLAG.values())
-_SUBJECT, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = _KINDS[:8]
-_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = _KINDS[8:16]
-_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION = _KINDS[16:24]
-_PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION = _KINDS[24:]
+_KINDS, _ASKED = list(KIND_BITS.values()), list(FLAG.values())
+_INNER, _OUTER, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = _KINDS[:9]
+_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = _KINDS[9:17]
+_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION = _KINDS[17:25]
+_PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION, _EXPLETIVE = _KINDS[25:]
+_SUBJECT = _INNER | _OUTER
 _W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE = _ASKED[:10]
-_W_RELATIVE, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = _ASKED[10:]
+_W_RELATIVE, _W_WHERE, _W_TIME, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = _ASKED[10:]
 _DEEP = 5
 """Clauses up which a subject is looked for."""
 _MANY = 8
@@ -301,7 +225,7 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
         passive = _child(v, _PASSIVE, rel, first, after) >= 0
         bare = rel[v] & _PARTICIPLE and own < 0
         marked = _child(v, _CASE, rel, first, after) >= 0
-        if bare and not word[v] & _ING and not marked:  # the letter written by her
+        if bare and not word[v] & ING and not marked:  # the letter written by her
             passive = True
         clause = rel[v] & (_ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL)
         parts = _OBJECT | _INDIRECT | _BY_AGENT | _AUXILIARY | _COPULA
