@@ -95,7 +95,8 @@ _PASSIVE, _AUXILIARY, _COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSIT
 _PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION, _EXPLETIVE = _KINDS[25:]
 _SUBJECT = _INNER | _OUTER
 _W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE = _ASKED[:10]
-_W_RELATIVE, _W_WHERE, _W_TIME, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = _ASKED[10:]
+_W_RELATIVE, _W_WHERE, _W_TIME, _W_PREPOSITION, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = _ASKED[10:]
+_CLAUSE_KINDS = _ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL
 _DEEP = 5
 """Clauses up which a subject is looked for."""
 _MANY = 8
@@ -114,6 +115,13 @@ def _child(v, kinds, rel, first, after):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _own(v, rel, first, after):  # type: ignore[no-untyped-def]
+    """The subject of v's own clause, or -1; "the best part is I won" has another one outside."""
+    inner = _child(v, _INNER, rel, first, after)
+    return inner if inner >= 0 else _child(v, _OUTER, rel, first, after)
+
+
+@njit(cache=True)
 def _marker(k, word, rel, first, after):  # type: ignore[no-untyped-def]
     """Flags of the preposition or conjunction that marks k."""
     c = _child(k, _CASE, rel, first, after)
@@ -124,14 +132,14 @@ def _marker(k, word, rel, first, after):  # type: ignore[no-untyped-def]
 def _subject(v, parent, rel, first, after):  # type: ignore[no-untyped-def]
     """The subject of v, its own or that of the clause it shares one with, or -1."""
     for _ in range(_DEEP):
-        own = _child(v, _SUBJECT, rel, first, after)
+        own = _own(v, rel, first, after)
         if own >= 0:
             return own
         up = parent[v]
         if up < 0:
             return -1
         if rel[v] & _OPEN:
-            given = _child(up, _OBJECT, rel, first, after)
+            given = _child(up, _OBJECT | _INDIRECT, rel, first, after)
             if given >= 0:
                 return given
         elif rel[v] & (_PARTICIPLE | _RELATIVE):
@@ -156,6 +164,24 @@ def _resolved(k, stands):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
+def _mend(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
+    """Put right what parsers often miss: relative clauses by their pronoun, the recipient of two objects."""
+    for v in range(len(parent)):
+        one, two, k = -1, -1, first[v]
+        while k >= 0:
+            if word[k] & _W_RELATIVE and rel[k] & (_SUBJECT | _OBJECT) and rel[v] & _PARTICIPLE:
+                rel[v] |= _RELATIVE
+            if rel[k] & _OBJECT:
+                one, two = (k, two) if one < 0 else (one, k)
+            k = after[k]
+        if two >= 0:  # whom she gave books, books which she gave him
+            rel[two if word[one] & _W_RELATIVE else one] = _INDIRECT
+        elif one >= 0 and parent[v] >= 0 and word[parent[v]] & _W_WHAT and rel[v] & _RELATIVE:
+            given = _own(v, rel, first, after) >= 0 and _child(v, _COMPLEMENT, rel, first, after) < 0
+            rel[one] = _INDIRECT if given else _OBJECT  # what she gave him
+
+
+@njit(cache=True)
 def _stand(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
     """For each token the one it stands for, or -1: pronouns, bare auxiliaries."""
     stands = np.full(len(parent), -1, np.int64)
@@ -170,20 +196,31 @@ def _stand(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
                 inner = first[k]
                 if word[k] & _W_RELATIVE and not rel[k] & (_CASE | _DETERMINER):
                     stands[k] = up
+                elif word[k] & _W_WHERE and rel[k] & _ADVERB and rel[v] & _RELATIVE:
+                    stands[k], rel[k] = up, _OBLIQUE
                 while inner >= 0:
                     if word[inner] & _W_RELATIVE and not rel[inner] & (_CASE | _DETERMINER):
                         stands[inner] = up
                     inner = after[inner]
                 k = after[k]
-        if rel[v] & _SUBJECT and _child(up, _COPULA, rel, first, after) >= 0:
-            if word[v] & _W_PRONOUN:
+        if rel[v] & _SUBJECT and _child(up, _COPULA | _AUXILIARY, rel, first, after) >= 0:
+            clause = _child(v, _RELATIVE, rel, first, after)
+            if word[v] & _W_PRONOUN and (
+                clause >= 0
+                or (
+                    _child(up, _RELATIVE | _CLAUSAL, rel, first, after) >= 0
+                    and not word[up] & (_W_WHERE | _W_WHAT)
+                )
+            ):
                 stands[v] = up
-            if word[v] & _W_WHAT:  # what she did was leave: leave has her for its subject, and no copula
-                clause = _child(v, _RELATIVE, rel, first, after)
-                if clause >= 0 and word[clause] & _W_DO:
+            if clause >= 0 and word[v] & _W_WHAT:
+                if word[clause] & _W_DO:  # what she did was leave: she is its subject, and it has no copula
                     stands[clause] = up
-                    rel[_child(up, _COPULA, rel, first, after)], rel[v] = _AUXILIARY, _FUNCTION
-        alone = _child(v, _OBJECT | _INDIRECT | _COPULA | _COMPLEMENT | _OBLIQUE, rel, first, after) < 0
+                    rel[_child(up, _COPULA | _AUXILIARY, rel, first, after)], rel[v] = _AUXILIARY, _FUNCTION
+                elif _child(up, _DETERMINER | _NUMBER | _POSSESSOR, rel, first, after) >= 0:
+                    stands[v] = up
+        verbal = _OBJECT | _INDIRECT | _COPULA | _COMPLEMENT | _OBLIQUE | _EXPLETIVE
+        alone = _child(v, verbal, rel, first, after) < 0
         joined = rel[v] & (_CONJUNCT | _ADVERBIAL | _BESIDE | _COMPLEMENT)
         if joined and word[v] & _W_BARE and alone:
             stands[v] = up
@@ -213,6 +250,7 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
     for k in range(size - 1, -1, -1):
         if parent[k] >= 0:
             after[k], first[parent[k]] = first[parent[k]], k
+    _mend(parent, rel, word, first, after)
     stands = _stand(parent, rel, word, first, after)
     room = (_MANY + 4) * size + 16
     found_3M = np.empty((3, room), np.int64)
@@ -221,16 +259,22 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
         up = parent[v]
         meant = _resolved(v, stands)
         copula = _child(meant, _COPULA, rel, first, after) >= 0
-        own = _child(v, _SUBJECT, rel, first, after)
-        passive = _child(v, _PASSIVE, rel, first, after) >= 0
+        own = _own(v, rel, first, after)
+        outer = _child(v, _OUTER, rel, first, after)
+        if copula and outer >= 0 and outer != own:
+            count, copula = _add(found_3M, count, stands, _ATTR, outer, v), False
+        passive = _passive(v, word, rel, first, after)
         bare = rel[v] & _PARTICIPLE and own < 0
         marked = _child(v, _CASE, rel, first, after) >= 0
-        if bare and not word[v] & ING and not marked:  # the letter written by her
-            passive = True
-        clause = rel[v] & (_ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL)
+        clause = rel[v] & _CLAUSE_KINDS
         parts = _OBJECT | _INDIRECT | _BY_AGENT | _AUXILIARY | _COPULA
-        if rel[v] & _CONJUNCT:
+        joined = rel[v] & _CONJUNCT and own < 0 and up >= 0
+        if joined:
+            clause = rel[up] & _CLAUSE_KINDS or _own(up, rel, first, after) >= 0
             parts |= _OBLIQUE | _ADVERB | _COMPLEMENT
+            if _child(v, _OBJECT | _INDIRECT | _AUXILIARY | _COPULA | _COMPLEMENT, rel, first, after) < 0:
+                copula = _child(up, _COPULA, rel, first, after) >= 0  # loose and limp
+                passive = _passive(up, word, rel, first, after) and not word[v] & ING  # stopped and asked
         subject = -1
         if clause or own >= 0 or _child(v, parts, rel, first, after) >= 0:
             subject = _subject(v, parent, rel, first, after)
@@ -253,18 +297,20 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
                     negated = True
                 inner = after[inner]
             k = after[k]
-        standard, least = -1, False
+        standard, least, as_much = -1, False, False
         k = first[v]
         while k >= 0:  # what is compared: older than she, runs faster than she, not as old as she
             mark = _marker(k, word, rel, first, after)
-            if mark & (_W_THAN | _W_AS) and rel[k] & (_OBLIQUE | _ADVERBIAL):
+            as_much |= word[k] & _W_AS > 0 and rel[k] & _ADVERB > 0
+            if mark & (_W_THAN | (_W_AS if as_much else 0)) and rel[k] & (_OBLIQUE | _ADVERBIAL):
                 standard, least = k, bool(mark & _W_AS)
             inner = first[k] if rel[k] & (_ADVERB | _ATTRIBUTE) else -1
             if (word[k] | word[v]) & _W_LESS:
                 least = True
             while inner >= 0:
                 mark = _marker(inner, word, rel, first, after)
-                if mark & (_W_THAN | _W_AS) and rel[inner] & (_OBLIQUE | _ADVERBIAL):
+                as_much |= word[inner] & _W_AS > 0 and rel[inner] & _ADVERB > 0
+                if mark & (_W_THAN | (_W_AS if as_much else 0)) and rel[inner] & (_OBLIQUE | _ADVERBIAL):
                     standard = inner
                     least = bool(mark & _W_AS) or bool(word[k] & _W_LESS)
                 inner = after[inner]
@@ -279,7 +325,10 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             if copula and not (own >= 0 and rel[own] & _PASSIVE_SUBJECT):
                 count = _add(found_3M, count, stands, _ATTR, standard if turned else s, v)
             else:
-                count = _add(found_3M, count, stands, _PATIENT if done or passive else _AGENT, v, s)
+                given = (
+                    _TO if _child(v, _OBJECT, rel, first, after) >= 0 else _PATIENT
+                )  # she was given a book
+                count = _add(found_3M, count, stands, given if done or passive else _AGENT, v, s)
             if negated:
                 count = _add(found_3M, count, stands, _NEG, v, s)
             if standard >= 0 and (turned or not equal):
@@ -289,9 +338,15 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             s = _next_conjunct(s, subject, rel, first, after)
         if negated and subject < 0:
             count = _add(found_3M, count, stands, _NEG, v, v)
-        object_gap = own >= 0 and not copula and _child(v, _OBJECT, rel, first, after) < 0
-        if rel[v] & _RELATIVE and object_gap and not _asks(v, stands, first, after):  # the man they saw
-            count = _add(found_3M, count, stands, _PATIENT, v, up)
+        if rel[v] & _RELATIVE and own >= 0 and not copula and not _asks(v, stands, first, after):
+            count = _gap(found_3M, count, stands, v, up, word, rel, first, after)
+        k = first[up] if joined and not copula and not passive else -1
+        if _child(v, _OBJECT, rel, first, after) >= 0:
+            k = -1
+        while k >= 0:  # review and approve it
+            if k > v and rel[k] & _OBJECT:
+                count = _add(found_3M, count, stands, _PATIENT, v, k)
+            k = after[k]
         k = first[v]
         while k >= 0:
             kind, mark = rel[k], _marker(k, word, rel, first, after)
@@ -307,12 +362,8 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
                     role = _POSS
                 elif kind & _BY_AGENT or (mark & _W_BY and passive):
                     role = _AGENT
-                elif mark & _W_TO:
-                    role = _TO
-                elif mark & _W_FROM:
-                    role = _FROM
                 else:
-                    role = _AT
+                    role = _side(mark)
             elif kind & _ATTRIBUTE:
                 role = _ATTR
             elif kind & _NUMBER:
@@ -329,7 +380,7 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
                 role = _IS
             elif kind & _COMPLEMENT:
                 role = _CLAUSE
-            shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE)
+            shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE | _ATTRIBUTE | _NUMBER)
             s, taken = k, 0
             while role >= 0 and s >= 0 and taken <= _MANY:
                 count = _add(found_3M, count, stands, role, v, s)
@@ -337,6 +388,46 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
                 s = _next_conjunct(s, k, rel, first, after) if shared else -1
             k = after[k]
     return found_3M[:, :count]
+
+
+@njit(cache=True)
+def _passive(v, word, rel, first, after):  # type: ignore[no-untyped-def]
+    """Whether v is passive, a bare participle as well: the letter written by her."""
+    if _child(v, _PASSIVE, rel, first, after) >= 0:
+        return True
+    bare = rel[v] & _PARTICIPLE and not word[v] & ING
+    return bare and _child(v, _SUBJECT | _CASE, rel, first, after) < 0
+
+
+@njit(cache=True)
+def _gap(found_3M, count, stands, v, noun, word, rel, first, after):  # type: ignore[no-untyped-def]
+    """Append what the noun is to its clause v without a pronoun, or to the clause in it: the man they want to see."""
+    inner = v
+    while inner >= 0:
+        v, inner = inner, _child(inner, _COMPLEMENT, rel, first, after)
+    role = -1 if _child(v, _OBJECT | _PASSIVE | _COPULA, rel, first, after) >= 0 else _PATIENT
+    if (
+        rel[v] & _COMPLEMENT and not rel[v] & _OPEN and _own(v, rel, first, after) < 0
+    ):  # the man they say came
+        role = _AGENT
+    if word[noun] & _W_TIME:  # the day they came
+        role = _AT
+    k = first[v]
+    while k >= 0:  # the man they spoke to
+        if k > v and first[k] < 0 and rel[k] & _OBLIQUE and word[k] & _W_PREPOSITION:
+            role, rel[k] = _side(word[k]), _FUNCTION
+        k = after[k]
+    if role >= 0 and not word[noun] & _W_WHERE:
+        count = _add(found_3M, count, stands, role, v, noun)
+    return count
+
+
+@njit(cache=True)
+def _side(preposition):  # type: ignore[no-untyped-def]
+    """The role that a preposition gives."""
+    if preposition & _W_OF:
+        return _POSS
+    return _TO if preposition & _W_TO else _FROM if preposition & _W_FROM else _AT
 
 
 @njit(cache=True)
