@@ -167,8 +167,6 @@ class TrainConfig:
     vectors: str | None = None
     """A file, distil:MODEL (words as a sentence-transformers model encodes them), or
     train (skip-grams of the corpus)."""
-    init: Path | None = None
-    """Continue this model on other text."""
     name: str = ""
     """By default views and preset."""
     output: Path = Path("runs/models")
@@ -221,10 +219,8 @@ class TrainConfig:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
             )
-        if self.init is not None and self.init.resolve() == self.folder.resolve():
-            raise UserError(f"--init {self.init}: is where this run would write; give another --name")
         # Before any work: both and expand would look for the file after hours of training.
-        wanted = (self.words != "trained" and self.init is None) or self.table.expand
+        wanted = self.words != "trained" or self.table.expand
         if wanted and not (self.makes_vectors or Path(self.vectors or "no file").exists()):
             raise UserError(
                 f"--words {self.words}, --table.expand {self.table.expand}: need --vectors, which is "

@@ -383,10 +383,9 @@ class MultiViewEncoder:
 
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
-        scales = [network.scales[place] for network, places in self._chosen(views) for place in places]
         parts = [
-            encoder(x_UE, encoder.plan(batch), token_N) * scale
-            for (encoder, x_UE, token_N), scale in zip(self.inputs(batch, views), scales, strict=True)
+            encoder(x_UE, encoder.plan(batch), token_N)
+            for encoder, x_UE, token_N in self.inputs(batch, views)
         ]
         return torch.cat(parts, dim=1).float()
 

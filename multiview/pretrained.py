@@ -6,15 +6,19 @@ None of their code is run, and of their files only those are downloaded that hol
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from corpora.support.errors import MissingExtraError, UserError, out_of_memory, out_of_space
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+Float = NDArray[np.float32]
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 
 
@@ -29,6 +33,20 @@ def whole_model(name: str, device: str | None) -> SentenceTransformer:
 
     with one_line(f"model {name!r}: neither a file or folder here nor a sentence-transformers model"):
         return SentenceTransformer(name, device=device, trust_remote_code=False)
+
+
+def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
+    """Vectors [n, d] of texts.
+
+    Raises:
+        UserError: files of the model do not fit each other, or one of its vectors is not finite.
+    """
+    with one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
+        options = {"show_progress_bar": False, "convert_to_numpy": True}
+        vectors: Float = model.encode(list(texts), batch_size=batch_size, **options)  # type: ignore[call-overload]
+    if not (finite := np.isfinite(vectors).all(axis=-1)).all():
+        raise UserError(f"model {name!r}: its vector of {texts[int(finite.argmin())][:80]!r} is not finite")
+    return vectors
 
 
 @contextlib.contextmanager

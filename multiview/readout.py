@@ -1,12 +1,14 @@
 """Fit a read-out: one vector made for cosine, from all views of a model side by side.
 
+    python -m multiview.readout builtin runs/trees/mine --output runs/models/adapted
     python -m multiview.readout runs/models/mine runs/trees/mine --teacher mine.npy
-    python -m multiview.readout builtin runs/trees/mine --teacher mine.npy --output runs/models/read
 
-In: a model folder, or ``builtin``; a tree cache by the model's parsers; another encoder's vectors of its
-sentences, ``.npy``, one row each. Out: the model with a read-out (:mod:`multiview.encoders.readout`), which
-``encode`` then uses, and its agreement with the teacher on documents that were held out: the mean cosine with
-the teacher's vectors, and Spearman's correlation of the cosines of all pairs of sentences.
+In: a model folder, or ``builtin``; a tree cache by the model's parsers. Out: the model with a read-out
+(:mod:`multiview.encoders.readout`), which ``encode`` then uses. With another encoder's vectors of the
+sentences, ``.npy``, one row each, it is drawn to these; without, neighbours are drawn together, which adapts
+a model to a text in seconds. What came of it is told on documents that were held out: the mean cosine with
+the teacher's vectors, and Spearman's correlation of the cosines of all pairs of sentences; or how often the
+nearest of 400 sentences is a neighbour.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
 
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Tried by ``auto``."""
 BATCH = 2048
 """Sentences encoded and added up at a time."""
@@ -50,10 +52,10 @@ class ReadoutConfig(ModelOptions):
 
     trees: Positional[Path]
     """Tree cache by the model's parsers."""
-    teacher: Path
-    """Another encoder's vectors: a .npy of one row per sentence of the trees."""
+    teacher: Path | None = None
+    """Another encoder's vectors: a .npy of one row per sentence of the trees; None: neighbours."""
     dim: Annotated[Count, Ge(2)] = 384
-    """Numbers of the read-out, at most the teacher's."""
+    """Numbers of the read-out, at most the teacher's or the views'."""
     strength: Positive | Literal["auto"] = "auto"
     """Of the ridge, in units of the mean variance of the views' numbers; auto tries some on held-out text."""
     structure: Share | None = None
@@ -65,9 +67,7 @@ class ReadoutConfig(ModelOptions):
 def main(config: ReadoutConfig) -> None:
     """Fit, report, store."""
     import numpy as np
-    import torch
 
-    from multiview.encoders.readout import rank_agreement
     from multiview.folder.files import BUILTIN, load_members, model_folder
     from multiview.training.data import Split, open_teacher, open_trees
 
@@ -77,75 +77,151 @@ def main(config: ReadoutConfig) -> None:
     encoder, cache = config.load(), open_trees(config.trees)
     if len(encoder.members) > 1:
         raise UserError(f"{folder}: holds several models; fit a read-out for one of them")
-    teacher_NT = open_teacher(config.teacher, cache)
-    if config.dim > teacher_NT.shape[1]:
-        raise UserError(f"--dim {config.dim}: {config.teacher} has {teacher_NT.shape[1]} numbers a sentence")
+    aim: Teacher | Neighbours = (
+        Neighbours(cache) if config.teacher is None else Teacher(open_teacher(config.teacher, cache))
+    )
+    most = aim.most or encoder.members[0].network.dim
+    if config.dim > most:
+        raise UserError(f"--dim {config.dim}: {config.teacher or folder} has {most} numbers a sentence")
     spans = Split.of(np.asarray(cache.documents()), HELD_OUT, LEAST).validation
     parts = [part for part in (spans[::2], spans[1::2]) if part]
     held = [np.concatenate([np.arange(*span) for span in part]) for part in parts]
     if not held:
         raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
-    moments, x_ND = read_moments(encoder, cache, teacher_NT, np.concatenate(held))
+    moments, x_ND = read_moments(encoder, cache, aim, np.concatenate(held))
     wide = x_ND.split([len(rows) for rows in held])
-    taught = [torch.from_numpy(np.asarray(teacher_NT[rows], np.float32)) for rows in held]
     print(f"sentences  {moments.count:,} fitted, {' + '.join(f'{len(rows):,}' for rows in held)} held out")
-    origin = f"ridge to {config.teacher.name} over {moments.count:,} sentences of {cache.folder.name}"
+    origin = f"{config.teacher.name if config.teacher else 'neighbours'} over {moments.count:,}"
     tried: list[tuple[float, Readout]] = []
     for strength in STRENGTHS if config.strength == "auto" else (config.strength,):
-        readout = moments.readout(strength, config.dim, f"{origin}, strength {strength:g}")
-        tried.append((mean_cosine(readout, wide[0], taught[0]), readout))
-        print(f"strength   {strength:g}: cosine with the teacher {tried[-1][0]:.4f}", flush=True)
+        about = f"{origin} sentences of {cache.folder.name}, strength {strength:g}"
+        readout = aim.fit(moments, strength, config.dim, about)
+        tried.append((aim.reached(readout, wide[0], held[0]), readout))
+        print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
     best = max(tried, key=lambda pair: pair[0])[1]
     output = config.output or folder
     store_readout(folder, output, best, config.structure)
     stored = load_members(output)[0].network.readout  # as it was rounded
     assert stored is not None
     stored.axes_TK = best.axes_TK
-    before, after = (rank_agreement(vectors, taught[-1]) for vectors in (wide[-1], stored(wide[-1])))
-    cosine = mean_cosine(stored, wide[-1], taught[-1])
-    print(f"before     rank correlation {before:.4f} ({x_ND.shape[1]} numbers)")
-    print(f"after      rank correlation {after:.4f} ({stored.dim} numbers), cosine {cosine:.4f}")
-    print(f"model      {output}: {stored.origin}")
+    before = wide[-1] if encoder.readout is None else encoder.readout.cpu()(wide[-1])
+    figures = [aim.told(vectors, held[-1]) for vectors in (before, stored(wide[-1]))]
+    for name, vectors, figure in zip(("before", "after "), (before, best.weight.T), figures, strict=True):
+        print(f"{name}     {aim.compared} {figure:.4f} ({vectors.shape[1]} numbers)")
+    print(f"model      {output}: {stored.origin}, {aim.reached(stored, wide[-1], held[-1]):.4f}")
+    if figures[1] <= figures[0]:
+        print("no gain    on the documents that were held out")
 
 
 def read_moments(
-    encoder: MultiViewEncoder, cache: TreeCache, teacher_NT: Numbers, held_H: NDArray[np.int64]
+    encoder: MultiViewEncoder, cache: TreeCache, aim: Teacher | Neighbours, held_H: NDArray[np.int64]
 ) -> tuple[Moments, Tensor]:
-    """Encode a cache once: what the regression needs of it, and the views' vectors [H, D] held out.
+    """Encode a cache once: what the fit needs of it, and the views' vectors [H, D] held out.
 
     Args:
         encoder: of one model.
         cache: trees by its parsers.
-        teacher_NT: the teacher's vectors of all sentences, which count at length 1.
+        aim: what counts the sentences.
         held_H: sentences that are not fitted.
     """
     import numpy as np
     import torch
-    from torch.nn.functional import normalize
 
     from multiview.encoders.readout import Moments
+    from multiview.folder.reading import CHUNK_SENTENCES
 
-    moments, place_N = Moments(), np.full(len(cache), -1)
+    moments, place_N, dim = Moments(), np.full(len(cache), -1), encoder.members[0].network.dim
     place_N[held_H] = np.arange(len(held_H))
-    x_HD = torch.zeros(len(held_H), encoder.members[0].network.dim)
+    x_HD, x_CD = torch.zeros(len(held_H), dim), np.zeros((CHUNK_SENTENCES, dim), np.float32)
     batches = encoder.reader.batches(None, encoder.requires, cache, BATCH)
-    shown = progress(total=len(cache), description="encode")
+    shown, read = progress(total=len(cache), description="encode"), 0
     with torch.inference_mode(), shown as bar:
         for rows, batch in batches:
             x_BD, held = encoder.vectors(batch).cpu(), place_N[rows] >= 0
             x_HD[place_N[rows[held]]] = x_BD[held]
-            y_BT = normalize(torch.from_numpy(np.asarray(teacher_NT[rows[~held]], np.float32)), dim=1)
-            moments.add(x_BD[~held].numpy(), y_BT.numpy())
+            x_CD[rows % CHUNK_SENTENCES] = x_BD
+            read += len(rows)
             bar.update(len(rows))
+            if read % CHUNK_SENTENCES == 0 or read == len(cache):  # whole: neighbours are together
+                chunk = np.arange((read - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES, read)
+                kept = chunk[place_N[chunk] < 0]
+                aim.add(moments, kept, x_CD[kept % CHUNK_SENTENCES])
     return moments, x_HD
 
 
-def mean_cosine(readout: Readout, x_ND: Tensor, teacher_NT: Tensor) -> float:
-    """Of the meaning and the teacher's vector of each sentence, for a read-out that was just fitted."""
-    from torch.nn.functional import normalize
+class Teacher:
+    """A read-out is drawn to another encoder's vectors [sentences, T], which count at length 1."""
 
-    assert readout.axes_TK is not None
-    return float((readout(x_ND) * (normalize(teacher_NT, dim=1) @ readout.axes_TK)).sum(dim=1).mean())
+    said, compared = "cosine with the teacher", "rank correlation"
+
+    def __init__(self, vectors_NT: Numbers) -> None:
+        self.vectors_NT, self.most = vectors_NT, vectors_NT.shape[1]
+
+    def add(self, moments: Moments, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
+        """Count sentences, by their numbers, with their views' vectors."""
+        moments.add(x_BD, self._of(rows).numpy())
+
+    def fit(self, moments: Moments, strength: float, dim: int, origin: str) -> Readout:
+        """Ridge regression."""
+        return moments.readout(strength, dim, origin)
+
+    def reached(self, readout: Readout, x_BD: Tensor, rows: NDArray[np.int64]) -> float:
+        """Mean cosine of the meaning and the teacher's vector, for a read-out that was just fitted."""
+        assert readout.axes_TK is not None
+        return float((readout(x_BD) * (self._of(rows) @ readout.axes_TK)).sum(dim=1).mean())
+
+    def told(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
+        """Rank correlation of all cosines with the teacher's."""
+        from multiview.encoders.readout import rank_agreement
+
+        return rank_agreement(vectors_BK, self._of(rows))
+
+    def _of(self, rows: NDArray[np.int64]) -> Tensor:
+        import numpy as np
+        import torch
+
+        wanted_BT = torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32))
+        return torch.nn.functional.normalize(wanted_BT, dim=1)
+
+
+class Neighbours:
+    """A read-out draws neighbours of a document together."""
+
+    said = compared = "recall@1 of neighbours"
+    most = 0
+    """Numbers of what it is drawn to; 0: as many as the views have."""
+
+    def __init__(self, cache: TreeCache) -> None:
+        import numpy as np
+
+        offsets = np.asarray(cache.documents())
+        self.document_N = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+    def add(self, moments: Moments, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
+        """Count sentences in ascending order, by their numbers, with their views' vectors."""
+        import numpy as np
+
+        document_B = self.document_N[rows]
+        left = np.flatnonzero((np.diff(rows) == 1) & (document_B[1:] == document_B[:-1]))
+        moments.add(x_BD[left], x_BD[left + 1])
+        moments.add(x_BD[left + 1], x_BD[left])
+
+    def fit(self, moments: Moments, strength: float, dim: int, origin: str) -> Readout:
+        """Canonical directions of neighbours."""
+        return moments.neighbours(strength, dim, origin)
+
+    def reached(self, readout: Readout, x_BD: Tensor, rows: NDArray[np.int64]) -> float:
+        """As :meth:`told`."""
+        return self.told(readout(x_BD), rows)
+
+    def told(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
+        """How often the nearest of a block of sentences is a neighbour."""
+        import numpy as np
+
+        from multiview.training.objective import Positions, neighbour_recall
+
+        where = Positions(rows, self.document_N[rows], np.ones(len(rows), bool))
+        return neighbour_recall(vectors_BK, where)
 
 
 def store_readout(source: Path, target: Path, readout: Readout, structure: float | None = None) -> None:
@@ -162,7 +238,8 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
     """
     from safetensors.torch import load_file, save_file
 
-    from multiview.folder.files import TIME, WEIGHTS, model_records, pack_matrix
+    from multiview.folder.compact import pack_matrix
+    from multiview.folder.files import TIME, WEIGHTS, model_records
 
     record = model_records(source).get("")
     if record is None:

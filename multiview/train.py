@@ -26,9 +26,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from corpora.support.cli import Command, dry_run_text, given_option, log_to, peak_memory
-from corpora.support.errors import MissingExtraError, UserError
+from corpora.support.errors import MissingExtraError, UserError, refusals
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
 from multiview.config import LAPTOP, TrainConfig, preset
+from parsing.run import PAPER_SENTENCES
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
@@ -37,36 +38,12 @@ if TYPE_CHECKING:
 
 CALIBRATION_STEPS = 4
 """Of a dry run."""
-SAMPLE = 2048
-"""Sentences that stand for those of the paper, if they are not there."""
-PAPER_SENTENCES = 40_000_000
-"""Simoulin & Crabbé 2021, section 3.1."""
 SHOWN = ("step", "loss", "recall@1")
 
 
 def defaults_from(args: Sequence[str]) -> TrainConfig:
-    """The defaults that ``--preset NAME`` and ``--init MODEL`` on a command line ask for.
-
-    With ``--init`` they have the model's views, encoders and kind of words, so that it can go on.
-
-    Raises:
-        UserError: no such preset or model.
-    """
-    config = preset(given_option(args, "--preset") or LAPTOP)
-    init = given_option(args, "--init")
-    if not init:
-        return config
-    from multiview.encoders.registry import trained_views
-    from multiview.folder.files import model_folder, model_records
-
-    first, *others = model_records(model_folder(init)).values()
-    return dataclasses.replace(
-        config,
-        views=",".join(trained_views(first.views)),
-        words="both" if others else first.words.mode,
-        encoder=first.encoder,
-        table=dataclasses.replace(config.table, case=first.words.case, buckets=first.words.buckets),
-    )
+    """The defaults that ``--preset NAME`` on a command line asks for."""
+    return preset(given_option(args, "--preset") or LAPTOP)
 
 
 def main(config: TrainConfig) -> int:
@@ -77,20 +54,20 @@ def main(config: TrainConfig) -> int:
     (plain if papers else config).check()
     import torch
 
-    from multiview.encoders.registry import view_class
+    from multiview.encoders.registry import trained_views
     from multiview.folder.card import combined_card
-    from multiview.folder.files import model_folder, save_members
+    from multiview.folder.files import save_members
     from multiview.training.data import open_trees
     from multiview.training.gradient import DistributedContext
 
-    for view in config.view_list:  # a misspelt one is refused before a corpus is read
-        if view_class(view).weightless:
-            raise UserError(f"--views {config.views}: {view} has nothing to train; give views that have")
+    trained = trained_views(config.view_list)  # a misspelt one is refused before a corpus is read
+    if len(trained) < 2 or trained != config.view_list[: len(trained)]:
+        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
     wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
         held.callback(distributed.close)
-        if papers and (missing := _missing(config)):
+        if papers and (missing := refusals(lambda: open_trees(config.trees), config.check)):
             estimate(plain, distributed)
             raise UserError(" | ".join(missing))
         cache = open_trees(config.trees)
@@ -99,8 +76,7 @@ def main(config: TrainConfig) -> int:
         if config.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            init = None if config.init is None else model_folder(config.init) / words
-            part = dataclasses.replace(config, words=words, init=init, output=config.folder, name=words)
+            part = dataclasses.replace(config, words=words, output=config.folder, name=words)
             code = train_one(part, cache, distributed)
             if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
                 print("two models   this is the one of trained words; the other takes at most as long")
@@ -141,38 +117,26 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     return code
 
 
-def _missing(config: TrainConfig) -> list[str]:
-    """What a run would be refused without."""
-    from multiview.training.data import open_trees
-
-    found = []
-    for needed in (lambda: open_trees(config.trees), config.check):
-        try:
-            needed()
-        except UserError as error:
-            found.append(str(error))
-    return found
-
-
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     """Print what the paper's data would cost here: a sample of pydocs is parsed, and trained on."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Pool, available_cores, run_corpus
+    from parsing.run import SAMPLE, cost
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
 
+    corpus, parser, workers = open_corpus("pydocs", limit=SAMPLE), load(), available_cores()
+    parsed, _, _, per_s = cost(corpus, parser, workers, lambda: PAPER_SENTENCES)
+    facts = {
+        "sample": f"{SAMPLE:,} sentences of pydocs, for {PAPER_SENTENCES:,}; one of two models",
+        "parsing": f"{timedelta(seconds=round(PAPER_SENTENCES / per_s))} by {workers} workers, "
+        f"{parsed['memory']}, with the builtin parsers (BERT's take longer)",
+        "trees": f"{parsed['disk']} on disk",
+    }
     with tempfile.TemporaryDirectory() as folder:
-        trees = Path(folder) / "trees"
-        done = run_corpus(open_corpus("pydocs", limit=SAMPLE), trees, Pool(load))
-        workers, times = available_cores(), PAPER_SENTENCES / done.parsed_now
-        facts = {
-            "sample": f"{done.parsed_now:,} sentences of pydocs, for {PAPER_SENTENCES:,}; one of two models",
-            "parsing": f"{timedelta(seconds=round(done.seconds * times / workers))} by {workers} workers of "
-            f"{peak_memory() / 2**20:,.0f} MiB with the builtin parsers (BERT's take longer)",
-            "trees": f"{sum(p.stat().st_size for p in trees.glob('*.h5')) * times / 1e9:,.1f} GB on disk",
-        }
-        dry_run(Trainer(config, TreeCache.open(trees), distributed), facts)
+        run_corpus(corpus, Path(folder), Pool(lambda: parser))
+        dry_run(Trainer(config, TreeCache.open(folder), distributed), facts)
 
 
 def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:

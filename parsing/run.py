@@ -54,6 +54,11 @@ NONE = "none"
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 """Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
 whose words are taken as they are."""
+PAPER_SENTENCES = 40_000_000
+PAPER_SAMPLE = (
+    f"what {PAPER_SENTENCES:,} sentences would cost here, from a sample of pydocs and the builtin parsers, "
+    "which are faster than the paper's"
+)
 PAPER_PARSERS = (
     "--preset paper needs --dep-model FOLDER (nearest to the paper's: parsing.convert dep biaffine-dep-en of "
     "https://github.com/yzhangcs/parser) and --const-model NAME (nearest: benepar_en3 of "
@@ -117,13 +122,12 @@ def main(config: ParseConfig) -> None:
 def parse(config: ParseConfig, spec: str) -> None:
     """Parse the corpus ``spec``, which may be a copy of what the configuration names."""
     from corpora.registry import open_corpus
-    from corpora.support.errors import UserError
+    from corpora.support.errors import UserError, refusals
     from parsing.pipeline.driver import LocalPool, available_cores, run_corpus
     from parsing.text_parser import load
 
-    if config.preset == "paper" and "builtin" in (config.dep_model, config.const_model):
-        raise UserError(PAPER_PARSERS)
-    corpus = open_corpus(
+    opened = functools.partial(
+        open_corpus,
         spec,
         format=config.format,
         tokenize=config.tokenize,
@@ -131,8 +135,6 @@ def parse(config: ParseConfig, spec: str) -> None:
         data=config.data,
         split=config.split,
     )
-    output = config.output or Path("runs/trees") / corpus.name
-    refuse_own_input(spec, output)
     devices = parsing_devices(config)
     makes = [
         functools.partial(
@@ -145,6 +147,20 @@ def parse(config: ParseConfig, spec: str) -> None:
         for device in devices
     ]
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
+    papers = config.preset == "paper"
+    missing = [PAPER_PARSERS] if papers and "builtin" in (config.dep_model, config.const_model) else []
+    if papers and config.dry_run:
+        missing += refusals(opened, *[makes[0]] * (not missing))
+        if missing:  # what the paper's trees would cost is said before there are its data and parsers
+            print(PAPER_SAMPLE)
+            sample = open_corpus("pydocs", limit=SAMPLE)
+            parser = load(device=devices[0], max_tokens=config.max_tokens)
+            print(dry_run(config, sample, parser, workers, lambda: PAPER_SENTENCES))
+    if missing:
+        raise UserError(" | ".join(missing))
+    corpus = opened()
+    output = config.output or Path("runs/trees") / corpus.name
+    refuse_own_input(spec, output)
     pool: Pool = LocalPool(makes, workers)
     if config.ray is not None:
         from parsing.pipeline.ray import RayPool
@@ -152,7 +168,7 @@ def parse(config: ParseConfig, spec: str) -> None:
         pool = RayPool(makes[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
     expected = functools.partial(expected_sentences, corpus, spec)
     print(corpus.describe())
-    if config.preset == "paper":
+    if papers:
         print(DEVIATES.format_map(config_to_json(config)))
     if config.dry_run:
         print(dry_run(dataclasses.replace(config, output=output), corpus, makes[0](), workers, expected))
@@ -229,10 +245,16 @@ def dry_run(
     workers: int,
     expected: Callable[[], int | None],
 ) -> str:
-    """Parse the first sentences in this process, scale up to ``workers``, and return the text to print.
+    """The text to print, see :func:`cost`; ``config`` is part of it."""
+    return dry_run_text(config, *cost(corpus, parser, workers, expected))
+
+
+def cost(
+    corpus: Corpus, parser: TextParser, workers: int, expected: Callable[[], int | None]
+) -> tuple[dict[str, str], int | None, str, float]:
+    """Parse the first sentences in this process and scale up: facts, units, their name, units a second.
 
     Args:
-        config: what is printed.
         corpus: the sentences.
         parser: for the sample.
         workers: of the whole run.
@@ -257,17 +279,12 @@ def dry_run(
         size = (Path(folder) / row.file).stat().st_size / len(batch)
     whole = len(batch) < SAMPLE  # which keeps one worker busy
     total = len(batch) if whole else expected()
-    return dry_run_text(
-        config,
-        facts={
-            "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
-            "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
-            "disk": "unknown" if total is None else f"{total * size / 1e6:,.1f} MB",
-        },
-        units=total,
-        unit="sentences",
-        per_s=per_s * (1 if whole else workers),
-    )
+    facts = {
+        "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
+        "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
+        "disk": "unknown" if total is None else f"{total * size / 1e6:,.1f} MB",
+    }
+    return facts, total, "sentences", per_s * (1 if whole else workers)
 
 
 def expected_sentences(corpus: Corpus, spec: str) -> int | None:

@@ -21,6 +21,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from corpora.support.cli import Command, Commands
 from corpora.support.errors import UserError
@@ -37,7 +40,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.running import _finished
 from senteval_runner.vectors.embed import Part, VectorStore
-from senteval_runner.vectors.encoders import precomputed
+from senteval_runner.vectors.encoders import open_model, precomputed
 from studies.kit import Cell, Run
 from tests.test_commands import ROOT, commands
 
@@ -284,6 +287,63 @@ def test_a_file_of_vectors_is_refused_or_finite(tmp_path: Path, rows: list[list[
         assert not any(b"1_0" in numbers[-found.dim :] for numbers in rows)
 
 
+# Static vectors as model2vec saves them
+
+
+NUMBERS_E = np.arange(16.0, dtype="f4").reshape(4, 4)
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sentence_transformers")
+    folder = tmp_path_factory.mktemp("static")
+    words = Tokenizer(WordLevel({"[UNK]": 0, "the": 1, "cat": 2, "sat": 3}, unk_token="[UNK]"))
+    words.save(str(folder / "tokenizer.json"))
+    save_file({"embeddings": NUMBERS_E}, folder / "model.safetensors")
+    kind = "sentence_transformers.models.StaticEmbedding"
+    write_json(folder / "modules.json", [{"idx": 0, "name": "0", "path": ".", "type": kind}])
+    return folder
+
+
+STATIC: dict[str, tuple[str, Any]] = {
+    "rows": ("model.safetensors", NUMBERS_E[:2]),
+    "no columns": ("model.safetensors", NUMBERS_E[:, :0]),
+    "integers": ("model.safetensors", NUMBERS_E.astype("i8")),
+    "3-d": ("model.safetensors", NUMBERS_E[None]),
+    "NaN": ("model.safetensors", np.where(NUMBERS_E == 1, np.nan, NUMBERS_E)),
+    "infinity": ("model.safetensors", np.where(NUMBERS_E == 1, np.inf, NUMBERS_E)),
+    "cut": ("model.safetensors", (b'"shape"', b'"shade"')),
+    "far": ("tokenizer.json", (b'"cat": 2', b'"cat": 300000000')),
+    "negative": ("tokenizer.json", (b'"cat": 2', b'"cat": -3')),
+    "no such word": ("tokenizer.json", (b'"unk_token": "[UNK]"', b'"unk_token": "?"')),
+    "code": ("modules.json", (b"sentence_transformers.models.StaticEmbedding", b"os.system")),
+    "elsewhere": ("modules.json", (b'"."', b'"/etc"')),
+    "no list": ("modules.json", (b"[", b"{")),
+}
+
+
+@pytest.mark.parametrize("case", STATIC)
+def test_static_vectors_are_refused_in_one_line(
+    case, static, toy_trees, tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(static, "static")
+    name, change = STATIC[case]
+    if isinstance(change, tuple):
+        before = Path("static", name).read_bytes()
+        Path("static", name).write_bytes(before.replace(*change))
+        assert before != Path("static", name).read_bytes()
+    else:
+        save_file({"embeddings": np.ascontiguousarray(change)}, Path("static", name))
+    assert open_model(str(static), device="cpu")([["cat"], ["zzz"]]).tolist() == NUMBERS_E[[2, 0]].tolist()
+    with pytest.raises(UserError, match=r"static[^\n]*$"):
+        open_model("static", device="cpu")([["cat"], ["zzz"]])
+    options = ["--table.dim", "1", "--device", "cpu", "--words", "fixed", "--vectors", "distil:static"]
+    assert train([*options, "--trees", str(toy_trees)]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert "static" in told and not Path("runs/models").exists()
+
+
 # Records of JSON
 
 
@@ -342,9 +402,6 @@ def test_a_finished_cell_is_computed_again_or_whole(tmp_path: Path, key: str, va
     found = Run(tmp_path).figures({"c": cell})
     assert found in ({}, {"c": {"acc": 0.5}}, {"c": value})
     record.unlink()
-
-
-# Numbers on the command line
 
 
 def numbers(config: type[Any], group: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 LONGEST = 1500
 """Most characters of a message; values of files have any length."""
@@ -61,6 +61,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     folded = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return f"did you mean {folded[near[0]]}? " if near else ""
+
+
+def refusals(*needed: Callable[[], object]) -> list[str]:
+    """The line of each of ``needed`` that raises :class:`UserError`."""
+    found = []
+    for need in needed:
+        try:
+            need()
+        except UserError as error:
+            found.append(str(error))
+    return found
 
 
 def printable(text: str) -> str:

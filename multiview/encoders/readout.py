@@ -8,6 +8,10 @@ W are then turned to the principal components of the predictions, so that the fi
 (Matryoshka). The components are those of the second moment, not of the covariance: cosines are taken about
 the origin, and what the predictions have in common counts in them.
 
+Without a teacher, x and y are the vectors of neighbouring sentences, and the columns of W are the canonical
+directions in which they agree most (Hotelling 1936), each by the root of its correlation ρ. If both are
+normal, the product of two sentences is then Σ ρ x y, of which the odds of being neighbours are a function.
+
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
 the read-out.
 """
@@ -112,6 +116,27 @@ class Moments:
         readout = Readout(torch.from_numpy(weight_KD), torch.from_numpy(bias_K.astype(np.float32)), origin)
         readout.axes_TK = torch.from_numpy(axes_TK.astype(np.float32))
         return readout
+
+    def neighbours(self, strength: float, dim: int, origin: str = "") -> Readout:
+        """W of canonical directions, N w = ρ (C + s v I) w; x and y are neighbours, added both ways.
+
+        Args:
+            strength: s, above 0.
+            dim: K, at most D.
+            origin: see :class:`Readout`.
+        """
+        from scipy.linalg import eigh
+
+        x_D, _, xx_DD, xy_DD = (total / max(self.count, 1) for total in self.sums)
+        xx_DD -= np.outer(x_D, x_D)
+        xy_DD -= np.outer(x_D, x_D)
+        xx_DD[np.diag_indices_from(xx_DD)] += strength * np.trace(xx_DD) / len(x_D)
+        top = [len(x_D) - dim, len(x_D) - 1]
+        share_K, weight_DK = eigh((xy_DD + xy_DD.T) / 2, xx_DD, subset_by_index=top)
+        weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
+        weight_KD = np.ascontiguousarray(weight_KD, dtype=np.float32)
+        bias_K = (-weight_KD @ x_D).astype(np.float32)
+        return Readout(torch.from_numpy(weight_KD), torch.from_numpy(bias_K), origin)
 
 
 def fit_readout(x_ND: Numbers, teacher_NT: Numbers, strength: float, dim: int | None = None) -> Readout:

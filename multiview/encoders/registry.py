@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
@@ -45,7 +44,7 @@ ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _BUILTIN = {
     **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
-    **dict.fromkeys(("bag", "hash"), "weightless"),
+    "bag": "weightless",
     **dict.fromkeys(("roles", "order"), "binding"),
 }
 """Module of each view of this package."""
@@ -226,17 +225,6 @@ def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How sentences' vectors are made of a network's states; no weight depends on it."""
-
-    pooling: Pooling
-    added: tuple[str, ...]
-    """Views without weights."""
-    scales: tuple[float, ...]
-    """Factor on each view's vectors, of added ones as well."""
-
-
 class ViewStack(nn.Module):
     """Encoders and word vectors of all views; weights are drawn from torch's global generator.
 
@@ -260,8 +248,6 @@ class ViewStack(nn.Module):
             encoder.use_words(words.trained_vocabulary)
             if config.relations:
                 encoder.use_relations(words.trained_vocabulary)
-        self.scales = (1.0,) * len(self.views)
-        """Factor on each view's vectors when sentences are encoded; training knows none."""
         self.readout: Readout | None = None
         """From all views to one vector made for cosine, where one was fitted."""
 
@@ -284,21 +270,6 @@ class ViewStack(nn.Module):
     def widths(self) -> list[int]:
         """Size of each view's vectors."""
         return [encoder.width for encoder in self.encoder_list]
-
-    @property
-    def reading(self) -> Reading:
-        """How this network's sentences are read."""
-        added = self.views[len(trained_views(self.views)) :]
-        return Reading(self.config.pooling, added, self.scales)
-
-    def as_read(self, reading: Reading) -> ViewStack:
-        """The same network whose sentences are read in another way."""
-        config = replace(self.config, pooling=reading.pooling)
-        with torch.random.fork_rng(devices=[]):
-            other = ViewStack([*trained_views(self.views), *reading.added], self.words, config)
-        other.encoders.load_state_dict(self.encoders.state_dict())
-        other.scales = reading.scales
-        return other
 
     @torch.no_grad()
     def scale_and_equalise(self) -> None:

@@ -4,17 +4,12 @@ config.json records sizes and SHA-256 of the other files and has a seal of its o
 model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
 vectors are concatenated, such as the paper's two configurations. modules.json tells sentence-transformers how
 to load it. Nothing in a folder is executable or pickled.
-
-The builtin encoder is stored compactly (``storage``), all its vectors in model.safetensors: word vectors are
-pairs of 4-bit numbers plus 8 in a byte (the first in the lower half; 0 fills an odd row up), matrices are
-int8, both with a bfloat16 scale per row; all else is float16. A read-out's matrix lies transposed, [K, D], so
-that it has one scale per number of the meaning.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -43,6 +38,7 @@ from corpora.support.files import (
 from multiview.config import EncoderConfig
 from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, trained_views
+from multiview.folder.compact import FIXED, unpack
 from multiview.words.table import WordsRecord, WordTable
 from multiview.words.vectors import (
     CACHE,
@@ -55,15 +51,13 @@ from multiview.words.vectors import (
 )
 
 BUILTIN = "builtin"
-BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v6"
+BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v7"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
 TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
 KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
-FIXED, SCALE = "words.fixed", ".scale"
-"""In compact storage: the name of fixed word vectors; follows a tensor's name in that of its scales."""
 ADAPTER = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
 """The one module in modules.json."""
 
@@ -152,8 +146,6 @@ class ModelRecord:
     files: dict[str, FileRecord]
     storage: Literal["float32", "compact"] = "float32"
     """How the weights are stored; they are float32 in memory."""
-    scales: tuple[float, ...] = ()
-    """Factor on each view's vectors; empty: 1."""
     readout: ReadoutRecord | None = None
     structure: Share = 0.0
     """λ where a caller gives none."""
@@ -247,7 +239,6 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         values = {
             "format": FORMAT,
             "views": network.views,
-            "scales": network.scales,
             "readout": network.readout and network.readout.record,
             "structure": member.structure,
             "encoder": config_to_json(network.config),
@@ -324,9 +315,6 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     network = _network(record, _check_sizes(folder, record, weights, fixed))
     network.load_state_dict(weights)
-    if record.scales and len(record.scales) != len(record.views):
-        raise UserError(f"{config}: scales: {len(record.scales)} for {len(record.views)} views")
-    network.scales = record.scales or network.scales
     network.to(device).eval()
     return Member(network, dict(record.parsers), record.corpus, record.structure)
 
@@ -366,39 +354,6 @@ def _check_sizes(
         if shapes[0] != shapes[1]:
             raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
     return words.empty_copy()
-
-
-def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Float32 weights by name, of compact ones.
-
-    A bfloat16 has 8 significant bits, so a number times its scale is exact in float32.
-
-    Raises:
-        UserError: numbers of 8 or 4 bits without a scale per row.
-    """
-    weights: dict[str, Tensor] = {}
-    for name, value in packed.items():
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
-            continue
-        if value.dtype not in (torch.int8, torch.uint8):
-            weights[name] = value.float()
-            continue
-        scale = packed.get(name + SCALE)
-        if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
-            raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
-        if value.dtype == torch.uint8:
-            both = torch.stack([value & 15, value >> 4], dim=2).flatten(1).to(torch.int8)
-            filled = both.shape[1] > 0 and not bool(both[:, -1].any())
-            value = (both[:, :-1] if filled else both) - 8
-        weights[name] = value.float() * scale.float()[:, None]
-    return weights
-
-
-def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
-    """A matrix in int8 with its scales, as the compact storage has it; :func:`unpack` gives it back."""
-    scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
-    whole = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
-    return {name: whole, name + SCALE: scale}
 
 
 def has_trained_words(folder: Path) -> bool:

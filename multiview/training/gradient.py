@@ -25,32 +25,24 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.encoders.registry import Reading, ViewStack, trained_views
+from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
-from multiview.folder.files import load_members, model_folder, model_records, model_sha256
-from multiview.folder.reading import Reader
 from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import Objective
-from multiview.words.sources import new_table, tuned_table
-from multiview.words.table import Vocabulary, WordTable, corpus_words
-from multiview.words.vectors import WordVectors
+from multiview.words.sources import new_table
+from multiview.words.table import WordTable
 from parsing.training.task import adam_tensors, load_adam
 from parsing.trees.cache import TreeCache
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
-OWN_SHARE = 0.5
-"""Length of the random direction that each fixed word gets when it goes on as a trained one, against that of
-its vector. It is then more like itself than like its synonyms, which finds neighbours in one domain."""
 
 
 class MultiViewNetwork(ViewStack):
@@ -62,93 +54,30 @@ class MultiViewNetwork(ViewStack):
         teacher_dim: size of the teacher's vectors; 0 without a teacher.
     """
 
-    model_reading: Reading | None = None
-    """How the model that ``--init`` named is read, and so is the one that comes of it."""
-
     def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
-        self.objective = Objective(self.views, config.encoder.width, config.objective, teacher_dim)
+        self.objective = Objective(
+            trained_views(self.views), config.encoder.width, config.objective, self.dim, teacher_dim
+        )
 
     @classmethod
     def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
-        """A network with new weights, which depend only on the configuration, the corpus and ``--init``.
+        """A network with new weights, which depend only on the configuration and the corpus.
 
         Args:
             config: for one model, so ``words`` is not ``both``.
             trees: the corpus.
             teacher_dim: size of the teacher's vectors; 0 without a teacher.
         """
-        start = None if config.init is None else warm_start(config, model_folder(config.init), trees)
-        words = new_table(config, trees) if start is None else start.words
+        words = new_table(config, trees, tables=len(trained_views(config.view_list)))
         torch.manual_seed(config.seed)
         network = cls(config, words, teacher_dim)
-        if start is None:
-            network.scale_and_equalise()
-        else:
-            network.encoders.load_state_dict(start.encoders.state_dict())
-            network.model_reading = start.reading
+        network.scale_and_equalise()
         return network
 
     def features(self, micro_batch: MicroBatch, rows: Sequence[Tensor]) -> list[Tensor]:
         """Sentence vectors [B, width] of each view; ``rows`` are those of :meth:`encode`."""
         return self.encode(micro_batch.tokens, micro_batch.plans, rows)
-
-
-def warm_start(config: TrainConfig, folder: Path, trees: TreeCache) -> ViewStack:
-    """The views of a model, with the words of a corpus added to its own.
-
-    Trained tables take in the most frequent words of the corpus that they lack, see
-    :meth:`multiview.words.table.WordTable.grown`. The words of a model of fixed vectors stay as they are, or
-    with ``--words tuned`` become trained tables, whose new words start as :func:`tuned_table` says. In both,
-    the corpus's words come first, by their frequency there, so that a view which weighs words by their place
-    (``hash``) has this corpus's weights. The objective's weights are not part of a model.
-
-    Args:
-        config: of the training.
-        folder: of the model.
-        trees: the corpus.
-
-    Raises:
-        UserError: no model there, or its views, encoders, words or parsers are not those of this run.
-    """
-    records = model_records(folder)
-    if list(records) != [""]:
-        raise UserError(
-            f"--init {folder}: holds the models {', '.join(records)}; name one of these "
-            "folders, or give --words both"
-        )
-    record = records[""]
-    mode = record.words.mode if config.words == "tuned" else config.words
-    compared: list[tuple[str, object, object]] = [
-        ("--views", ",".join(config.view_list), ",".join(trained_views(record.views))),
-        ("--words", mode, record.words.mode),
-        ("--table.case", config.table.case, record.words.case),
-        ("--encoder.dim", config.encoder.dim, record.encoder.dim),
-        ("--encoder.relations", config.encoder.relations, record.encoder.relations),
-    ]
-    if config.words != "tuned" or record.words.mode == "trained":
-        compared.append(("--table.buckets", config.table.buckets, record.words.buckets))
-    for option, wanted, found in compared:
-        if wanted != found:
-            raise UserError(f"{option} {wanted}: --init {folder} has {found}; give that, or another model")
-    (member,) = load_members(folder)
-    network = member.network
-    requires = {need for encoder in network.encoder_list for need in encoder.requires}
-    Reader([member]).check_trees(trees, requires)
-    origin = f"continued from `{config.init}` (SHA-256 {model_sha256(folder)[:16]})"
-    if config.words != "fixed":
-        own = network.words.trained_vocabulary
-        here, _ = corpus_words(trees.type_counts(), config.table)
-        words = list(dict.fromkeys([*here, *own.words]))
-        origin += f" with {len(words) - len(own):,} words more"
-        if network.words.fixed is None:
-            network.words = network.words.grown(words)
-        else:
-            more = Vocabulary(words, buckets=config.table.buckets, case=own.case)
-            vectors = WordVectors(own.words, network.words.fixed)
-            network.words = tuned_table(config, more, vectors, OWN_SHARE)
-    network.words.origin = origin
-    return network
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ TEMPERATURE = 0.05
 """Divides cosines, as in SimCSE."""
 TEACHER = 1000.0
 """Weight of the teacher's term: beside it, neighbours hardly count."""
+BLOCK_SENTENCES = 400
+"""Among which a neighbour is looked for."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
 MASKED = -1e30
 
@@ -152,6 +154,26 @@ def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
     return targets.positive.gather(1, best_A1).squeeze(1)
 
 
+def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
+    """The fraction of sentences of blocks of 400 whose nearest one there is a neighbour in their document.
+
+    Args:
+        vectors_ND: [N, D], on any device.
+        positions: of the N sentences.
+    """
+    hits = compared = 0
+    for start in range(0, len(positions), BLOCK_SENTENCES):
+        part = slice(start, start + BLOCK_SENTENCES)
+        where = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
+        found = neighbour_targets(where, "document")
+        here = Targets(*(getattr(found, name).to(vectors_ND.device) for name in found.__dataclass_fields__))
+        unit_BD = normalize(vectors_ND[part].float(), dim=1)
+        if len(here.anchor):
+            hits += int(retrieved(unit_BD[here.anchor] @ unit_BD.T, here).sum())
+            compared += len(here.anchor)
+    return hits / max(compared, 1)
+
+
 def pair_names(views: Sequence[str]) -> list[str]:
     """Names of all pairs of view positions i < j: ``0-dep,1-const``; views may repeat."""
     named = [f"{position}-{view}" for position, view in enumerate(views)]
@@ -176,13 +198,16 @@ class Objective(nn.Module):
     """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
 
     Args:
-        views: names of the views in order, repeats allowed.
+        views: names of the trained views in order, repeats allowed.
         dim: hidden size D of each view.
         config: the variant.
+        width: size of all views side by side, those without weights included.
         teacher_dim: K, size of the teacher's vectors; 0 without a teacher.
     """
 
-    def __init__(self, views: Sequence[str], dim: int, config: ObjectiveConfig, teacher_dim: int = 0) -> None:
+    def __init__(
+        self, views: Sequence[str], dim: int, config: ObjectiveConfig, width: int = 0, teacher_dim: int = 0
+    ) -> None:
         super().__init__()
         self.config = config
         self.pairs = list(itertools.combinations(range(len(views)), 2))
@@ -193,7 +218,7 @@ class Objective(nn.Module):
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
             self.bilinear.extend(_xavier(dim, dim) for _ in self.pairs)
-        self.to_teacher = nn.Linear(len(views) * dim, teacher_dim) if teacher_dim else None
+        self.to_teacher = nn.Linear(width, teacher_dim) if teacher_dim else None
         """Maps the views side by side onto the teacher's vectors."""
         names = pair_names(views)
         losses = [f"loss/{name}" for name in (*names, *self.terms)]

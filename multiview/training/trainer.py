@@ -25,13 +25,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, normalize
+from torch.nn.functional import embedding_bag
 
 from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig, decisive_options
 from multiview.folder.card import model_card
-from multiview.folder.files import Member, model_folder, model_sha256, parsers_of, save_member
+from multiview.folder.files import Member, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
 from multiview.training.gradient import (
     DistributedContext,
@@ -40,7 +40,7 @@ from multiview.training.gradient import (
     StepResult,
     step_gradient,
 )
-from multiview.training.objective import neighbour_targets, retrieved
+from multiview.training.objective import neighbour_recall
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
@@ -50,7 +50,6 @@ from parsing.trees.cache import TreeCache
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
-BLOCK_SENTENCES = 400
 CLIP = 5.0
 """With the cosine schedule: the largest norm of the whole gradient."""
 WARM_UP = 0.01
@@ -208,9 +207,7 @@ class Trainer(Task[Job]):
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
         config, identity, extra = self.config, self.cache.identity, self.position.extra
-        reading = self.network.model_reading
-        read = self.network if reading is None else self.network.as_read(reading)
-        member = Member(read, parsers_of(identity), identity.get("corpus") or {})
+        member = Member(self.network, parsers_of(identity), identity.get("corpus") or {})
         training = {
             "config": config_to_json(config),
             "trees": str(identity.get("content_sha256", "")),
@@ -247,8 +244,6 @@ class Trainer(Task[Job]):
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
-        if self.config.init is not None:
-            content["content of --init"] = model_sha256(model_folder(self.config.init))
         identity = decisive_options(self.config) | content
         loop = Loop(self, plan, self.config.folder, identity=identity, processes=self.distributed)
         self.position = loop.position
@@ -283,12 +278,7 @@ class ValidationSet:
         """int64 [B + 1] into the tokens of each step."""
         self.sentences = sum(step.sentences for step in self.steps)
         numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
-        starts = range(0, self.sentences, BLOCK_SENTENCES)
-        self.blocks = [
-            neighbour_targets(source.positions(numbers[start : start + BLOCK_SENTENCES]), "document")
-            for start in starts
-        ]
-        """Neighbours among the sentences of each block."""
+        self.positions = source.positions(numbers)
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
@@ -317,16 +307,7 @@ class ValidationSet:
             embeddings.append(torch.cat([feature.float() for feature in own], dim=1))
         if not anchors:
             return {"anchors": 0}
-        found = {"recall@1": self._recall(embeddings), "recall@1/words": self._recall(words)}
+        both = {"recall@1": embeddings, "recall@1/words": words}
+        found = {name: neighbour_recall(torch.cat(parts), self.positions) for name, parts in both.items()}
         metrics = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
         return {"anchors": anchors, **found, **dict(metrics)}
-
-    def _recall(self, vectors: Sequence[Tensor]) -> float:
-        """The fraction of sentences whose nearest one is a neighbour, by the vectors [B, D] of each step."""
-        hits = compared = 0
-        blocks = normalize(torch.cat(list(vectors)), dim=1).split(BLOCK_SENTENCES)
-        for unit_BD, here in zip(blocks, moved(self.blocks, vectors[0].device), strict=True):
-            if len(here.anchor):
-                hits += int(retrieved(unit_BD[here.anchor] @ unit_BD.T, here).sum())
-                compared += len(here.anchor)
-        return hits / max(compared, 1)

@@ -18,7 +18,6 @@ Legend of dimension suffixes: W words, T size of the encoder's vectors, E size o
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -60,13 +59,14 @@ MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 """What of an encoder's folder decides its vectors."""
 
 
-def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> WordTable:
+def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, tables: int = 0) -> WordTable:
     """The words of a new model.
 
     Args:
         config: of the training.
         trees: the corpus.
         cache: where converted vectors are kept.
+        tables: how many views have one, if they are trained; 0 is all.
 
     Raises:
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
@@ -82,16 +82,15 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> Wor
         return fixed
     words, counts_W = corpus_words(trees.type_counts(), wanted)
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
+    tables = tables or len(config.view_list)
     if config.words == "tuned":
-        return tuned_table(config, vocabulary, open_vectors(config, trees, cache))
-    table = WordTable(vocabulary, wanted.dim, views=len(config.view_list))
+        return tuned_table(config, vocabulary, open_vectors(config, trees, cache), tables)
+    table = WordTable(vocabulary, wanted.dim, views=tables)
     table.initialise(config.encoder.start, counts=counts_W, seed=config.seed)
     return table
 
 
-def tuned_table(
-    config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, share: float = 0.0
-) -> WordTable:
+def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, tables: int) -> WordTable:
     """Trained tables whose words start from given vectors.
 
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
@@ -102,7 +101,7 @@ def tuned_table(
         config: of the training.
         vocabulary: of the corpus.
         vectors: float32 [W, E] with their words; the tables get E dimensions.
-        share: b; a given vector v starts as (v + b|v|r) / √(1 + b²), r a random direction.
+        tables: their number.
 
     Raises:
         UserError: no word has a vector.
@@ -114,15 +113,14 @@ def tuned_table(
         raise _no_word_in_common(config)
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
-    table = WordTable(vocabulary, vectors.dim, views=len(config.view_list))
+    table = WordTable(vocabulary, vectors.dim, views=tables)
     table.initialise(config.encoder.start, seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
-            own = values.norm(dim=1, keepdim=True) * rows_of_view[torch.from_numpy(rows)]
             rows_of_view *= values.norm(dim=1).mean()
             rows_of_view[UNKNOWN_ROW] = mean_E
-            rows_of_view[torch.from_numpy(rows)] = (values + share * own) / math.sqrt(1 + share**2)
+            rows_of_view[torch.from_numpy(rows)] = values
     table.origin = f"{len(rows):,} of them starting from {vectors.about}"
     return table
 
@@ -221,7 +219,7 @@ class _Sentences:
 def _distilled(
     config: TrainConfig, folder: Path, words: list[str], counts_W: NDArray[np.int64]
 ) -> Iterator[tuple[str, Float]]:
-    from multiview.pretrained import whole_model
+    from multiview.pretrained import encoded, whole_model
     from parsing.networks.device import pick_device
 
     dim = config.table.dim
@@ -236,7 +234,7 @@ def _distilled(
     with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
         for start in range(0, len(words), BLOCK):
             chunk = words[start : start + BLOCK]
-            parts.append(model.encode(chunk, batch_size=256, show_progress_bar=False))
+            parts.append(encoded(model, str(folder), chunk, 256))
             bar.update(len(chunk))
     yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
 

@@ -294,25 +294,6 @@ class WordTable(nn.Module):
             self._extend(found.to(self.tables[0].device))
         return self.expanded
 
-    def grown(self, words: Sequence[str]) -> Self:
-        """Trained tables with more words, in another order, which start from the vectors that they have here.
-
-        That is a word's row in an expansion, that of its hash bucket, or the unknown word's. So the larger
-        tables give every sentence of known and new words the vectors it had. An expansion is not kept.
-
-        Args:
-            words: those that the trained vocabulary lists, and others.
-        """
-        own = self.trained_vocabulary
-        table = type(self)(own.of(words), self.dim, views=len(self.tables))
-        places = self.vocabulary.lookup(words)
-        stop = 1 + len(words)
-        with torch.no_grad():
-            for view, (target, source) in enumerate(zip(table.tables, self.tables, strict=True)):
-                target[:1], target[stop:] = source[:1], source[1 + len(own) :]
-                target[1:stop] = self.rows(view, places)
-        return table
-
     def _extend(self, expansion: Expansion) -> None:
         self.expansion = expansion
         self.vocabulary = self.trained_vocabulary.of([*self.trained_vocabulary.words, *expansion.words])

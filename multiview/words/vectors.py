@@ -119,7 +119,9 @@ def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
     """
     path = Path(spec)
     if not path.is_file():
-        raise UserError(f"{path}: no such file; it wants GloVe, word2vec or fastText vectors")
+        raise UserError(
+            f"{path}: no such file; it wants GloVe, word2vec or fastText vectors, or distil:FOLDER"
+        )
     stat = path.stat()
     record = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
     read = _read_binary if stem(path).endswith(".bin") else _read_text

@@ -38,8 +38,8 @@ from corpora.support.progress import progress
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
-from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
-from parsing.trees.check import ShardRow, check_shard
+from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, TreeCache, write_shard
+from parsing.trees.check import ShardRow, open_shard
 
 PART_SENTENCES = 1024
 """About a second of work: no worker idles longer than that at the end."""
@@ -316,10 +316,11 @@ def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> 
 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
-    """The shards whose files are as they were written; the log tells of the others."""
+    """The shards whose files are as they were written, and sound; the log tells of the others."""
+    fields, names = TreeCache(folder, manifest).fields, manifest.inventories
     for row in manifest.shards:
         try:
-            check_shard(folder / row.file, row)
+            open_shard(folder / row.file, row, row.index * manifest.shard_sentences, names, fields).close()
         except UserError as error:
             log.warning("%s; parsing it again", error)
         else:

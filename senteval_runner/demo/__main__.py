@@ -15,15 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-from corpora.support.cli import Command, Positive, Seed, configuration
+from corpora.support.cli import Command, configuration
 from corpora.support.errors import UserError
 
 ADAPTED = "adapted"
-"""Name of the installation's encoder, continued on this text."""
-ADAPTING = (
-    *("--init", "builtin", "--words", "tuned", "--table.buckets", "5000", "--table.dropout", "0.1"),
-    *("--objective.score", "cosine", "--objective.same", "1", "--encoder.pooling", "root+mean"),
-)
+"""Name of the installation's encoder, read out for this text."""
 
 
 @configuration
@@ -36,10 +32,6 @@ class DemoConfig:
     """Training sentences."""
     held_out: str = "10k"
     """At most this many sentences of held-out packages for the evaluation (there are about 15,600)."""
-    minutes: Positive = 1.5
-    """Minutes of adapting the installation's encoder."""
-    seed: Seed = 0
-    """Seed of training."""
 
 
 def run_step(title: str, module: str, *arguments: object) -> float:
@@ -64,15 +56,13 @@ def run_step(title: str, module: str, *arguments: object) -> float:
 
 def main(config: DemoConfig) -> None:
     """Parse, adapt, evaluate, report."""
-    trees, models = config.output / "trees", config.output / "models"
+    trees, model = config.output / "trees", config.output / "models" / ADAPTED
     training, held_out = trees / "pydocs-train", trees / "pydocs-heldout"
     pydocs = ("parsing.run", "pydocs", "--split")
-    where = ("--trees", training, "--output", models, "--name", ADAPTED)
-    size = ("--loop.max-minutes", config.minutes, "--seed", config.seed)
     steps = {
         "parse the training text": (*pydocs, "train", "--limit", config.sentences, "--output", training),
         "parse the held-out packages": (*pydocs, "heldout", "--limit", config.held_out, "--output", held_out),
-        "adapt the encoder in the package": ("multiview.train", *ADAPTING, *where, *size),
+        "adapt the encoder in the package": ("multiview.readout", "builtin", training, "--output", model),
     }
     seconds = {
         title: run_step(f"{number}/4 {title}", *map(str, words))
@@ -82,12 +72,12 @@ def main(config: DemoConfig) -> None:
     from senteval_runner.demo.retrieval import evaluate, retrieval_table, write_report
 
     began = time.monotonic()
-    scores = evaluate(models / ADAPTED, training, held_out)
+    scores = evaluate(model, training, held_out)
     seconds["evaluate"] = time.monotonic() - began
-    report = write_report(config, models / ADAPTED, held_out, scores, seconds)
+    report = write_report(config, held_out, scores, seconds)
     print(retrieval_table(scores).markdown())
     print("seconds: " + ", ".join(f"{step} {value:.0f}" for step, value in seconds.items()))
-    print(f"trees    {trees}\nmodel    {models / ADAPTED}\nresults  {config.output / 'results.json'}")
+    print(f"trees    {trees}\nmodel    {model}\nresults  {config.output / 'results.json'}")
     print(f"report   {report}   <- open this in a browser")
 
 

@@ -26,21 +26,15 @@ from corpora.support.cli import config_to_json
 from corpora.support.files import write_json, write_text
 from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
-from parsing.training.loop import read_log
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, cached_sentences, constituency_svg, dependency_svg
 from senteval_runner.protocol.features import unit
-from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, bootstrap
 from senteval_runner.vectors.encoders import open_model
 
 BLOCK_SENTENCES = 400
 DRAWN_TREES, DRAWN_TOKENS = 2, range(7, 13)
 """How many sentences are drawn, and of which lengths: a real tree that a page holds."""
-LOSS_NOTE = (
-    "How surprised each view still is by the neighbours of a sentence among the rest of its batch; lower is "
-    "better."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +68,7 @@ def evaluate(model: Path, train_trees: Path, held_out_trees: Path) -> dict[str, 
     encoders: dict[str, Callable[[], NDArray[np.floating] | csr_matrix]] = {
         "builtin, adapted": lambda: views(str(model)),
         "builtin": lambda: views("builtin"),
-        "SIF of the adapted words": lambda: bag(str(model)),
+        "SIF of its words": lambda: bag("builtin"),
         "SIF of random words": lambda: bag("random"),
         "TF-IDF": lambda: tfidf_embeddings(seen, sentences),
     }
@@ -193,16 +187,14 @@ def retrieval_table(scores: Mapping[str, RetrievalScores]) -> Table:
 
 def write_report(
     config: Any,
-    model: Path,
     trees: Path,
     scores: Mapping[str, RetrievalScores],
     seconds: Mapping[str, float],
 ) -> Path:
-    """All figures as JSON; the table, the loss curve and two parse trees on one page, whose path it returns.
+    """All figures as JSON; the table and two parse trees on one page, whose path it returns.
 
     Args:
         config: the demo's options; its ``output`` is the folder.
-        model: model folder with its training log.
         trees: tree cache whose sentences are drawn.
         scores: of each encoder.
         seconds: time of each step.
@@ -211,15 +203,8 @@ def write_report(
     taken = {step: round(value, 1) for step, value in seconds.items()}
     found = {"config": config_to_json(config), "retrieval": retrieval, "seconds": taken}
     write_json(config.output / "results.json", found)
-    loss: dict[str, list[tuple[float, float]]] = {}
-    for line in read_log(model / "log.jsonl"):
-        where = {"train": "batches of training sentences", "evaluation": "sentences kept out of training"}
-        if line["kind"] in where:
-            loss.setdefault(where[line["kind"]], []).append((float(line["step"]), float(line["loss"])))
-    curves = plots.curves(loss, x_label="training step", y_label="loss per sentence")
     sections = [
         Section("Neighbour retrieval", [retrieval_table(scores)]),
-        Section("Loss", [curves], note=LOSS_NOTE),
         Section("Two of the parsed sentences", list(_trees(trees))),
         Section("Where the time went", [Table(["step", "seconds"], [[*row] for row in taken.items()])]),
     ]

@@ -185,7 +185,9 @@ class Part:
         output = self._loaded(sentences)
         vectors = np.asarray(output.detach().cpu().float() if hasattr(output, "detach") else output)
         n, dim = len(sentences), self.store.dim
-        shaped = vectors.ndim > 1 and vectors.shape[:-1] in ((n,), (self.store.columns, n))
+        shaped = (
+            vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (self.store.columns, n))
+        )
         if not shaped or vectors.dtype.kind not in "fiu" or dim not in (None, vectors.shape[-1]):
             raise UserError(
                 f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {n} sentences; "

@@ -45,7 +45,7 @@ from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
 from multiview.folder.files import TIME, chosen_views, model_folder, model_records, training_hours
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import whole_model
+from multiview.pretrained import encoded, whole_model
 from multiview.structure import WithStructure
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import Float
@@ -164,9 +164,7 @@ class Source:
                 model = assemble(load_pretrained(self.base), self.prefix).to(pick_device(device))
             else:
                 model = whole_model(self.base, device)
-            return functools.partial(
-                model.encode, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
-            )
+            return functools.partial(encoded, model, self.base, batch_size=BATCH)
         if self.kind == "random" and self.base == "lstm":
             return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
         views = self.option.split(",") if self.kind == "multiview" and self.option else None

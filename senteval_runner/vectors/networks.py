@@ -23,7 +23,6 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from corpora.support.cli import config_from_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig
-from multiview.encoders.registry import Reading
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import one_line, quiet
@@ -161,11 +160,6 @@ def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
     if record.training.get("trees") != trees.identity.get("content_sha256"):
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
-    # A compact copy may have other hash buckets than training had.
-    table = dataclasses.replace(config.table, buckets=record.words.buckets)
-    config = dataclasses.replace(config, table=table)
     with torch.random.fork_rng(devices=[]):
         network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
-    added = tuple(record.views[len(network.views) :])
-    reading = Reading(record.encoder.pooling, added, record.scales or (1.0,) * len(record.views))
-    return Member(network.as_read(reading), dict(record.parsers), record.corpus)
+    return Member(network, dict(record.parsers), record.corpus)

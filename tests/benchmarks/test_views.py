@@ -2,57 +2,88 @@
 
 from __future__ import annotations
 
-import shutil
+import importlib
+import re
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tyro
 
+import parsing.run
 from benchmarks import views
-from benchmarks.views import PAIRS, QUICKTHOUGHT, System, ViewsConfig, all_systems
+from benchmarks.views import PAIRS, QUICKTHOUGHT, ViewsConfig, all_systems, training
 from corpora.support.files import read_json
-from multiview.config import TrainConfig
+from multiview.config import TrainConfig, decisive_options, preset
+from multiview.folder.card import training_command
 from multiview.train import defaults_from
 from tests.fixtures.senteval import data as data
-from tests.fixtures.trees import toy_trees as toy_trees
+from tests.fixtures.trees import TOPICS, toy_corpus
 
 
-def options(system: System) -> TrainConfig:
-    words = system.options()
-    config: TrainConfig = tyro.cli(TrainConfig, args=words, default=defaults_from(words))
-    config.check()
-    return config
+def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
+    config = ViewsConfig(trees=Path("trees"), words=("trained", "fixed"), dim=256, sentences=(50_000, 0))
+    systems = all_systems(config)
+    assert len({system.label for system in systems}) == len(systems) == 2 * 3 * (2 * 8 + 6 + 1)
+    paper, found = decisive_options(preset("paper")), {}
+    for system in systems:
+        if system.name in config.systems and system.seed == 2:
+            how = training(config, system, 5e-4)
+            args = shlex.split(training_command(how))[3:]
+            assert tyro.cli(TrainConfig, args=args, default=defaults_from(args)) == how
+            ours = decisive_options(how)
+            found[system.words, system.name, system.sentences] = {k for k in paper if paper[k] != ours[k]}
+    same = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
+    assert len(found) == 2 * 7 * 2 and {name for _, name, _ in found} == {*PAIRS, QUICKTHOUGHT}
+    assert found["trained", "seq,seq", 0] == same | {"views"} and found["fixed", "dep,const", 0] == same
+    assert found["fixed", "dep,const", 50_000] == same | {"loop.max-steps"}
+    quickthought = found["trained", QUICKTHOUGHT, 0] - found["trained", "seq,seq", 0]
+    assert quickthought == {"objective.score", "objective.denominator"}
+    assert training(config, systems[0], 5e-4).loop.max_steps == 50_000 / 400
 
 
-def test_pairs_differ_in_their_views_alone() -> None:
-    systems = all_systems(["trained", "fixed"], [0, 1, 2], 7)
-    assert len({system.label for system in systems}) == len(systems) == 2 * 3 * (7 + 4)
-    trained = {s.name: options(s) for s in systems if s.trained and s.words == "trained" and s.seed == 2}
-    assert set(trained) == {*PAIRS, QUICKTHOUGHT} and len(PAIRS) == 6
-    same = [tyro.cli(TrainConfig, args=["--views", "seq,seq"], default=trained[pair]) for pair in PAIRS]
-    assert same == same[:1] * 6
-    assert trained[QUICKTHOUGHT].objective.denominator == "quickthought"
-    assert same[0].seed == 2 and same[0].loop.max_steps == 7
-
-
-def test_a_system_is_trained_scored_and_read_once(
-    toy_trees: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables 1 and 2 at toy size: both kinds of words, vectors and data given, published rows beside."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(views, "TASKS", ("CR", "SICKRelatedness"))
-    monkeypatch.setattr(views, "SIMILARITY", ("MRPC",))
-    out = tmp_path / "out"
-    config = ViewsConfig(trees=toy_trees, data=data, parsed=tmp_path / "parsed", output=out)
-    system = System(words="trained", name="seq,seq", seed=3, steps=2)
-    views.run(config, system)
-    scores = views.read(config, [system])
-    [folder] = (out / "scores").iterdir()
-    written = {row["task"]: row["metrics"] for row in read_json(folder / "results.json")["results"]}
-    found = scores.loc[("trained", "seq,seq", 3)]
-    assert found["CR"] == written["CR"]["acc"]
-    assert found["SICKRelatedness"] == 100 * written["SICKRelatedness"]["pearson"]
-    assert found["mean"] == (found["CR"] + found["SICKRelatedness"]) / 2
-    assert not (folder / "vectors").exists()
-    shutil.rmtree(out / "models")
-    views.run(config, system)  # finished: neither trained nor scored again
-    assert not (out / "models").exists()
+    texts, documents = toy_corpus(120)
+    lines = ["\n" * (place in documents[1:]) + " ".join(words) for place, words in enumerate(texts)]
+    Path("toy.txt").write_text("\n".join(lines))
+    assert parsing.run.cli(["toy.txt", "--tokenize", "space", "--workers", "1"]) == 0
+    known = sorted({*" ".join(TOPICS).split(), "good", "bad", "the"})
+    numbers = np.random.default_rng(0).normal(size=(len(known), 8)).tolist()
+    rows = [" ".join([word, *map(str, row)]) for word, row in zip(known, numbers, strict=True)]
+    Path("vectors.txt").write_text("\n".join(rows))
+    ran: list[tuple[str, ...]] = []
+
+    def here(module: str, *arguments: object) -> None:
+        ran.append((module, *map(str, arguments)))
+        assert importlib.import_module(module).cli([*map(str, arguments)]) == 0
+
+    monkeypatch.setattr(views, "_command", here)
+    args = ["--trees", "runs/trees/toy", "--vectors", "vectors.txt", "--words", "both", "--data", str(data)]
+    args += ["--dim", "8", "--word-dim", "6", "--seeds", "3", "4", "--protocol", "fast"]
+    args += ["--systems", "seq,const", "dep,const", "--rates", "1e-3", "5e-2"]
+    assert views.cli(args) == 0
+    report = Path("runs/views/report.md").read_text()
+    assert "| DEP, CONST (Simoulin & Crabbé 2021) † |" in report and "| CONST, CONST (" not in report
+    rows = dict(re.findall(r"^\| ([a-z.-]+) \| \S+ \| (.*) \|$", report, re.MULTILINE))
+    losses = re.findall(r"words, all sentences \| (\**\d\S*) \| (\**\d\S*) \| (0.\d+) \|", report)
+    chosen = [0.001 if float(low.strip("*")) < float(high.strip("*")) else 0.05 for low, high, _ in losses]
+    assert [float(rate) for *_, rate in losses] == chosen and len(chosen) == 2
+    differing = {"views": "seq,const; dep,const", "seed": "3; 4", "encoder.dim": "8", "table.dim": "6"}
+    differing |= {"vectors": "vectors.txt", "loop.learning-rate": "; ".join(map(str, dict.fromkeys(chosen)))}
+    assert {name: rows.get(name) for name in differing} == differing
+    # By hand: accuracy at both seeds of both tasks that have one.
+    means = {}
+    for name in ("seq-const", "dep-const"):
+        labels = [f"{name}-both-words-all-sentences-seed{seed}" for seed in (3, 4)]
+        found = [read_json(Path("runs/views/scores") / label / "results.json")["results"] for label in labels]
+        means[name] = np.mean(
+            [row["metrics"]["acc"] for rows in found for row in rows if "acc" in row["metrics"]]
+        )
+    [shown] = re.findall(r"^\| seq,const, both words.*? \| (\S+) \[", report, re.MULTILINE)
+    assert float(shown) == pytest.approx(means["dep-const"] - means["seq-const"], abs=1)
+    ran.clear()
+    assert views.cli(args) == 0
+    assert len(ran) == 4 and all("-rate" in " ".join(words) for words in ran)  # finished: no other again

@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from corpora.support.errors import UserError
 from multiview import encode
-from multiview.folder.files import load_members, model_folder, unpack
+from multiview.folder.compact import unpack
+from multiview.folder.files import load_members, model_folder
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 from senteval_runner.vectors.encoders import find_source
@@ -98,4 +99,5 @@ def test_the_builtin_encoder_of_this_tree() -> None:
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "CC BY-SA 3.0" in card and "public domain" in card and "Apache-2.0" in card
     (member,) = load_members(folder)
-    assert member.network.views == ("dep", "const", "seq", "bag", "hash") and member.network.dim == 7616
+    assert member.network.views == ("dep", "const", "seq", "bag") and member.network.dim == 2304
+    assert member.network.readout is not None and member.network.readout.dim == 384

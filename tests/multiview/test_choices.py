@@ -33,7 +33,7 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
     "loop.batch": 400,  # A.2
     **{"table.case": "exact", "table.dim": 300, "encoder.dim": 1200, "objective.boundary": "none"},
     **{"loop.epochs": 1, "loop.precision": "float32", "loop.schedule": "constant"},
-    **{"init": None, "table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
+    **{"table.buckets": 0, "table.rate": 1.0, "table.update": "dense", "objective.same": 0.0},
     **{"loop.segments": 0, "loop.max-steps": 0, "loop.max-minutes": 0.0, "loop.validation": 0},
     "objective.teacher": None,
 }
@@ -81,13 +81,13 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
 
 def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("multiview.train.SAMPLE", 60)
+    monkeypatch.setattr("parsing.run.SAMPLE", 60)
     small = ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "10", "--device", "cpu"]
     assert cli(["--preset", "paper", "--dry-run", *small]) == 2
     shown, told = capsys.readouterr()
     for part in (
         "60 sentences of pydocs, for 40,000,000",
-        "GB on disk",
+        "MB on disk",
         "4,000,000 steps",
         "parsing  ",
         "memory ",

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sklearn.cross_decomposition import CCA
 from sklearn.linear_model import Ridge
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
 from multiview import readout
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.readout import BATCH, Readout, fit_readout
+from multiview.encoders.readout import BATCH, Moments, Readout, fit_readout
 from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
@@ -49,6 +50,28 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     torch.testing.assert_close(found(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
     with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
         fit_readout(x, y, strength, dim=5)
+
+
+def test_neighbours_are_canonical_directions() -> None:
+    """What scikit-learn's CCA finds in neighbours taken both ways, each by the root of its correlation."""
+    random = np.random.default_rng(4)
+    topic = random.normal(size=(4000, 3)) * [3, 2, 1]
+    left, right = (
+        np.concatenate([topic + random.normal(size=(4000, 3)), random.normal(size=(4000, 2)) * 9], axis=1) + 5
+        for _ in range(2)
+    )
+    moments = Moments()
+    moments.add(left, right)
+    moments.add(right, left)
+    found = moments.neighbours(1e-9, 3)
+    x, y = np.concatenate([left, right]), np.concatenate([right, left])
+    wanted = CCA(3, scale=False, max_iter=5000, tol=1e-12).fit(x, y)
+    share = [np.corrcoef(*pair)[0, 1] for pair in zip(*(v.T for v in wanted.transform(x, y)), strict=True)]
+    given = found.weight.double().numpy() @ x.T + found.bias.double().numpy()[:, None]
+    np.testing.assert_allclose(given.mean(axis=1), 0, atol=1e-4)
+    np.testing.assert_allclose(given.var(axis=1), share, rtol=1e-3)  # unit variance, by √ρ
+    cosines = np.abs(np.corrcoef(given, wanted.transform(x).T)[:3, 3:])
+    np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-3)
 
 
 @pytest.fixture
@@ -145,10 +168,14 @@ def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -
     command = [str(tmp_path / "m"), str(toy_trees), "--teacher", str(tmp_path / "t.npy"), "--dim", "8"]
     assert readout.cli([*command, "--output", str(tmp_path / "new"), "--structure", "0.1"]) == 0
     out = capsys.readouterr().out
-    assert out.count("strength   ") == 5, out
+    assert out.count("strength   ") == len(readout.STRENGTHS), out
     before, after = (float(rank) for rank in re.findall(r"rank correlation (\S+)", out))
     assert after > before, out
     assert MultiViewEncoder.load(tmp_path / "new").get_sentence_embedding_dimension() == 8 + WIDTH
+    alone = [str(tmp_path / "new"), str(toy_trees), "--dim", "4", "--output", str(tmp_path / "alone")]
+    assert readout.cli(alone) == 0
+    told = re.findall(r"recall@1 of neighbours (\S+) \((\d+) numbers\)", capsys.readouterr().out)
+    assert [numbers for _, numbers in told] == ["8", "4"] and float(told[1][0]) > 0
     for wrong, message in (
         ([*command[:-1], "999"], rf"--dim 999: .*t\.npy has {len(words)} numbers"),
         (["builtin", *command[1:]], "--output: needed for builtin"),

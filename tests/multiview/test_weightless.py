@@ -1,4 +1,4 @@
-"""The views without weights: a bag of words and hashed words and pairs, against loops over Python numbers."""
+"""The bag of words, and words by their spelling against loops over Python numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from multiview.config import EncoderConfig
-from multiview.encoders.registry import Reading, ViewStack
+from multiview.encoders.registry import ViewStack
+from multiview.encoders.weightless import spellings
 from multiview.explanation import nodes_of
 from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
@@ -56,54 +57,35 @@ def slow_word(word: str) -> list[float]:
     return total
 
 
-def slow_hash(words: list[str], listed: list[str]) -> list[float]:
-    total, before = [0.0] * 4096, 0
-    harmonic = math.log(len(listed)) + 0.5772156649015329
-    for word in words:
-        rank = listed.index(word.lower()) + 1 if word.lower() in listed else len(listed) + 1
-        weight = 1e-3 / (1e-3 + 1 / (rank * harmonic))
-        key = key_of(word)
-        pair = directions(mixed((before * 3 + key) & MASK))
-        total = [t + weight * w + 0.25 * p for t, w, p in zip(total, slow_word(word), pair, strict=True)]
-        before = key
-    return [t / len(words) for t in total]
-
-
-def encoder_of(
-    views: str = "seq,bag,hash", buckets: int = 0, listed: Sequence[str] = LISTED
-) -> MultiViewEncoder:
+def encoder_of(views: str = "seq,bag", buckets: int = 0, listed: Sequence[str] = LISTED) -> MultiViewEncoder:
     vectors = np.random.default_rng(3).standard_normal((len(listed), 6)).astype(np.float32)
     words = WordTable.with_fixed(Vocabulary(listed, case="lower", buckets=buckets), vectors)
     torch.manual_seed(1)
     return MultiViewEncoder([Member(ViewStack(views.split(","), words, EncoderConfig(dim=4)))])
 
 
+def test_spellings_equal_loops() -> None:
+    words = [*SENTENCES[1], "", "ab" * 140]  # signs are counted in bytes, 255 keys at a time
+    np.testing.assert_allclose(spellings(words, 4096), [slow_word(word) for word in words], atol=1e-6)
+
+
 @pytest.mark.parametrize("buckets", [0, 3])
-def test_both_equal_loops(buckets: int) -> None:
-    long = ["ab" * 140, *["x"] * 260]  # signs are counted in bytes, 255 keys at a time
-    encoder, sentences = encoder_of(buckets=buckets), [*SENTENCES, long]
-    wanted = [slow_hash(words, LISTED) for words in sentences]
-    np.testing.assert_allclose(encoder.encode(sentences, views="hash"), wanted, atol=1e-6)
-    means = [encoder.word_vectors(words).mean(axis=0) for words in sentences]
-    np.testing.assert_allclose(encoder.encode(sentences, views="bag"), means, atol=1e-6)
+def test_a_bag_is_the_mean(buckets: int) -> None:
+    encoder = encoder_of(buckets=buckets)
+    means = [encoder.word_vectors(words).mean(axis=0) for words in SENTENCES]
+    np.testing.assert_allclose(encoder.encode(SENTENCES, views="bag"), means, atol=1e-6)
     batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
-    for nodes in nodes_of(batch, encoder.inputs(batch, ["bag", "hash"])):  # they are the words
-        assert [len(rows) for rows in nodes.states] == [7, 6, 1, 7] and nodes.tree == ""
-    np.testing.assert_allclose(nodes.states[0][3], slow_word(SENTENCES[0][3]), atol=1e-6)
+    (nodes,) = nodes_of(batch, encoder.inputs(batch, ["bag"]))  # they are the words
+    assert [len(rows) for rows in nodes.states] == [7, 6, 1, 7] and nodes.tree == ""
 
 
-def test_views_are_added_scaled_kept_and_told(tmp_path: Path) -> None:
-    encoder = encoder_of("seq")
-    (part,) = encoder.members
-    part.network = part.network.as_read(Reading("root", ("bag", "hash"), (1.0, 0.25, 3.0)))
-    encoder.save(tmp_path / "m")
-    encoder, before = MultiViewEncoder.load(tmp_path / "m", "cpu"), encoder_of()
-    assert encoder.views == ["seq", "bag", "hash"]
+def test_views_are_kept_and_told(tmp_path: Path) -> None:
+    before = encoder_of()
+    before.save(tmp_path / "m")
+    encoder = MultiViewEncoder.load(tmp_path / "m", "cpu")
+    assert encoder.views == ["seq", "bag"]
     whole = encoder.encode(SENTENCES)
-    parts = np.split(whole, [4, 10], axis=1)
-    for part, view, scale in zip(parts, encoder.views, (1, 0.25, 3), strict=True):
-        np.testing.assert_allclose(part, scale * before.encode(SENTENCES, views=view), atol=1e-5)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, views="hash"), parts[2])
-    encoder.save(tmp_path / "m")
-    np.testing.assert_array_equal(MultiViewEncoder.load(tmp_path / "m", "cpu").encode(SENTENCES), whole)
-    assert "seq 4 + bag 6 + hash 4096 = 4106 dimensions" in repr(encoder)
+    for part, view in zip(np.split(whole, [4], axis=1), encoder.views, strict=True):
+        np.testing.assert_allclose(part, before.encode(SENTENCES, views=view), atol=1e-5)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES, views="bag"), whole[:, 4:])
+    assert "seq 4 + bag 6 = 10 dimensions" in repr(encoder)

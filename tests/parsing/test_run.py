@@ -104,6 +104,14 @@ def test_the_papers_preset_parses_with_both_checkpoints(tmp_path: Path, monkeypa
     assert cli(words) == 2
     refused = capsys.readouterr().err
     assert "--dep-model FOLDER" in refused and "github.com/yzhangcs/parser" in refused
+    gone = [*words[:-4], "--data", str(tmp_path / "gone"), "--dry-run"]
+    assert cli(gone) == cli([*gone, "--dep-model", "gone", "--const-model", "gone"]) == 2
+    told, refused = capsys.readouterr()
+    for part in ("2,048 sentences, parsed by one", "work         40,000,000 sentences", "\ndisk ", "\ntime "):
+        assert told.count(part) == 2
+    first, second = refused.splitlines()
+    assert "--dep-model FOLDER" in first and f"is not in {tmp_path / 'gone'}" in first
+    assert "--dep-model" not in second and f"is not in {tmp_path / 'gone'}" in second
     for name in ("dep", "const"):
         (tmp_path / name).mkdir()
         words += [f"--{name}-model", str(tmp_path / name)]

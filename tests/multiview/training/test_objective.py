@@ -142,7 +142,7 @@ def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
 def test_the_teacher() -> None:
     torch.manual_seed(1)
     config, positions = ObjectiveConfig(), make_positions(10, seed=7)
-    objective = Objective(["dep", "const"], 4, config, 3).double()
+    objective = Objective(["dep", "const"], 4, config, 8, 3).double()
     objective.terms = {"teacher": 0.5}
     given, taught = [view.detach() for view in drawn(2, 10, 4)], drawn(1, 10, 3, seed=5)[0].detach()
     where = neighbour_targets(positions, "document")
@@ -165,7 +165,7 @@ def test_the_teacher() -> None:
 @pytest.mark.parametrize("config", [*VARIANTS[::3], VARIANTS[-2]], ids=name_of)
 def test_gradient_is_the_numerical_one(config: ObjectiveConfig) -> None:
     torch.manual_seed(0)
-    objective = Objective(("a", "b"), 3, config, 4).double()
+    objective = Objective(("a", "b"), 3, config, 6, 4).double()
     positions = make_positions(7, seed=2, contents=bool(config.same))
     features, taught = drawn(2, 7, 3), drawn(1, 7, 4)[0].detach()
     where = neighbour_targets(positions, config.boundary)

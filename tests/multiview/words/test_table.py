@@ -18,7 +18,7 @@ from multiview.folder.files import expanded_folder
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
-from multiview.words.sources import new_table, tuned_table
+from multiview.words.sources import new_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from tests.fixtures.trees import changed, toy_corpus
@@ -198,17 +198,3 @@ def test_an_expanded_model_is_made_once_and_read_like_any_other(tiny: TrainConfi
         with pytest.raises(UserError, match=file):
             MultiViewEncoder.load(made)
         (made / file).write_bytes(content)
-
-
-def test_a_share_of_a_words_own_direction(tuned: TrainConfig) -> None:
-    """Lengths stay; the cosine to the given vector is that of v + b|v|r with r at right angles on average."""
-    listed = [f"w{i}" for i in range(40)]
-    given = WordVectors(listed, np.random.default_rng(0).normal(size=(40, 400)).astype(np.float32))
-    plain, mixed = (
-        tuned_table(tuned, Vocabulary(listed), given, share).tables[0][1:].detach() for share in (0.0, 0.5)
-    )
-    np.testing.assert_allclose(mixed.norm(dim=1) / plain.norm(dim=1), 1, atol=0.15)
-    cosines = torch.nn.functional.cosine_similarity(plain, mixed)
-    np.testing.assert_allclose(cosines, 1 / np.sqrt(1.25), atol=0.1)
-    own = torch.nn.functional.normalize(mixed - plain / np.sqrt(1.25), dim=1)
-    assert float((own @ own.T - torch.eye(len(own))).abs().max()) < 0.3  # a direction for each word

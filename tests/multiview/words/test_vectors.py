@@ -38,7 +38,7 @@ def binary(words: list[bytes], vectors: np.ndarray, newline: bytes = b"\n") -> b
 
 FORMATS = {
     "glove.txt": TEXT.encode(),
-    "glove.txt.gz": gzip.compress(TEXT.encode()),
+    "glove.txt.gz": gzip.compress(TEXT.encode(), mtime=0),
     "word2vec.txt": f"4 2\n{TEXT}".encode(),
     "fasttext.txt": f"4 2\n{TEXT}".replace("\n", " \n").encode(),  # a space ends its lines
     "with-newlines.bin": binary([b"the", b"New_York", b"cat"], VECTORS),
@@ -65,7 +65,7 @@ def test_readers_agree(tmp_path: Path, name: str) -> None:
         ("v.txt", b"the 1 2\ncat nan 1\n", r"v\.txt: the vector of 'cat' is not finite"),
         ("v.txt", b"1000 2\nthe 1 2\ncat 3 4\n", "says 1000 words, it has 2"),
         ("v.txt", b"2 " + b"9" * 30 + b"\nthe 1 2\n", "line 1: .* is not a word and its numbers"),
-        ("v.txt.gz", gzip.compress(TEXT.encode())[:-9], "is the file whole"),
+        ("v.txt.gz", gzip.compress(TEXT.encode(), mtime=0)[:-9], "is the file whole"),
         ("v.bin", binary([b"a", b"b"], np.ones((2, 3), np.float32), b"")[:-2], "not word2vec's binary"),
         ("v.bin", struct.pack("<ii", 793712314, 12) + bytes(40), r"not word2vec's binary.*\.vec file"),
     ],

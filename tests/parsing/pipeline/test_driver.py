@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -11,11 +12,12 @@ import time
 from functools import partial
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
 from corpora.support.errors import UserError
-from corpora.support.files import locked
+from corpora.support.files import locked, sha256_file
 from corpora.text import Document, Sentence
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus, shards_of
 from parsing.run import cli
@@ -184,9 +186,15 @@ def test_damaged_and_missing_shards_are_parsed_again(whole: Path, tmp_path: Path
     (tmp_path / "shard-000001.h5").write_bytes(flipped)
     (tmp_path / "shard-000002.h5").write_bytes(flipped[:100])
     (tmp_path / "shard-000004.h5").unlink()
-    assert run(toy_corpus(500), tmp_path).parsed_now == 3 * SHARD
+    with h5py.File(tmp_path / "shard-000003.h5", "r+") as file:
+        file["head"][:] = 1  # listed as if it were right: its hash alone would not tell
+    manifest = Manifest.read(tmp_path)
+    rows = list(manifest.shards)
+    rows[3] = dataclasses.replace(rows[3], sha256=sha256_file(tmp_path / "shard-000003.h5"))
+    dataclasses.replace(manifest, shards=tuple(rows)).write(tmp_path)
+    assert run(toy_corpus(500), tmp_path).parsed_now == 4 * SHARD
     assert run(toy_corpus(500), tmp_path).parsed_now == 0
-    for name in ("manifest.json", "shard-000001.h5", "shard-000004.h5"):
+    for name in ("manifest.json", "shard-000001.h5", "shard-000003.h5", "shard-000004.h5"):
         assert (tmp_path / name).read_bytes() == (whole / name).read_bytes()
 
 

@@ -1,0 +1,60 @@
+"""The text that the package's encoder learns from: nothing near an evaluation sentence, the same again."""
+
+from __future__ import annotations
+
+import lzma
+import random
+from pathlib import Path
+
+from corpora.support.files import read_json
+from tools.train_encoder import EVALUATION, SOURCES, TREEBANKS, cli, select_text
+
+NAMES = ["lawyer", "doctor", "miller", "gardener", "clerk", "widow", "sailor", "judge", "nurse"]
+STORY = """The {0} who praised the {1} left the {2} early, like every {3} and {4} there.
+She walked along the river, past the mill; nobody but a {0} followed the {1} and {2}.
+It rained.
+"""
+SAME = ["clerk", "nurse", "judge", "sailor", "widow"]
+NEAR = "the CLERK who praised the nurse left the judge early: like every sailor and widow there"
+"""With other punctuation it has the same words, and so the same trigrams, as one sentence of the text."""
+
+
+def test_text(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for name in (*EVALUATION, *(f"treebank/{bank}" for bank in TREEBANKS), "corpora", "retrieval/stackfaq"):
+        (data / name).mkdir(parents=True)
+    (data / EVALUATION[0] / "MR.txt").write_text(f"a film about nothing at all\t{NEAR}\n")
+    for name in SOURCES:
+        draw = random.Random(name)
+        orders = [draw.sample(NAMES, 5) for _ in range(40)]
+        orders[20:20] = [SAME]
+        text = "\n".join(STORY.format(*order) for order in orders)
+        (data / "corpora" / f"{name}.txt.xz").write_bytes(lzma.compress(text.encode()))
+    for bank in TREEBANKS:
+        tree = (
+            "# newdoc\n# text = Somebody gave her the key to it.\n1\tSomebody\n# text = She took it away.\n"
+        )
+        (data / "treebank" / bank / "train.conllu").write_text(tree)
+    for name in ("faq", "queries"):
+        rows = f"id\tthread\tquestion\n1\t7\tHow do I open a {name} file?\n"
+        (data / "retrieval" / "stackfaq" / f"{name}.tsv").write_text(rows)
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        select_text(data, tmp_path / folder, 30)
+    texts = {name: (tmp_path / "one" / f"{name}.txt").read_text() for name in ("train", "more", "held")}
+    whole = "".join(texts.values())
+    counts = read_json(tmp_path / "one" / "text.json")
+    assert counts["removed"] == 3 and STORY.splitlines()[0].format(*SAME) not in whole
+    assert "It rained." not in whole and texts["train"].count("\n\n") > 5  # too short; blocks
+    assert counts["stackfaq"] == counts["ewt"] == counts["gum"] == 2 and counts["wikipedia"]
+    assert counts["clauses"] and "She walked along the river\nnobody but a" in whole
+    kept = [line for line in whole.splitlines() if line]
+    alone = sum(counts.values()) - counts["removed"] - len(kept)
+    assert 0 <= alone <= 4  # blocks of one sentence have no neighbours
+    for name, text in texts.items():
+        assert (tmp_path / "two" / f"{name}.txt").read_text() == text
+
+
+def test_no_data_is_one_line(tmp_path: Path, capsys) -> None:
+    assert cli(["--data", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"--data {tmp_path}: has no folder corpora")
