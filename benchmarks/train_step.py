@@ -4,9 +4,7 @@
 
 Encoders and loss are the matrix products that a step has to do. Everything else (waiting for reading and
 plans, word vectors and their gradient, clipping and optimiser) should stay under 15 % of a step at hidden
-sizes of 1200 and more on CPU. ``--clock cpu`` counts the CPU time of one thread and adds that of the loader
-thread as if nothing overlapped, an upper bound that holds on a busy machine. Ends with one line of JSON:
-medians over the steps.
+sizes of 1200 and more on CPU. Ends with one line of JSON: medians over the steps.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import time
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Literal
 
 import torch
 
@@ -27,7 +24,7 @@ from benchmarks import spread
 from corpora.support.cli import Command, configuration
 from multiview.config import preset
 from multiview.training.data import Step, open_trees, prefetch
-from multiview.training.trainer import Job, Trainer
+from multiview.training.trainer import Trainer
 from parsing.networks.device import torch_threads
 
 
@@ -47,14 +44,11 @@ class StepBenchmark:
     """CPU threads; 0 chooses as training does."""
     device: str = "cpu"
     """Device to train on."""
-    clock: Literal["wall", "cpu"] = "wall"
-    """Wall-clock seconds, or CPU seconds with one thread."""
 
 
 def main(config: StepBenchmark) -> int:
     """Time every part of a few real steps."""
     defaults = preset("paper")
-    threads = 1 if config.clock == "cpu" else config.threads
     with tempfile.TemporaryDirectory() as folder:
         training = dataclasses.replace(
             defaults,
@@ -65,9 +59,9 @@ def main(config: StepBenchmark) -> int:
             loop=dataclasses.replace(defaults.loop, batch=400, epochs=20),
         )
         trainer = Trainer(training, open_trees(config.trees))
-        trainer.threads = threads or trainer.threads
+        trainer.threads = config.threads or trainer.threads
         with torch_threads(trainer.threads):
-            rows = measure(trainer, config.steps + 1, cpu=config.clock == "cpu")[1:]
+            rows = measure(trainer, config.steps + 1)[1:]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     step = median(columns["step"])
     for name, values in columns.items():
@@ -77,7 +71,6 @@ def main(config: StepBenchmark) -> int:
         "views": config.views,
         "dim": config.dim,
         "threads": trainer.threads,
-        "clock": config.clock,
         "sentences_per_s": round(400 / step, 2),
         "outside_fraction": round(median(1 - row["encoders and loss"] / row["step"] for row in rows), 4),
         "parts_s": {name: round(median(values), 5) for name, values in columns.items()},
@@ -86,23 +79,19 @@ def main(config: StepBenchmark) -> int:
     return 0
 
 
-def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]]:
+def measure(trainer: Trainer, steps: int) -> list[dict[str, float]]:
     """Seconds per part, for each of ``steps`` steps."""
-
-    def prepare(job: Job) -> tuple[Step, float]:
-        began = time.thread_time()
-        return trainer.prepare(job), time.thread_time() - began
 
     def now() -> float:
         if trainer.device.type == "cuda":  # its queue must be empty
             torch.cuda.synchronize(trainer.device)
-        return time.thread_time() if cpu else time.perf_counter()
+        return time.perf_counter()
 
     rows: list[dict[str, float]] = []
-    prepared = prefetch(islice(trainer.jobs(), steps), prepare)
+    prepared = prefetch(islice(trainer.jobs(), steps), trainer.prepare)
     for _ in range(steps):
         began = now()
-        step, loader = next(prepared)
+        step = next(prepared)
         ready = now()
         result = trainer.gradient(step)
         done = now()
@@ -112,7 +101,7 @@ def measure(trainer: Trainer, steps: int, *, cpu: bool) -> list[dict[str, float]
         trainer.update(result)
         trainer.read()
         row = {
-            "reading and plans": ready - began + (loader if cpu else 0),
+            "reading and plans": ready - began,
             "encoders and loss": done - ready - words,
             "word vectors": words,
             "clip and optimiser": now() - updating,

@@ -19,6 +19,7 @@ from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path
 from corpora.text import Document, Sentence, in_pieces
+from corpora.universal import universal_tags
 
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPED = re.compile("|".join(_ESCAPES))
@@ -28,23 +29,6 @@ BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
-_UPOS = {
-    tag: upos
-    for upos, tags in {
-        "ADJ": "JJ JJR JJS", "ADP": "IN RP", "ADV": "RB RBR RBS WRB", "AUX": "MD", "CCONJ": "CC",
-        "DET": "DT PDT WDT", "INTJ": "UH", "NOUN": "NN NNS", "NUM": "CD", "PART": "POS TO",
-        "PRON": "EX PRP PRP$ WP WP$", "PROPN": "ADD NNP NNPS", "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
-        "SCONJ": "", "SYM": "$ # SYM", "VERB": "VB VBD VBG VBN VBP VBZ",
-    }.items()
-    for tag in (upos, *tags.split())
-}  # fmt: skip
-_TAKES = {
-    "advmod": "ADV ADJ CCONJ DET PART SYM", "amod": "ADJ ADV NOUN NUM SYM VERB X", "aux": "AUX",
-    "case": "ADP ADV PART SYM VERB", "cc": "CCONJ ADV SYM", "cop": "AUX", "det": "DET PRON",
-    "expl": "PRON DET PART", "goeswith": "X", "mark": "SCONJ ADV PART VERB", "nummod": "NUM NOUN SYM",
-    "punct": "PUNCT",
-}  # fmt: skip
-"""By relation: the usual UPOS, then others that it may have (level 3 of the official validator)."""
 _BEFORE = re.compile(r"[(\[{$£€#“‘«/]|``?")
 """Words that no space follows."""
 _AFTER = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|t|')?|[nt]a", re.IGNORECASE)
@@ -157,26 +141,6 @@ def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
                 space = "SpaceAfter=No" if joined else "_"
                 yield f"{number}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{space}\n"
             yield "\n"
-
-
-def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """UPOS of a sentence: what its Penn tags say, as far as Universal Dependencies allow it a relation."""
-    found = []
-    for word, tag, relation in zip(words, tags, (name.partition(":")[0] for name in relations), strict=True):
-        upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
-        if word.lower() in ("not", "n't", "n’t"):
-            upos = "PART"
-        elif upos == "DET" and relation not in ("det", "advmod"):
-            upos = "PRON"
-        elif (tag, relation) == ("TO", "case"):
-            upos = "ADP"
-        elif upos == "PUNCT" and relation not in ("punct", "root", "_"):
-            upos = "SYM"
-        elif upos == "PROPN" and relation == "fixed":
-            upos = "NOUN"
-        usual, *others = _TAKES.get(relation, upos).split()
-        found.append(upos if upos in others else usual)
-    return found
 
 
 def _close(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[bool]:

@@ -1,9 +1,9 @@
-"""Turn a parsing library's own checkpoint into a model folder, once.
+"""Turn a checkpoint of supar's into a model folder, once.
 
     python -m parsing.convert dep ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
     python -m parsing.convert dep biaffine-dep-en runs/parsers/ptb --trust-pickle
 
-A library's checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
+A checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
 that opens one, and only with --trust-pickle. The folder that comes out holds numbers and JSON, loads without
 the library and parses as the checkpoint does in the library (weights are kept as float32).
 """
@@ -11,9 +11,8 @@ the library and parses as the checkpoint does in the library (weights are kept a
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -26,33 +25,30 @@ class Convert:
     """Options of ``parsing.convert``."""
 
     checkpoint: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="CHECKPOINT")]
-    """The library's checkpoint file, or a name that its authors publish (downloaded)."""
+    """The checkpoint file, or a name that supar's authors publish (downloaded)."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """Model folder to write."""
     trust_pickle: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Open the checkpoint although that runs code in it; only for files you trust."""
 
 
-def main(kind: str, config: Convert) -> None:
+def main(config: Convert) -> None:
     """Write the model folder of a checkpoint, with a card; runs any code in the checkpoint.
 
     Raises:
-        UserError: ``--trust-pickle`` was not given, or no checkpoint of the library.
+        UserError: ``--trust-pickle`` was not given, or no checkpoint of supar's.
     """
     import torch
 
     from corpora.support.files import sha256_file, write_text
+    from parsing.libraries.supar import checkpoint_path, from_state
     from parsing.networks.parser import CARD, save_model_folder
 
     if not config.trust_pickle:
         raise UserError(
             f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
         )
-    path = Path(config.checkpoint)
-    if kind == "dep":
-        from parsing.libraries.supar import checkpoint_path, from_state
-
-        path = Path(checkpoint_path(config.checkpoint))
+    path = Path(checkpoint_path(config.checkpoint))
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
@@ -60,13 +56,7 @@ def main(kind: str, config: Convert) -> None:
     except Exception as error:  # damaged pickles raise anything
         text = printable(f"{type(error).__name__}: {error}")
         raise UserError(f"{path}: not a checkpoint that can be opened ({text[:200]})") from None
-    content: dict[str, Any]
-    if kind == "dep":
-        content = from_state(data, where=str(path)).content()
-    else:
-        from parsing.libraries.benepar import from_checkpoint
-
-        content = {"kind": "benepar", **from_checkpoint(data, where=str(path))}
+    content = from_state(data, where=str(path)).content()
     name = Path(config.checkpoint).name  # part of its identity
     identity = save_model_folder(config.output, name=name, version="converted", half=False, **content)
     card = (
@@ -77,17 +67,9 @@ def main(kind: str, config: Convert) -> None:
     print(f"{config.output}: sha256 {identity['sha256'][:16]}")
 
 
-ABOUT = {
-    "const": "a benepar parser with a character LSTM",
-    "dep": "a supar dependency parser (biaffine-dep over words and characters)",
-}
+ABOUT = "a supar dependency parser (biaffine-dep over words and characters)"
 cli = Commands(
-    {
-        kind: Command(Convert, partial(main, kind), f"parsing.convert {kind}", about)
-        for kind, about in ABOUT.items()
-    },
-    "parsing.convert",
-    "Convert a checkpoint:",
+    {"dep": Command(Convert, main, "parsing.convert dep", ABOUT)}, "parsing.convert", "Convert a checkpoint:"
 )
 
 

@@ -4,8 +4,8 @@
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
-Words of fallback trees have the relation ``dep`` (tags ``_``). Labels of Universal Dependencies give a file
-that UD's ``validate.py`` takes at levels 1 and 2, and at level 3 but for mistakes in the trees.
+Words of fallback trees have the relation ``dep`` (tags ``_``). What UD's ``validate.py`` would refuse at its
+first three levels is mended in the file, for labels of Universal Dependencies (:mod:`corpora.universal`).
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def parse(config: ParseConfig, spec: str) -> None:
             print(PAPER_SAMPLE)
             sample = open_corpus("pydocs", limit=SAMPLE)
             parser = load(device=devices[0], max_tokens=config.max_tokens)
-            print(dry_run(config, sample, parser, workers, lambda: PAPER_SENTENCES))
+            print(dry_run_text(config, *cost(sample, parser, workers, lambda: PAPER_SENTENCES)))
     if missing:
         raise UserError(" | ".join(missing))
     corpus = opened()
@@ -171,7 +171,8 @@ def parse(config: ParseConfig, spec: str) -> None:
     if papers:
         print(DEVIATES.format_map(config_to_json(config)))
     if config.dry_run:
-        print(dry_run(dataclasses.replace(config, output=output), corpus, makes[0](), workers, expected))
+        resolved = dataclasses.replace(config, output=output)
+        print(dry_run_text(resolved, *cost(corpus, makes[0](), workers, expected)))
         return
     summary = run_corpus(
         corpus,
@@ -236,17 +237,6 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         if now else "  everything was there already",
         f"  content sha256 {manifest.content_sha256()}",
     ])  # fmt: skip
-
-
-def dry_run(
-    config: ParseConfig,
-    corpus: Corpus,
-    parser: TextParser,
-    workers: int,
-    expected: Callable[[], int | None],
-) -> str:
-    """The text to print, see :func:`cost`; ``config`` is part of it."""
-    return dry_run_text(config, *cost(corpus, parser, workers, expected))
 
 
 def cost(

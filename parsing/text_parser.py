@@ -216,13 +216,10 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 
         folder = load_model_folder(path, "dependency")
         parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
-    elif (folder := load_model_folder(path, "constituency", "benepar")).kind == "benepar":
-        from parsing.libraries.benepar import from_folder
-
-        parser = from_folder(folder)
     else:
         from parsing.networks.constituency import ConstituencyModel, SpanParser
 
+        folder = load_model_folder(path, "constituency")
         parser = SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
     chosen = pick_device(device)
     if chosen.type != "cpu":

@@ -19,14 +19,13 @@ import numpy as np
 import transformers
 from benepar.integrations.downloader import BENEPAR_SERVER_INDEX, locate_model
 from benepar.integrations.nltk_plugin import InputSentence, guess_language
-from benepar.nkutil import HParams
 from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after
 from transformers import dynamic_module_utils
 
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
-from parsing.networks.parser import CONFIG, VOCABULARY, DeviceParser, ModelFolder, Stages
+from parsing.networks.parser import DeviceParser, Stages
 from parsing.trees.batch import ConstituencyParse, check_tokens
 
 VERSION = "0.2.0"
@@ -34,7 +33,6 @@ BLANK = "-"
 """Stands for a word that a model cannot read."""
 MAX_TYPES = 60_000
 """Words that are remembered to be readable."""
-_VOCABULARIES = {"tags": "tag", "labels": "label", "characters": "char"}
 
 
 class BeneparParser(DeviceParser):
@@ -95,8 +93,7 @@ class BeneparParser(DeviceParser):
 def load_benepar(name_or_path: str) -> BeneparParser:
     """A benepar model: a published name (downloaded before), a checkpoint file or a folder.
 
-    Files are read without unpickling code (torch's ``weights_only``); a checkpoint that needs more is
-    converted by ``python -m parsing.convert --trust-pickle``.
+    Files are read without unpickling code (torch's ``weights_only``).
 
     Raises:
         UserError: no such model, or not a file of benepar's.
@@ -140,39 +137,6 @@ def _with_special_tokens(self: Any, ids: list[int], _: Any = None) -> list[int]:
     example = self("a", return_special_tokens_mask=True)
     inner = [i for i, special in enumerate(example["special_tokens_mask"]) if not special]
     return [*example["input_ids"][: inner[0]], *ids, *example["input_ids"][inner[-1] + 1 :]]
-
-
-def from_checkpoint(data: Any, *, where: str) -> dict[str, Any]:
-    """Configuration, vocabulary and tensors of a checkpoint that benepar's training wrote.
-
-    Raises:
-        UserError: not benepar's, or a model with a pretrained transformer.
-    """
-    try:
-        config, tensors = data["config"], dict(data["state_dict"])
-        hparams = config["hparams"]
-        hparams = dict(hparams) if isinstance(hparams, dict) else hparams.to_dict()
-        vocabulary = {key: dict(config[f"{name}_vocab"]) for key, name in _VOCABULARIES.items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{where}: not a benepar checkpoint ({error!r})") from None
-    if not hparams.get("use_chars_lstm"):
-        raise UserError(f"{where}: uses a pretrained transformer; give the file itself as --const-model")
-    return {"config": {"hparams": hparams}, "vocabulary": vocabulary, "tensors": tensors}
-
-
-def from_folder(folder: ModelFolder) -> BeneparParser:
-    """The parser of a checkpoint that was converted to a model folder.
-
-    Raises:
-        UserError: the folder does not fit benepar's model.
-    """
-    hparams = {"force_root_constituent": True, **folder.mapping(CONFIG, "hparams")}
-    vocabularies = {f"{name}_vocab": folder.mapping(VOCABULARY, key) for key, name in _VOCABULARIES.items()}
-    try:
-        parser = folder.build(lambda: ChartParser(hparams=HParams(**hparams), **vocabularies))
-    except (KeyError, AttributeError) as error:
-        raise UserError(f"{folder.path}: not a converted benepar model ({error!r})") from None
-    return BeneparParser(parser, folder.identity)
 
 
 def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:

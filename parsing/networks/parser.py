@@ -54,7 +54,7 @@ class FolderConfig:
 
     format: Literal[1] = 1
     kind: str
-    """``dependency``, ``constituency`` or ``benepar``."""
+    """``dependency`` or ``constituency``."""
     name: str
     """Short name, part of the identity."""
     version: str
@@ -70,7 +70,6 @@ class ModelFolder:
     """What a model folder holds."""
 
     path: Path
-    kind: str
     files: dict[str, Any]
     """The model's configuration, and words, characters, labels: JSON values by file."""
     tensors: dict[str, Tensor]
@@ -146,8 +145,8 @@ def _identity(config: Mapping[str, Any]) -> dict[str, str]:
     return {"name": config["name"], "version": config["version"], "sha256": digest}
 
 
-def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
-    """Read and verify a model folder of one of these kinds.
+def load_model_folder(path: Path, kind: str) -> ModelFolder:
+    """Read and verify a model folder of this kind.
 
     Raises:
         UserError: no model folder, another kind or format version, or a damaged file; one line.
@@ -156,8 +155,8 @@ def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
         raise UserError(f"{path}: not a model folder (no {CONFIG}); write one with python -m parsing.train")
     values = read_json(path / CONFIG)
     config = config_from_json(FolderConfig, values, where=path / CONFIG)
-    if config.kind not in kinds:
-        raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kinds[0]} model is needed")
+    if config.kind != kind:
+        raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kind} model is needed")
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
             raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
@@ -166,7 +165,7 @@ def load_model_folder(path: Path, *kinds: str) -> ModelFolder:
     except SafetensorError as error:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
     files = {CONFIG: config.model, VOCABULARY: read_json(path / VOCABULARY)}
-    return ModelFolder(path, config.kind, files, tensors, _identity(values))
+    return ModelFolder(path, files, tensors, _identity(values))
 
 
 class DeviceParser:

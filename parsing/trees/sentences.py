@@ -17,6 +17,7 @@ from unicodedata import normalize
 from corpora.support.errors import printable
 from corpora.text import Document, Sentence
 from corpora.treebanks import conllu_lines
+from corpora.universal import valid
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
 from parsing.trees.brackets import SpanTree, write_tree
@@ -57,18 +58,19 @@ class ParsedSentence:
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
-        """The form that the treebank writers take, in NFC; an empty word is ``_``, which both can hold."""
+        """What the treebank writers take: NFC, ``_`` for an empty word, a tree that UD's guidelines allow."""
         words = tuple(normalize("NFC", " ".join(word.split())) or "_" for word in self.words)
         tree = None
         if self.spans is not None and self.tags is not None:
             tree = write_tree(SpanTree(words, tuple(self.tags), tuple(self.spans)))
-        return Sentence(
+        sentence = Sentence(
             words,
             tags=None if self.tags is None else tuple(self.tags),
             heads=None if self.heads is None else tuple(self.heads),
             relations=None if self.relations is None else tuple(self.relations),
             tree=tree,
         )
+        return valid(sentence)
 
     def to_conllu(self) -> str:
         """The sentence in CoNLL-U, see :func:`corpora.treebanks.conllu_lines`."""

@@ -24,7 +24,7 @@ from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.parser import load_model_folder, save_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
-from parsing.score import constituency_agreement, dependency_agreement
+from parsing.score import same_trees as equal
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
@@ -113,16 +113,14 @@ def test_a_model_does_not_mind_the_device(kind: str) -> None:
 
 def test_agreement_counts() -> None:
     one, other = (DependencyParse(np.array([2, 0]), np.array(ids)) for ids in ([1, 0], [0, 0]))
-    agreement = dependency_agreement([one, one], [one, other])
-    assert agreement == {"same_heads": 100, "same_relations": 75, "same_trees": 50}
+    assert equal([one, one], [one, other]) == 50
     flat, deep = (
         ConstituencyParse(
             np.array([1, 2]), np.zeros(len(ends), int), np.array(ends), np.array([1, 3])[: len(ends)]
         )
         for ends in ([2], [2, 1])
     )
-    agreement = constituency_agreement([flat, flat], [flat, deep])
-    assert agreement == {"same_spans": 80, "same_tags": 100, "same_trees": 50}
+    assert equal([flat, flat, flat, deep], [flat, deep, flat, deep]) == 75
 
 
 def random_pair() -> tuple[BiaffineParser, SpanParser]:
