@@ -10,7 +10,7 @@ and the passive, in a relative clause and a cleft, with either dative:
 | to | word, recipient or goal | gave *her* a book; gave a book to *her*; went to *Rome* |
 | from | word, source | came from *Rome* |
 | at | word, any other complement with a preposition | sat on the *mat* |
-| poss | thing, owner or whole | the *king*'s hat; the hat of the *king* |
+| poss | thing, owner or whole | the *king*'s hat; the hat of the *king*; the *king* has a hat |
 | attr | noun, attribute or predicate | the *red* hat; the hat is *red*; a *stone* wall |
 | num | noun, numeral | *two* hats |
 | adv | verb, adverb | ran *fast* |
@@ -308,8 +308,8 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             t[k].rel, t[p].rel = _OBLIQUE | t[p].rel & _BY_AGENT, _CASE
     for k in range(len(t)):
         p = t[k].parent
-        q = t[p].parent if p >= 0 else -1
-        if q >= 0 and t[k].rel & _OBJECT and t[p].rel & _CONJUNCT and t[q].rel & _OBJECT:
+        q = t[p].parent if p >= 0 and t[k].rel & _OBJECT and t[p].rel & _CONJUNCT else -1
+        if q >= 0 and t[q].rel & _OBJECT:
             t[k].parent = t[q].parent  # gave him and her a hat
         for j in range(k - 1, p if t[k].rel & _RELATIVE else k, -1):  # the hat the king wore
             if t[j].parent == k and t[j].rel & (_SUBJECT | _OBJECT):
@@ -336,20 +336,18 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
             t[p].negated = 1
     found[0, 0] = 0
     for v in range(len(t)):
+        if t[v].first < 0 and not t[v].rel & (_CLAUSE_KINDS | _CONJUNCT):
+            continue
+        begin = found[0, 0] + 1
         subject = _clause(t, found, v, t[v].negated > 0, t[v].standard)
         _dependents(t, found, v, subject)
-    for v in range(len(t)):
-        t[v].first = t[v].after = -1
-    for i in range(1, found[0, 0] + 1):  # has a hat, a hat belongs to
-        role, v = found[0, i], found[1, i]
-        belongs = t[v].word & _W_BELONG
-        if t[v].word & (_W_OWN | _W_BELONG) and role in (_AGENT, _TO if belongs else _PATIENT):
-            if (role == _AGENT) == (belongs > 0):
-                t[v].first = found[2, i]
-            else:
-                t[v].after = found[2, i]
-            if t[v].first >= 0 and t[v].after >= 0:
-                _add(t, found, _POSS, t[v].first, t[v].after)
+        if t[v].word & (_W_OWN | _W_BELONG):  # has a hat, a hat belongs to
+            owner, owned = (_TO, _AGENT) if t[v].word & _W_BELONG else (_AGENT, _PATIENT)
+            both = range(begin, found[0, 0] + 1)
+            for i in both:
+                for k in both:
+                    if found[0, i] == owned and found[0, k] == owner:
+                        _add(t, found, _POSS, found[2, i], found[2, k])
     return found[:, 1 : found[0, 0] + 1]
 
 
