@@ -242,7 +242,8 @@ class MultiViewEncoder:
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
         width = sum(network.widths[place] for network, places in chosen for place in places)
         width = read.dim if read else width
-        width = min(width, truncate_dim or width)
+        if truncate_dim is not None and (width := min(width, truncate_dim)) < 1:
+            raise UserError(f"encode: truncate_dim={truncate_dim}: must be at least 1")
         requires = self.requires_of(views)
         if structure:
             from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
