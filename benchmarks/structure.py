@@ -39,7 +39,8 @@ from multiview.encoders.binding import (
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import whole_model
 from parsing.trees.batch import Batch
-from parsing.trees.roles import Arcs, canonical_arcs, content_words, word_flags
+from parsing.trees.role_kinds import word_flags
+from parsing.trees.roles import Arcs, canonical_arcs, content_words
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.structure import TIE, binding_scores, pair_scores
 

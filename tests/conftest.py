@@ -14,7 +14,7 @@ import pytest
 
 from corpora.support.cli import LOGGER
 
-pytest_plugins = ("tests.fixtures.senteval", "tests.fixtures.trees", "tests.fixtures.builtin")
+pytest_plugins = [f"tests.fixtures.{name}" for name in ("senteval", "trees", "builtin", "device")]
 
 ROOT = Path(__file__).resolve().parent.parent
 

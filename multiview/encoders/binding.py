@@ -15,9 +15,11 @@ Legend of dimension suffixes: B sentences, N tokens, M arcs, U distinct words, E
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -32,14 +34,8 @@ from multiview.encoders.weightless import WeightlessView, spellings
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
-from parsing.trees.roles import (
-    ROLES,
-    Arcs,
-    canonical_arcs,
-    content_words,
-    relation_bits,
-    word_flags,
-)
+from parsing.trees.role_kinds import relation_bits, word_flags
+from parsing.trees.roles import ROLES, Arcs, canonical_arcs, content_words
 
 WIDTH = 1024
 """S."""
@@ -82,6 +78,11 @@ class BindingPlan(Plan):
     """[N], each token's word."""
 
 
+with open(Path(__file__).with_name("irregular_verbs.tsv"), encoding="utf-8", newline="") as _lines:
+    _BASE = {
+        form: row["base"] for row in csv.DictReader(_lines, delimiter="\t") for form in row["forms"].split()
+    }
+"""Of irregular verbs' forms; they are spelt as it is. Regular ones have most of their trigrams in common."""
 Pairs = Callable[[Batch, NDArray[np.int64], list[str], NDArray[np.integer]], Arcs]
 """Which words of a batch are bound: of the batch, the bits of each token's relation [N], the distinct words
 and each token's word [N]."""
@@ -90,10 +91,15 @@ and each token's word [N]."""
 def role_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
-    """The arcs of the trees, and those between two dependents of one head."""
+    """The arcs of the trees, and those between two dependents of one head, or with a dependent's number."""
     arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
-    by_head = np.argsort(arcs.head, kind="stable")
-    one, other = _siblings(arcs.role[by_head], arcs.head[by_head], arcs.dependent[by_head])
+    number_N, counts = np.full(len(batch.token), -1), arcs.role == ROLES.index("num")
+    number_N[arcs.head[counts]] = arcs.dependent[counts]  # he ran two miles and she three
+    counted = np.flatnonzero((number_N[arcs.dependent] >= 0) & ~counts)
+    role, head = (np.append(part, part[counted]) for part in (arcs.role, arcs.head))
+    dependent = np.append(arcs.dependent, number_N[arcs.dependent[counted]])
+    by_head = np.argsort(head, kind="stable")
+    one, other = _siblings(role[by_head], head[by_head], dependent[by_head])
     role = np.append(arcs.role, np.full(len(one), SIBLINGS))
     return Arcs(role, np.append(arcs.head, one), np.append(arcs.dependent, other))
 
@@ -144,7 +150,7 @@ class BindingView(WeightlessView):
             head=word_N[arcs["head"]],
             dependent=word_N[arcs["dependent"]],
             sentence=np.searchsorted(base.node_offsets, arcs["head"], side="right") - 1,
-            spelling=spellings(types, WIDTH),
+            spelling=spellings([_BASE.get(word.lower(), word) for word in types], WIDTH),
             first=first_U,
             word=word_N,
         )

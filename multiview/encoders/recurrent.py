@@ -332,7 +332,7 @@ class DepEncoder(TreeLSTM):
     def use_relations(self, vocabulary: Vocabulary) -> None:
         """See :meth:`Encoder.use_relations`."""
         from parsing.trees.child_roles import CHILD_ROLES  # here: it compiles
-        from parsing.trees.roles import word_flags
+        from parsing.trees.role_kinds import word_flags
 
         self.word_flags = np.concatenate([[0], word_flags(vocabulary.words), [0]])
         self.role_bias = nn.Parameter(torch.empty(len(CHILD_ROLES), 2 * self.dim))

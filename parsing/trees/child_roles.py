@@ -15,31 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parsing.trees.batch import Batch
-from parsing.trees.roles import KIND_BITS, ROLES, canonical_arcs, parents, relation_bits, word_flags
+from parsing.trees.role_kinds import KIND_BITS, ROLE_OF_KIND, relation_bits, word_flags
+from parsing.trees.roles import ROLES, canonical_arcs, parents
 
 CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
-_OF_KIND = {
-    **dict.fromkeys(("passive subject", "object"), "patient"),
-    **dict.fromkeys(("agent", "subject"), "agent"),
-    "indirect object": "to",
-    "possessor": "poss",
-    **dict.fromkeys(("case", "copula", "passive", "auxiliary", "determiner", "function"), "function"),
-    **dict.fromkeys(("oblique", "prepositional object"), "at"),
-    "attribute": "attr",
-    "number": "num",
-    "adverb": "adv",
-    "name": "is",
-    "conjunct": "conjunct",
-    **dict.fromkeys(("adverbial clause", "relative", "participle", "complement", "beside"), "clause"),
-}
-"""The role by a label's kind; a label of several kinds has that of the first."""
 
 
 @cache
 def _of_labels(relations: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of each relation its kinds as bits and its place in ``CHILD_ROLES``: int64 [R] both."""
     bits = relation_bits(relations)
-    names = [next((_OF_KIND[k] for k in _OF_KIND if kinds & KIND_BITS[k]), "other") for kinds in bits]
+    names = [next((ROLE_OF_KIND[k] for k in ROLE_OF_KIND if kinds & KIND_BITS[k]), "other") for kinds in bits]
     return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)
 
 

@@ -10,7 +10,7 @@ and the passive, in a relative clause and a cleft, with either dative:
 | to | word, recipient or goal | gave *her* a book; gave a book to *her*; went to *Rome* |
 | from | word, source | came from *Rome* |
 | at | word, any other complement with a preposition | sat on the *mat* |
-| poss | thing, owner or whole | the *king*'s hat; the hat of the *king* |
+| poss | thing, owner or whole | the *king*'s hat; the hat of the *king*; the *king* has a hat |
 | attr | noun, attribute or predicate | the *red* hat; the hat is *red*; a *stone* wall |
 | num | noun, numeral | *two* hats |
 | adv | verb, adverb | ran *fast* |
@@ -34,73 +34,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from parsing.trees.role_kinds import FLAG, ING, KIND_BITS
+
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
     "clause",
 )
 _AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = range(14)
-
-_LABELS = {
-    "subject": "nsubj nsubj:outer csubj csubj:outer nsubjpass csubjpass nsubj:pass csubj:pass",
-    "passive subject": "nsubjpass csubjpass nsubj:pass csubj:pass",
-    "clausal subject": "csubj csubj:outer csubjpass csubj:pass ccomp",
-    "object": "obj dobj",
-    "indirect object": "iobj dative",
-    "agent": "obl:agent agent",
-    "oblique": "obl obl:agent obl:arg obl:unmarked obl:tmod obl:npmod nmod nmod:poss nmod:unmarked nmod:desc "
-    "nmod:tmod nmod:npmod poss agent tmod npadvmod",
-    "possessor": "nmod:poss poss",
-    "attribute": "amod compound nn",
-    "number": "nummod num",
-    "adverb": "advmod neg",
-    "adverbial clause": "advcl",
-    "relative": "acl:relcl advcl:relcl rcmod relcl",
-    "participle": "acl vmod partmod infmod",
-    "conjunct": "conj",
-    "case": "case mark prep possessive",
-    "passive": "aux:pass auxpass nsubj:pass csubj:pass nsubjpass csubjpass",
-    "auxiliary": "aux aux:pass auxpass",
-    "copula": "cop",
-    "open": "xcomp",
-    "complement": "ccomp xcomp pcomp",
-    "name": "flat flat:name appos name",
-    "determiner": "det predet det:predet",
-    "preposition": "prep agent dative",
-    "prepositional object": "pobj pcomp",
-    "beside": "parataxis",
-    "root": "root ROOT",
-    "function": "punct cc cc:preconj preconj expl discourse",
-}
-KIND_BITS = {name: 1 << number for number, name in enumerate(_LABELS)}
-"""The bit of each kind of relation."""
-_WORDS = {
-    "not": "not n't never neither nor hardly",
-    "no": "no",
-    "by": "by",
-    "to": "to for into unto towards toward onto",
-    "from": "from out",
-    "of": "of 's ’s '",
-    "than": "than",
-    "as": "as",
-    "after": "after",
-    "before": "before until till",
-    "relative": "who whom that which whose",
-    "pronoun": "one it who this that",
-    "what": "what",
-    "do": "do does did doing done",
-    # The lower pole of what is compared: "lighter than" says what "not as heavy as" does.
-    "less": "less fewer lower smaller shorter younger lighter slower weaker poorer cheaper narrower thinner "
-    "softer quieter colder cooler darker worse nearer closer",
-    "bare": "be is are was were am been do does did have has had will would can could should may might must "
-    "shall 's 're 'm",
-}
-_FLAG = {name: 1 << number for number, name in enumerate(_WORDS)}
-_ING = 1 << len(_WORDS)
-_FLAGS_OF = {
-    word: sum(flag for name, flag in _FLAG.items() if word in _WORDS[name].split())
-    for words in _WORDS.values()
-    for word in words.split()
-}
 
 
 @dataclass(frozen=True)
@@ -113,23 +53,6 @@ class Arcs:
     """[M], tokens of the batch."""
     dependent: NDArray[np.int64]
     """[M], tokens of the batch."""
-
-
-def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
-    """What each relation of a cache's inventory is, as bits: int64 [R]."""
-    return np.array(
-        [
-            sum(bit for name, bit in KIND_BITS.items() if label in _LABELS[name].split())
-            for label in relations
-        ],
-        np.int64,
-    )
-
-
-def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
-    """Which of the words that a rule asks for each one is, as bits: int64 [U]."""
-    lower = [word.lower() for word in words]
-    return np.array([_FLAGS_OF.get(w, 0) | (_ING if w.endswith("ing") else 0) for w in lower], np.int64)
 
 
 def content_words(
@@ -151,8 +74,8 @@ def canonical_arcs(
 
     Args:
         head: [T], 1-based within the sentence, 0 for the root.
-        relation: int64 [T], bits from :func:`relation_bits`.
-        word: int64 [T], bits from :func:`word_flags`.
+        relation: int64 [T], bits from :func:`parsing.trees.role_kinds.relation_bits`.
+        word: int64 [T], bits from :func:`parsing.trees.role_kinds.word_flags`.
         sentence_offsets: [B + 1].
     """
     return Arcs(*_arcs(parents(head, sentence_offsets), relation.copy(), word))
@@ -165,276 +88,346 @@ def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) ->
     return np.where(head > 0, begins + head - 1, -1).astype(np.int64)
 
 
-_KINDS, _ASKED = list(KIND_BITS.values()), list(_FLAG.values())
-_SUBJECT, _PASSIVE_SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _OBLIQUE, _POSSESSOR = _KINDS[:8]
+_KINDS, _ASKED = list(KIND_BITS.values()), list(FLAG.values())
+_PASSIVE_SUBJECT, _SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _POSSESSOR, _OBLIQUE = _KINDS[:8]
 _ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = _KINDS[8:16]
-_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _COMPLEMENT, _NAME, _DETERMINER, _PREPOSITION = _KINDS[16:24]
-_PREPOSITIONAL, _BESIDE, _ROOT, _FUNCTION = _KINDS[24:]
-_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE = _ASKED[:10]
-_W_RELATIVE, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE = _ASKED[10:]
+_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _PREPOSITIONAL, _COMPLEMENT, _NAME, _DETERMINER = _KINDS[16:24]
+_PREPOSITION, _BESIDE, _ROOT, _FUNCTION, _EXPLETIVE = _KINDS[24:]
+_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE, _W_RELATIVE = _ASKED[:11]
+_W_WHERE, _W_PREPOSITION, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE, _W_OWN, _W_BELONG = _ASKED[11:]
+_CLAUSE_KINDS = _ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL
+_ANSWERED = 1 << 40
+"""Set beside the kinds of a relative clause whose pronoun stands for the noun."""
 _DEEP = 5
-"""Clauses up which a subject is looked for."""
+"""Clauses up or down which a subject or a gap is looked for."""
 _MANY = 8
 """Conjuncts that share a role."""
+_NAMES = "parent rel word first after has mark stands standard turned negated"
+_TOKEN = np.dtype([(name, np.int64) for name in _NAMES.split()])
+"""What the rules know of a token; tokens are places in the batch, -1 is none. ``rel`` holds the kinds of its
+relation, which rules mend, ``first`` its first dependent, ``after`` the next one of its head, ``has`` the
+kinds of all its dependents, ``mark`` the flags of its preposition or conjunction, ``stands`` the token it
+stands for, ``standard`` what it is compared with, ``turned`` whether that has more."""
 
 
 @njit(cache=True)
-def _child(v, kinds, rel, first, after):  # type: ignore[no-untyped-def]
-    """The first child of v whose relation is one of the kinds, or -1."""
-    k = first[v]
-    while k >= 0:
-        if rel[k] & kinds:
-            return k
-        k = after[k]
+def _child(t, v, kinds):  # type: ignore[no-untyped-def]
+    """The first dependent of v that is of one of the kinds, or -1."""
+    if t[v].has & kinds:
+        k = t[v].first
+        while k >= 0:
+            if t[k].rel & kinds:
+                return k
+            k = t[k].after
     return -1
 
 
 @njit(cache=True)
-def _marker(k, word, rel, first, after):  # type: ignore[no-untyped-def]
-    """Flags of the preposition or conjunction that marks k."""
-    c = _child(k, _CASE, rel, first, after)
-    return word[c] if c >= 0 else 0
+def _relabel(t, k, kinds):  # type: ignore[no-untyped-def]
+    """Change the kinds of k's relation."""
+    p, t[k].rel = t[k].parent, kinds
+    if p >= 0:
+        t[p].has, k = 0, t[p].first
+        while k >= 0:
+            t[p].has |= t[k].rel
+            k = t[k].after
 
 
 @njit(cache=True)
-def _subject(v, parent, rel, first, after):  # type: ignore[no-untyped-def]
+def _subject(t, v):  # type: ignore[no-untyped-def]
     """The subject of v, its own or that of the clause it shares one with, or -1."""
     for _ in range(_DEEP):
-        own = _child(v, _SUBJECT, rel, first, after)
-        if own >= 0:
+        up, own = t[v].parent, _child(t, v, _SUBJECT)
+        if own >= 0 or up < 0:
             return own
-        up = parent[v]
-        if up < 0:
-            return -1
-        if rel[v] & _OPEN:
-            given = _child(up, _OBJECT, rel, first, after)
+        if t[v].rel & _OPEN:
+            given = _child(t, up, _OBJECT | _INDIRECT)
             if given >= 0:
                 return given
-        elif rel[v] & (_PARTICIPLE | _RELATIVE):
+        elif t[v].rel & (_PARTICIPLE | _RELATIVE):
             return up
-        elif rel[v] & _ADVERBIAL:
-            if _child(v, _CASE, rel, first, after) >= 0:
-                return -1
-        elif not rel[v] & _CONJUNCT:
+        elif t[v].has & _CASE if t[v].rel & _ADVERBIAL else not t[v].rel & _CONJUNCT:
             return -1
         v = up
     return -1
 
 
 @njit(cache=True)
-def _resolved(k, stands):  # type: ignore[no-untyped-def]
-    """The word that k stands for."""
-    for _ in range(4):
-        if stands[k] < 0:
-            break
-        k = stands[k]
+def _passive(t, v):  # type: ignore[no-untyped-def]
+    """Whether v is passive, a bare participle as well: the letter written by her."""
+    bare = t[v].rel & _PARTICIPLE and not t[v].word & ING and not t[v].has & (_SUBJECT | _CASE)
+    return bare or t[v].has & _PASSIVE > 0
+
+
+@njit(cache=True)
+def _side(preposition):  # type: ignore[no-untyped-def]
+    """The role that a preposition gives."""
+    if preposition & _W_OF:
+        return _POSS
+    return _TO if preposition & _W_TO else _FROM if preposition & _W_FROM else _AT
+
+
+@njit(cache=True)
+def _next_conjunct(t, s, whole):  # type: ignore[no-untyped-def]
+    """The conjunct of ``whole`` after s, which is ``whole`` itself or one of them; -1 after the last."""
+    k = t[whole].first if s == whole else t[s].after
+    while k >= 0 and not t[k].rel & _CONJUNCT:
+        k = t[k].after
     return k
 
 
 @njit(cache=True)
-def _stand(parent, rel, word, first, after):  # type: ignore[no-untyped-def]
-    """For each token the one it stands for, or -1: pronouns, bare auxiliaries."""
-    stands = np.full(len(parent), -1, np.int64)
-    for v in range(len(parent)):
-        up = parent[v]
-        if up < 0:
-            continue
-        cleft = rel[v] & _CLAUSAL and _child(up, _COPULA, rel, first, after) >= 0
-        if rel[v] & _RELATIVE or cleft:
-            k = first[v]
-            while k >= 0:
-                inner = first[k]
-                if word[k] & _W_RELATIVE and not rel[k] & (_CASE | _DETERMINER):
-                    stands[k] = up
-                while inner >= 0:
-                    if word[inner] & _W_RELATIVE and not rel[inner] & (_CASE | _DETERMINER):
-                        stands[inner] = up
-                    inner = after[inner]
-                k = after[k]
-        if rel[v] & _SUBJECT and _child(up, _COPULA, rel, first, after) >= 0:
-            if word[v] & _W_PRONOUN:
-                stands[v] = up
-            if word[v] & _W_WHAT:  # what she did was leave: leave has her for its subject, and no copula
-                clause = _child(v, _RELATIVE, rel, first, after)
-                if clause >= 0 and word[clause] & _W_DO:
-                    stands[clause] = up
-                    rel[_child(up, _COPULA, rel, first, after)], rel[v] = _AUXILIARY, _FUNCTION
-        alone = _child(v, _OBJECT | _INDIRECT | _COPULA | _COMPLEMENT | _OBLIQUE, rel, first, after) < 0
-        joined = rel[v] & (_CONJUNCT | _ADVERBIAL | _BESIDE | _COMPLEMENT)
-        if joined and word[v] & _W_BARE and alone:
-            stands[v] = up
-    return stands
+def _resolved(t, k):  # type: ignore[no-untyped-def]
+    """The word that k stands for."""
+    for _ in range(4):
+        if t[k].stands < 0:
+            break
+        k = t[k].stands
+    return k
 
 
 @njit(cache=True)
-def _add(found_3M, count, stands, role, head, dependent):  # type: ignore[no-untyped-def]
-    """Append an arc between what its words stand for; return the number of arcs."""
-    head, dependent = _resolved(head, stands), _resolved(dependent, stands)
-    if (head == dependent and role != _NEG) or count == found_3M.shape[1]:
-        return count
-    found_3M[0, count], found_3M[1, count], found_3M[2, count] = role, head, dependent
-    return count + 1
+def _add(t, found, role, head, dependent):  # type: ignore[no-untyped-def]
+    """Append an arc between what its words stand for; the first column of ``found`` counts."""
+    head, dependent, count = _resolved(t, head), _resolved(t, dependent), found[0, 0] + 1
+    if (head != dependent or role == _NEG) and count < found.shape[1]:
+        found[0, count], found[1, count], found[2, count] = role, head, dependent
+        found[0, 0] = count
+
+
+@njit(cache=True)
+def _mend(t):  # type: ignore[no-untyped-def]
+    """Put right what parsers often miss: relative clauses by their pronoun, the recipient of two objects."""
+    for v in range(len(t)):
+        one, two = -1, -1
+        if t[v].mark & _W_PREPOSITION and (t[v].rel & _OBJECT or not t[v].rel & ~_FUNCTION):
+            _relabel(t, v, _OBLIQUE)
+        if not t[v].has & (_OBJECT | _SUBJECT):
+            continue
+        k = t[v].first
+        while k >= 0:
+            if t[k].word & _W_RELATIVE and t[k].rel & (_SUBJECT | _OBJECT) and t[v].rel & _PARTICIPLE:
+                _relabel(t, v, t[v].rel | _RELATIVE)
+            if t[k].rel & _OBJECT:
+                one, two = (k, two) if one < 0 else (one, k)
+            k = t[k].after
+        if two >= 0:  # whom she gave books, books which she gave him
+            _relabel(t, two if t[one].word & _W_RELATIVE else one, _INDIRECT)
+        elif one >= 0 and t[v].parent >= 0 and t[t[v].parent].word & _W_WHAT and t[v].rel & _RELATIVE:
+            given = _child(t, v, _SUBJECT) >= 0 and not t[v].has & _COMPLEMENT
+            _relabel(t, one, _INDIRECT if given else _OBJECT)  # what she gave him
+
+
+@njit(cache=True)
+def _stand(t):  # type: ignore[no-untyped-def]
+    """Find what pronouns and bare auxiliaries stand for."""
+    for k in range(len(t)):
+        v = t[k].parent
+        for _ in range(2 if t[k].word & _W_RELATIVE else 0):  # who came; whose hat was red
+            up = t[v].parent if v >= 0 else -1
+            relative = up >= 0 and (t[v].rel & _RELATIVE or (t[v].rel & _CLAUSAL and t[up].has & _COPULA))
+            if relative and not t[k].rel & (_CASE | _DETERMINER):
+                t[k].stands = up
+                t[v].rel |= _ANSWERED
+            v = up
+    for v in range(len(t)):
+        up = t[v].parent
+        if up < 0:
+            continue
+        if t[v].rel & _SUBJECT and t[up].has & (_COPULA | _AUXILIARY):
+            clause = _child(t, v, _RELATIVE)
+            pointed = t[up].has & (_RELATIVE | _CLAUSAL) and not t[up].word & (_W_WHERE | _W_WHAT)
+            if t[v].word & _W_PRONOUN and (clause >= 0 or pointed):
+                t[v].stands = up
+            if clause >= 0 and t[v].word & _W_WHAT and t[clause].word & _W_DO:
+                t[clause].stands = up  # what she did was leave: she is its subject, and it has no copula
+                _relabel(t, _child(t, up, _COPULA | _AUXILIARY), _AUXILIARY)
+                _relabel(t, v, _FUNCTION)
+            elif clause >= 0 and t[v].word & _W_WHAT and t[up].has & (_DETERMINER | _NUMBER | _POSSESSOR):
+                t[v].stands = up  # what she gave was a book
+        verbal = _OBJECT | _INDIRECT | _COPULA | _COMPLEMENT | _OBLIQUE | _EXPLETIVE
+        joined = t[v].rel & (_CONJUNCT | _ADVERBIAL | _BESIDE | _COMPLEMENT)
+        if joined and t[v].word & _W_BARE and not t[v].has & verbal:
+            t[v].stands = up
+
+
+@njit(cache=True)
+def _compare(t):  # type: ignore[no-untyped-def]
+    """What each word is compared with, and whether that has more: older than she, not as old as she."""
+    for k in range(len(t)):
+        p = t[k].parent
+        if p < 0 or not t[k].mark & (_W_THAN | _W_AS) or not t[k].rel & (_OBLIQUE | _ADVERBIAL):
+            continue
+        v = t[p].parent if t[p].rel & (_ADVERB | _ATTRIBUTE) else p  # runs faster than she
+        above = v if v >= 0 else p
+        less, much = (t[p].word | t[above].word) & _W_LESS, t[k].mark & _W_THAN
+        for head in (p, above):
+            sister = t[head].first
+            while sister >= 0:
+                less |= t[sister].word & _W_LESS
+                much |= t[sister].word & _W_AS if t[sister].rel & _ADVERB else 0
+                sister = t[sister].after
+        if much:
+            t[above].standard = t[p].standard = k
+            t[above].turned = less > 0 or t[k].mark & _W_AS > 0
+
+
+@njit(cache=True)
+def _gap(t, found, v, noun):  # type: ignore[no-untyped-def]
+    """Append what the noun is to its clause v without a pronoun, or to one in it: a man they meant to see."""
+    inner = v
+    for _ in range(_DEEP):
+        v, inner = inner, _child(t, inner, _COMPLEMENT)
+        if inner < 0:
+            break
+    role = -1 if t[v].has & (_OBJECT | _PASSIVE | _COPULA) else _PATIENT
+    if t[v].rel & _COMPLEMENT and not (t[v].rel & _OPEN or t[v].has & _SUBJECT):  # the man they say came
+        role = _AGENT
+    k = t[v].first
+    while k >= 0:  # the man they spoke to
+        if k > v and t[k].first < 0 and t[k].rel & _OBLIQUE and t[k].word & _W_PREPOSITION:
+            role = _side(t[k].word)
+            _relabel(t, k, _FUNCTION)
+        k = t[k].after
+    if role >= 0 and not t[noun].word & _W_WHERE:
+        _add(t, found, role, v, noun)
 
 
 @njit(cache=True)
 def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
     """Roles, heads and dependents: int64 [3, M]."""
-    size = len(parent)
-    for k in range(size):  # Stanford's prepositions become case markers of their objects
-        p = parent[k]
-        if p >= 0 and rel[k] & _PREPOSITIONAL and rel[p] & _PREPOSITION:
-            parent[k], parent[p] = parent[p], k
-            rel[k], rel[p] = _OBLIQUE | rel[p] & _BY_AGENT, _CASE
-    first, after = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
-    for k in range(size - 1, -1, -1):
-        if parent[k] >= 0:
-            after[k], first[parent[k]] = first[parent[k]], k
-    stands = _stand(parent, rel, word, first, after)
-    room = (_MANY + 4) * size + 16
-    found_3M = np.empty((3, room), np.int64)
-    count = 0
-    for v in range(size):
-        up = parent[v]
-        meant = _resolved(v, stands)
-        copula = _child(meant, _COPULA, rel, first, after) >= 0
-        own = _child(v, _SUBJECT, rel, first, after)
-        passive = _child(v, _PASSIVE, rel, first, after) >= 0
-        bare = rel[v] & _PARTICIPLE and own < 0
-        marked = _child(v, _CASE, rel, first, after) >= 0
-        if bare and not word[v] & _ING and not marked:  # the letter written by her
-            passive = True
-        clause = rel[v] & (_ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL)
-        parts = _OBJECT | _INDIRECT | _BY_AGENT | _AUXILIARY | _COPULA
-        if rel[v] & _CONJUNCT:
-            parts |= _OBLIQUE | _ADVERB | _COMPLEMENT
-        subject = -1
-        if clause or own >= 0 or _child(v, parts, rel, first, after) >= 0:
-            subject = _subject(v, parent, rel, first, after)
-        if bare and marked:  # a man to watch
-            subject = -1
-        inverted = False
-        if own < 0 and not passive and rel[v] & (_ROOT | _COMPLEMENT | _CONJUNCT):  # under it lay a hat
-            led, what = _child(v, _OBLIQUE, rel, first, after), _child(v, _OBJECT, rel, first, after)
-            inverted = 0 <= led < v < what
-            if inverted:
-                subject = what
-        negated = False
-        k = first[v]
-        while k >= 0:
-            if word[k] & _W_NOT:
-                negated = True
-            inner = first[k] if rel[k] & (_OBJECT | _SUBJECT) else -1
-            while inner >= 0:
-                if rel[inner] & _DETERMINER and word[inner] & _W_NO:
-                    negated = True
-                inner = after[inner]
-            k = after[k]
-        standard, least = -1, False
-        k = first[v]
-        while k >= 0:  # what is compared: older than she, runs faster than she, not as old as she
-            mark = _marker(k, word, rel, first, after)
-            if mark & (_W_THAN | _W_AS) and rel[k] & (_OBLIQUE | _ADVERBIAL):
-                standard, least = k, bool(mark & _W_AS)
-            inner = first[k] if rel[k] & (_ADVERB | _ATTRIBUTE) else -1
-            if (word[k] | word[v]) & _W_LESS:
-                least = True
-            while inner >= 0:
-                mark = _marker(inner, word, rel, first, after)
-                if mark & (_W_THAN | _W_AS) and rel[inner] & (_OBLIQUE | _ADVERBIAL):
-                    standard = inner
-                    least = bool(mark & _W_AS) or bool(word[k] & _W_LESS)
-                inner = after[inner]
-            k = after[k]
-        equal = standard >= 0 and _marker(standard, word, rel, first, after) & _W_AS
-        turned = standard >= 0 and subject >= 0 and least and (negated or not equal)
-        if turned and equal:
-            negated = False
-        s, taken = subject, 0
-        while s >= 0 and taken <= _MANY:
-            done = rel[s] & _PASSIVE_SUBJECT if s == subject and own >= 0 else passive
-            if copula and not (own >= 0 and rel[own] & _PASSIVE_SUBJECT):
-                count = _add(found_3M, count, stands, _ATTR, standard if turned else s, v)
-            else:
-                count = _add(found_3M, count, stands, _PATIENT if done or passive else _AGENT, v, s)
-            if negated:
-                count = _add(found_3M, count, stands, _NEG, v, s)
-            if standard >= 0 and (turned or not equal):
-                high, low = (standard, s) if turned else (s, standard)
-                count = _add(found_3M, count, stands, _THAN, high, low)
-            taken += 1
-            s = _next_conjunct(s, subject, rel, first, after)
-        if negated and subject < 0:
-            count = _add(found_3M, count, stands, _NEG, v, v)
-        object_gap = own >= 0 and not copula and _child(v, _OBJECT, rel, first, after) < 0
-        if rel[v] & _RELATIVE and object_gap and not _asks(v, stands, first, after):  # the man they saw
-            count = _add(found_3M, count, stands, _PATIENT, v, up)
-        k = first[v]
-        while k >= 0:
-            kind, mark = rel[k], _marker(k, word, rel, first, after)
-            role = -1
-            if kind & _OBJECT:
-                role = -1 if inverted else _PATIENT
-            elif kind & _INDIRECT:
-                role = _TO
-            elif k == standard or kind & _SUBJECT or kind & _CONJUNCT:
-                role = -1
-            elif kind & _OBLIQUE:
-                if kind & _POSSESSOR or mark & _W_OF:
-                    role = _POSS
-                elif kind & _BY_AGENT or (mark & _W_BY and passive):
-                    role = _AGENT
-                elif mark & _W_TO:
-                    role = _TO
-                elif mark & _W_FROM:
-                    role = _FROM
-                else:
-                    role = _AT
-            elif kind & _ATTRIBUTE:
-                role = _ATTR
-            elif kind & _NUMBER:
-                role = _NUM
-            elif kind & _ADVERB:
-                if not word[k] & (_W_NOT | _W_AS):
-                    role = _ADV
-            elif kind & _ADVERBIAL:
-                if mark & _W_AFTER:
-                    count = _add(found_3M, count, stands, _BEFORE, k, v)
-                else:
-                    count = _add(found_3M, count, stands, _BEFORE if mark & _W_BEFORE else _CLAUSE, v, k)
-            elif kind & _NAME:
-                role = _IS
-            elif kind & _COMPLEMENT:
-                role = _CLAUSE
-            shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE)
-            s, taken = k, 0
-            while role >= 0 and s >= 0 and taken <= _MANY:
-                count = _add(found_3M, count, stands, role, v, s)
-                taken += 1
-                s = _next_conjunct(s, k, rel, first, after) if shared else -1
-            k = after[k]
-    return found_3M[:, :count]
+    t, found = np.empty(len(parent), _TOKEN), np.empty((3, (_MANY + 4) * len(parent) + 17), np.int64)
+    for k in range(len(t)):
+        t[k].parent, t[k].rel, t[k].word, t[k].turned, t[k].negated = parent[k], rel[k], word[k], 0, 0
+        t[k].has = t[k].mark = 0
+        t[k].first = t[k].after = t[k].stands = t[k].standard = -1
+    for k in range(len(t)):  # Stanford's prepositions become case markers of their objects
+        p = t[k].parent
+        if p >= 0 and t[k].rel & _PREPOSITIONAL and t[p].rel & _PREPOSITION:
+            t[k].parent, t[p].parent = t[p].parent, k
+            t[k].rel, t[p].rel = _OBLIQUE | t[p].rel & _BY_AGENT, _CASE
+    for k in range(len(t)):
+        p = t[k].parent
+        q = t[p].parent if p >= 0 and t[k].rel & _OBJECT and t[p].rel & _CONJUNCT else -1
+        if q >= 0 and t[q].rel & _OBJECT:
+            t[k].parent = t[q].parent  # gave him and her a hat
+        for j in range(k - 1, p if t[k].rel & _RELATIVE else k, -1):  # the hat the king wore
+            if t[j].parent == k and t[j].rel & (_SUBJECT | _OBJECT):
+                break
+            if t[j].parent == p and t[j].rel & _NAME:
+                t[j].parent, t[j].rel = k, _SUBJECT
+    for k in range(len(t) - 1, -1, -1):
+        p = t[k].parent
+        if p >= 0:
+            t[k].after, t[p].first = t[p].first, k
+            t[p].has |= t[k].rel
+            if t[k].rel & _CASE:
+                t[p].mark = t[k].word
+    _mend(t)
+    _stand(t)
+    _compare(t)
+    for k in range(len(t)):
+        p = t[k].parent
+        if p >= 0 and t[k].word & _W_NO and t[k].rel & _DETERMINER and t[p].rel & (_OBJECT | _SUBJECT):
+            p = t[p].parent  # she saw no king
+        elif not t[k].word & _W_NOT:
+            p = -1
+        if p >= 0:
+            t[p].negated = 1
+    found[0, 0] = 0
+    for v in range(len(t)):
+        if t[v].first < 0 and not t[v].rel & (_CLAUSE_KINDS | _CONJUNCT):
+            continue
+        begin = found[0, 0] + 1
+        subject = _clause(t, found, v, t[v].negated > 0, t[v].standard)
+        _dependents(t, found, v, subject)
+        if t[v].word & (_W_OWN | _W_BELONG):  # has a hat, a hat belongs to
+            owner, owned = (_TO, _AGENT) if t[v].word & _W_BELONG else (_AGENT, _PATIENT)
+            both = range(begin, found[0, 0] + 1)
+            for i in both:
+                for k in both:
+                    if found[0, i] == owned and found[0, k] == owner:
+                        _add(t, found, _POSS, found[2, i], found[2, k])
+    return found[:, 1 : found[0, 0] + 1]
 
 
 @njit(cache=True)
-def _next_conjunct(s, whole, rel, first, after):  # type: ignore[no-untyped-def]
-    """The conjunct of ``whole`` after s, which is ``whole`` itself or one of them; -1 after the last."""
-    k = first[whole] if s == whole else after[s]
-    while k >= 0 and not rel[k] & _CONJUNCT:
-        k = after[k]
-    return k
+def _clause(t, found, v, negated, standard):  # type: ignore[no-untyped-def]
+    """Append the arcs of v's subject, v's own or shared; return the object that is one, or -1."""
+    up, own, kind, has = t[v].parent, _child(t, v, _SUBJECT), t[v].rel, t[v].has
+    copula, passive = t[_resolved(t, v)].has & _COPULA > 0, _passive(t, v)
+    clause, parts = kind & _CLAUSE_KINDS > 0, _OBJECT | _INDIRECT | _BY_AGENT | _AUXILIARY | _COPULA
+    joined = kind & _CONJUNCT and own < 0 and up >= 0
+    if joined:
+        clause = t[up].rel & _CLAUSE_KINDS > 0 or _child(t, up, _SUBJECT) >= 0
+        parts |= _OBLIQUE | _ADVERB | _COMPLEMENT
+        if not has & (_OBJECT | _INDIRECT | _AUXILIARY | _COPULA | _COMPLEMENT):
+            copula = t[up].has & _COPULA > 0  # loose and limp
+            passive = _passive(t, up) and not t[v].word & ING  # stopped and asked
+    subject, inverted = -1, -1
+    if (clause or own >= 0 or has & parts) and not (kind & _PARTICIPLE and own < 0 and has & _CASE):
+        subject = _subject(t, v)  # but not in "a man to watch"
+    if own < 0 and not passive and kind & (_ROOT | _COMPLEMENT | _CONJUNCT):  # under it lay a hat
+        led, what = _child(t, v, _OBLIQUE), _child(t, v, _OBJECT)
+        if 0 <= led < v < what:
+            subject = inverted = what
+    equal = standard >= 0 and t[standard].mark & _W_AS
+    turned = t[v].turned > 0 and subject >= 0 and (negated or not equal)
+    negated = negated and not (turned and equal)
+    s, taken = subject, 0
+    while s >= 0 and taken <= _MANY:
+        done = passive or (s == subject and own >= 0 and t[s].rel & _PASSIVE_SUBJECT)
+        if copula and not (own >= 0 and t[own].rel & _PASSIVE_SUBJECT):
+            _add(t, found, _ATTR, standard if turned else s, v)
+        elif done:
+            _add(t, found, _TO if has & _OBJECT else _PATIENT, v, s)  # she was given a book
+        else:
+            _add(t, found, _AGENT, v, s)
+        if negated:
+            by = _child(t, v, _BY_AGENT) if done else -1
+            _add(t, found, _NEG, v, s if by < 0 else by)
+        if standard >= 0 and (turned or not equal):
+            _add(t, found, _THAN, standard if turned else s, s if turned else standard)
+        s, taken = _next_conjunct(t, s, subject), taken + 1
+    if negated and subject < 0:
+        _add(t, found, _NEG, v, v)
+    if kind & _RELATIVE and up >= 0 and own >= 0 and not copula and not kind & _ANSWERED:
+        _gap(t, found, v, up)
+    return inverted
 
 
 @njit(cache=True)
-def _asks(v, stands, first, after):  # type: ignore[no-untyped-def]
-    """Whether a relative pronoun of the clause stands for the noun."""
-    k = first[v]
+def _dependents(t, found, v, subject):  # type: ignore[no-untyped-def]
+    """Append the arcs of v's other dependents; ``subject`` is its object that is none."""
+    k = t[v].first
     while k >= 0:
-        if stands[k] >= 0:
-            return True
-        inner = first[k]
-        while inner >= 0:
-            if stands[inner] >= 0:
-                return True
-            inner = after[inner]
-        k = after[k]
-    return False
+        kind, mark, role = t[k].rel, t[k].mark, -1
+        if k in (t[v].standard, subject) or kind & (_SUBJECT | _CONJUNCT):
+            pass
+        elif kind & _OBJECT:
+            role = _PATIENT
+        elif kind & _INDIRECT:
+            role = _TO
+        elif kind & _OBLIQUE:
+            agent = kind & _BY_AGENT or (mark & _W_BY and _passive(t, v))
+            role = _POSS if kind & _POSSESSOR else _AGENT if agent and not mark & _W_OF else _side(mark)
+        elif kind & _ATTRIBUTE:
+            role = _ATTR
+        elif kind & _NUMBER:
+            role = _NUM
+        elif kind & _ADVERB:
+            role = -1 if t[k].word & (_W_NOT | _W_AS) else _ADV
+        elif kind & _ADVERBIAL:
+            before = _BEFORE if mark & (_W_BEFORE | _W_AFTER) else _CLAUSE
+            _add(t, found, before, k if mark & _W_AFTER else v, v if mark & _W_AFTER else k)
+        elif kind & _NAME:
+            role = _IS
+        elif kind & _COMPLEMENT:
+            role = _CLAUSE
+        shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE | _ATTRIBUTE | _NUMBER)
+        s, taken = k, 0
+        while role >= 0 and s >= 0 and taken <= _MANY:
+            own = role in (_TO, _FROM, _AT) and s != k and t[s].mark & _W_PREPOSITION
+            _add(t, found, _side(t[s].mark) if own else role, v, s)  # out of Rome and into Paris
+            s, taken = _next_conjunct(t, s, k) if shared else -1, taken + 1
+        k = t[k].after

@@ -46,8 +46,7 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
 """With the encoder fine-tuned, as in BURT."""
-EPOCHS = 2
-BATCH = 16
+EPOCHS, BATCH = 2, 16
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
     "sentences": (*STS_TASKS, *(f"{name} (trained head)" for name in RELATEDNESS_TASKS)),
@@ -219,7 +218,8 @@ def tuned_accuracy(
 
     Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
     """
-    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)})
+    device = next(tower.parameters()).device
+    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)}).to(device)
     fitted, scored = (
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )

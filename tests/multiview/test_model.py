@@ -52,6 +52,7 @@ def encoder(folder: Path) -> MultiViewEncoder:
     return load(folder)
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
     vectors = encoder.encode(SENTENCES)
     assert isinstance(vectors, np.ndarray) and vectors.dtype == np.float32
@@ -70,6 +71,7 @@ def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
             encoder.encode(["a cat", wrong])  # type: ignore[list-item]
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_views_can_be_chosen(encoder: MultiViewEncoder) -> None:
     whole = encoder.encode(SENTENCES)
     for views, places in ((["const"], range(8, 16)), (["2-seq", "dep"], [*range(8), *range(16, 24)])):

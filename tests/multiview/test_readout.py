@@ -161,6 +161,7 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         MultiViewEncoder.load(tmp_path / "m")
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -> None:
     texts, _ = toy_corpus()
     words = sorted({word for text in texts for word in text})

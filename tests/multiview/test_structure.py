@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
-from multiview.encoders.binding import WIDTH, OrderView, RolesView, projections
+from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, projections
 from multiview.model import MultiViewEncoder
+from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
 from senteval_runner.vectors.encoders import open_model
 
@@ -120,6 +121,30 @@ def test_names_of_encoders_take_a_share(builtin: MultiViewEncoder) -> None:
     assert cosines[0, 1] > cosines[0, 2] + 0.2
     with pytest.raises(UserError, match="structure=3"):
         open_model("builtin?structure=3")
+
+
+def test_scikit_learn_takes_a_share(builtin: MultiViewEncoder) -> None:
+    step = MultiViewTransformer(builtin, structure=0.3).fit([])
+    vectors = step.transform([ACTIVE, EXCHANGED])
+    expected = builtin.encode([ACTIVE, EXCHANGED], readout="features", structure=0.3)
+    assert np.array_equal(vectors, expected) and len(step.get_feature_names_out()) == vectors.shape[1]
+    assert vectors.shape[1] > MultiViewTransformer(builtin).fit_transform([ACTIVE]).shape[1]
+
+
+def test_forms_of_a_verb_are_spelt_alike(builtin: MultiViewEncoder) -> None:
+    a, same, other = builtin.structure_vectors(
+        ["Ann gave hats.", "Hats were given by Ann.", "Hats were grown by Ann."]
+    )
+    assert a @ same > a @ other + 0.1
+
+
+def test_numbers_stand_beside_who_has_them(builtin: MultiViewEncoder) -> None:
+    batch = builtin.reader.parse([("Ann", "ran", "two", "miles", "and", "Bob", "ran", "five", ".")], {"dep"})
+    assert batch.types is not None
+    plan = RolesView(8, WIDTH).plan(batch)
+    word = [batch.types[batch.token[place]] for place in plan.first]
+    pairs = zip(plan.role, plan.head, plan.dependent, strict=True)
+    assert {("Ann", "two"), ("Bob", "five")} <= {(word[a], word[b]) for r, a, b in pairs if r == SIBLINGS}
 
 
 def test_a_structured_sentence_transformer_is_saved_and_loaded(

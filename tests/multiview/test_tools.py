@@ -84,6 +84,7 @@ def test_a_step_of_a_scikit_learn_pipeline(folder: Path) -> None:
     assert clone(MultiViewTransformer(shared)).model is shared
 
 
+@pytest.mark.usefixtures("both_devices")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")

@@ -40,6 +40,7 @@ def assert_same_files(one: Path, other: Path) -> None:
     assert not differing(one, other, clocks=False)
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> None:
     config = changed(tiny, loop={"epochs": 8}, objective={"denominator": "all"})
     assert main(config) == 0

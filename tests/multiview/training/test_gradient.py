@@ -27,9 +27,9 @@ from multiview.training.data import Step, open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
 from parsing.training import loop as loop_module
+from tests.fixtures.device import OneDevice
 from tests.fixtures.files import assert_same_bits, log_of, newest
 from tests.fixtures.trees import changed
-from tests.fixtures.waiting import OneDevice
 
 
 def first_step(config: TrainConfig, distributed: DistributedContext | None = None) -> tuple[Trainer, Step]:
@@ -56,6 +56,7 @@ def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: fl
         torch.testing.assert_close(value / scale, other[name] / scale, rtol=0, atol=tolerance, msg=name)
 
 
+@pytest.mark.usefixtures("both_devices")
 @pytest.mark.parametrize(("views", "same"), [("dep,const", 0.0), ("seq,dep", 0.5)])
 def test_cached_gradient_equals_the_plain_one(tiny: TrainConfig, views: str, same: float) -> None:
     config = changed(tiny, views=views, objective={"same": same}, table={"dropout": same})

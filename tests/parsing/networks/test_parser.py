@@ -29,7 +29,7 @@ from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
-from tests.fixtures.waiting import OneDevice
+from tests.fixtures.device import OneDevice
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, as_lists, random_arcs, random_spans

@@ -10,7 +10,7 @@ from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, Scor
 from parsing.training.parsers import ARC_SCALE, ParserTask
 from parsing.training.scores import bracket_scores
 from parsing.trees.brackets import read_tree
-from tests.fixtures.waiting import OneDevice
+from tests.fixtures.device import OneDevice
 from tests.parsing.examples import SENTENCES
 from tests.parsing.networks.test_dependency import slow_loss, states
 

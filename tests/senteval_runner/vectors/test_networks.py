@@ -58,6 +58,7 @@ def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("senteval_runner.vectors.networks.BATCH", 2)
     encoder = open_model(f"random:lstm@6?vectors={glove}", seed=3)

@@ -106,6 +106,7 @@ def test_a_first_text_is_on_one_side_only(texts: list[str], share: float) -> Non
     assert not {normalised(t) for t in kept.first} & {normalised(t) for t in held.first}
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

@@ -180,6 +180,7 @@ def test_a_whole_model_embeds_as_itself(model: str) -> None:
     torch.testing.assert_close(unit, nn.functional.normalize(ours, dim=-1), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     folder: Path, tmp_path: Path, model: str
 ) -> None:

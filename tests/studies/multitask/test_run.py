@@ -160,6 +160,7 @@ def test_heads_equal_plain_formulas(text: str) -> None:
     assert head.score(tower, examples, batch_size=4) == pytest.approx(score, abs=1e-5)
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 

@@ -125,6 +125,7 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
     assert len(made) == 14 and not run.left_out
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     data = filtered(read_set("few/wikiqa"), "answered")
     config = PassagesConfig(cross_epochs=1.5, margin=1.0, device="cpu")  # a pass is 32 pairs, two steps
@@ -134,8 +135,8 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     tower = cross.load_tower(bert, max_length=None)
     assert tower.model.max_seq_length == 128  # as much as the backbone reads
     start = cross.CrossRanker(tower, 3)
-    assert torch.equal(words[0], tower.model[0].auto_model.get_input_embeddings().weight)
-    assert not torch.equal(net.first.weight, start.first.weight)
+    assert torch.equal(words[0].cpu(), tower.model[0].auto_model.get_input_embeddings().weight)
+    assert not torch.equal(net.first.weight.cpu(), start.first.weight)
     assert [row["step"] for row in history] == [0, 2, 3]
     test = data.splits["test"]
     scores = cross.cross_scores(net, test, data.passages)

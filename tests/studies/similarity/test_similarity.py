@@ -12,6 +12,7 @@ import torch
 from corpora.pairs.similarity import WordPhrasePairs, find_set
 from corpora.senteval.files import read_task
 from corpora.support.errors import UserError
+from parsing.networks.device import pick_device
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.embed import as_vectors
@@ -130,6 +131,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=200)
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_encoder_and_classifier_are_trained_together(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,11 +141,12 @@ def test_encoder_and_classifier_are_trained_together(
     rows = [row for row in rows if row[2]] + [row for row in rows if not row[2]][::3]
     words, phrases, same = map(list, zip(*rows, strict=True))
     pairs = WordPhrasePairs(words=words, phrases=phrases, same=same)
-    tower = load_tower(str(bert), dropout=0.0)
+    tower = load_tower(str(bert), dropout=0.0, device=pick_device())
     monkeypatch.setattr(run, "EPOCHS", 30)
     assert tuned_accuracy(tower, pairs, pairs, folder=tmp_path, seed=1, learning_rate=3e-3) > 90
 
 
+@pytest.mark.usefixtures("both_devices")
 def test_poolings_are_rows_of_their_own(bert: Path, words: Path) -> None:
     assert not Model(str(words), 0).tunable, "word vectors stay fixed, as in BURT"
     tower = load_tower(str(bert)).eval()
