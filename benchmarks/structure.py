@@ -228,8 +228,8 @@ def main(options: StructureConfig) -> None:
             found[places] = structure_of(batch, table, view).numpy()
         of_view[name] = sets.cosines(found)
     encoders = {
-        "bag of builtin's words": model.encode(tokens, views=["bag"]),
-        "builtin": model.encode(tokens),
+        "bag of builtin's words": model.encode(tokens, views=["bag"], structure=0),
+        "builtin": model.encode(tokens, structure=0),
     }
     if (folder := packaged(MINILM)) != MINILM:
         model = whole_model(folder, "cpu")

@@ -97,6 +97,8 @@ def run(config: SentEvalConfig) -> int:
     specs = list(dict.fromkeys(config.models))
     if config.expand is not None:
         specs = expand_models(specs, config.expand)
+    if set(names) & set(STRUCTURE_TASKS) and not any(spec.startswith("bag:random") for spec in specs):
+        specs.append("bag:random")  # what the words alone tell; it fails where they are the same
     tasks, missing = read_tasks(names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks)
     named = partial(

@@ -83,6 +83,12 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
     assert written(tmp_path) == values
 
 
+def test_a_random_bag_stands_beside_tasks_of_structure(tmp_path, words, run) -> None:
+    assert run(words, tasks="Binding") == 0
+    scores = {r["model"]: r["metrics"]["acc"] for r in written(tmp_path)["results"]}
+    assert set(scores) == {"words.txt", "bag:random"} and scores["bag:random"] < 20
+
+
 def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
     tmp_path, data, words, run, scored, monkeypatch
 ) -> None:
