@@ -11,7 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("parsing", "encoding", "tree_engine", "train_step", "senteval", "structure")
+NAMES = ("parsing", "encoding", "tree_engine", "senteval", "structure")
 
 
 def main(names: list[str]) -> int:

@@ -14,7 +14,7 @@ embedding size.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -209,7 +209,8 @@ class MultiViewEncoder:
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
             readout: ``meaning``, [K], at length 1 and made for cosine, by default where a read-out was fitted
-                and ``views`` are not given; or ``features``, the views side by side, [D], for classifiers.
+                and ``views`` are not given; or ``features``, [F], for classifiers: the views side by side,
+                with a read-out at one scale and without what the others tell.
             structure: λ, by default the model's (0 with ``views`` or features); above 0 the vectors are
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
@@ -240,9 +241,9 @@ class MultiViewEncoder:
         chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
-        width = sum(network.widths[place] for network, places in chosen for place in places)
-        width = read.dim if read else width
-        if truncate_dim is not None and (width := min(width, truncate_dim)) < 1:
+        wide = sum(network.widths[place] for network, places in chosen for place in places)
+        width = min(read[1] if read else wide, wide if truncate_dim is None else truncate_dim)
+        if width < 1:
             raise UserError(f"encode: truncate_dim={truncate_dim}: must be at least 1")
         requires = self.requires_of(views)
         if structure:
@@ -259,7 +260,7 @@ class MultiViewEncoder:
             for places, batch in batches:
                 with torch_threads(threads):
                     found = self.vectors(batch, views)
-                    found = read(found, truncate_dim) if read else found[:, :truncate_dim]
+                    found = read[0](found, truncate_dim) if read else found[:, :truncate_dim]
                     if structure:
                         bound = structure_of(batch, self.members[0].network.words)
                         found = beside(found, bound, structure)
@@ -283,18 +284,12 @@ class MultiViewEncoder:
     encode_document = encode
 
     def similarity(self, one: Vectors, other: Vectors) -> Tensor:
-        """Cosine of every vector of ``one`` with every vector of ``other``: [n, m].
-
-        A single vector [D] counts as [1, D].
-        """
+        """Cosine of every vector of ``one`` with every one of ``other``: [n, m]; [D] counts as [1, D]."""
         left, right = _unit(one), _unit(other)
         return left @ right.to(left.device).T
 
     def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
-        """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n].
-
-        A single vector [D] counts as [1, D].
-        """
+        """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n]; [D] counts as [1, D]."""
         left, right = _unit(one), _unit(other)
         return (left * right.to(left.device)).sum(dim=1)
 
@@ -428,14 +423,20 @@ class MultiViewEncoder:
             vectors_BD = self.vectors(batch, views).cpu().numpy()
         return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, top)
 
-    def _read_by(self, readout: str | None, views: Sequence[str] | None) -> Readout | None:
-        """The read-out that vectors go through; None where they are the views side by side."""
+    def _read_by(
+        self, readout: str | None, views: Sequence[str] | None
+    ) -> tuple[Callable[[Tensor, int | None], Tensor], int] | None:
+        """What vectors go through, and its numbers; None where they are the views side by side."""
         if readout not in (None, "meaning", "features"):
             raise UserError(f"encode: readout={readout!r}: meaning or features")
         if readout == "meaning" and (self.readout is None or views is not None):
             why = "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
             raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {why}")
-        return None if readout == "features" or views is not None else self.readout
+        if self.readout is None or views is not None:
+            return None
+        if readout == "features":
+            return self.readout.features, int(self.readout.factor.count_nonzero())
+        return self.readout, self.readout.dim
 
     def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:
         """Each network and the positions of its chosen views."""

@@ -56,6 +56,8 @@ class ReadoutConfig(ModelOptions):
     """Another encoder's vectors: a .npy of one row per sentence of the trees; None: neighbours."""
     dim: Annotated[Count, Ge(2)] = 384
     """Numbers of the read-out, at most the teacher's or the views'."""
+    features: Count = 2560
+    """Numbers of the features for classifiers at most; those that the others tell best are left out."""
     strength: Positive | Literal["auto"] = "auto"
     """Of the ridge, in units of the mean variance of the views' numbers; auto tries some on held-out text."""
     structure: Share | None = None
@@ -99,6 +101,7 @@ def main(config: ReadoutConfig) -> None:
         tried.append((aim.reached(readout, wide[0], held[0]), readout))
         print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
     best = max(tried, key=lambda pair: pair[0])[1]
+    best.factor = moments.factors(config.features)
     output = config.output or folder
     store_readout(folder, output, best, config.structure)
     stored = load_members(output)[0].network.readout  # as it was rounded
@@ -245,7 +248,10 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
     stored = {n: v for n, v in load_file(source / WEIGHTS).items() if not n.startswith("readout.")}
-    weight, bias = readout.weight.cpu(), readout.bias.cpu()
+    weight, kept = (
+        readout.weight.cpu(),
+        {f"readout.{n}": getattr(readout, n).cpu() for n in ("bias", "factor")},
+    )
     compact = record.storage == "compact"
     stored |= pack_matrix("readout.weight", weight) if compact else {"readout.weight": weight}
     values = {**read_record(source / "config.json"), "readout": readout.record}
@@ -256,7 +262,7 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
         if source != target and (source / name).is_file():
             shutil.copyfile(source / name, target / name)
     with atomic_path(target / "config.json") as last, atomic_path(target / WEIGHTS) as weights:
-        save_file({**stored, "readout.bias": bias}, weights)
+        save_file({**stored, **kept}, weights)
         values["files"] = {**values["files"], WEIGHTS: file_record(weights)}
         write_record(last, values)
 

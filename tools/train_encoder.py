@@ -282,7 +282,7 @@ def main(config: TrainEncoderConfig) -> None:
     options += [f"--preset={Path(__file__).with_suffix('.toml')}", f"--loop.epochs={config.epochs}"]
     options += [f"--trees={folder / 'trees'}", f"--output={folder}", "--name=views"]
     command("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train", *options)
-    stage("model/config.json", lambda: pack_model(folder / "views", folder / "model"))
+    stage("model/config.json", lambda: pack_model(folder / "views", folder / "model", "spelling"))
     structure = "--structure", STRUCTURE
     command("multiview.readout", folder / "model", folder / "trees", *teacher, *structure)
 

@@ -7,7 +7,7 @@
 1995), so that the product of two such vectors is nearly the sum, over pairs of arcs of the same role, of the
 products of their heads' and of their dependents' words. The arcs are those of :mod:`parsing.trees.roles`, and
 those between two dependents of one head; content words are told by the tree. A word x is to a part its
-spelling, as in the view ``hash``, so that names that nobody has seen are told apart and inflections are near
+spelling, as in the view SPELLING, so that names that nobody has seen are told apart and inflections are near
 each other, and for the rest its vector, so that a synonym is nearer than any other word.
 
 Legend of dimension suffixes: B sentences, N tokens, M arcs, U distinct words, E word-vector size, S width.
@@ -136,11 +136,7 @@ class BindingView(WeightlessView):
 
     def plan(self, batch: Batch) -> BindingPlan:
         """Reads the words' spelling, heads and relations."""
-        if batch.types is None:
-            raise ValueError(f"view {self.name} reads words; the batch holds vocabulary ids")
-        base = super().plan(batch)
-        used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
-        types = [batch.types[place] for place in used]
+        base, (types, first_U, word_N) = super().plan(batch), self.types(batch)
         relation = relation_bits(batch.relations)[batch.relation]
         parts = [pairs(batch, relation, types, word_N) for pairs in self.pairs]
         arcs = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Arcs)}

@@ -44,7 +44,7 @@ ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _BUILTIN = {
     **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
-    "bag": "weightless",
+    **dict.fromkeys(("bag", "spelling"), "weightless"),
     **dict.fromkeys(("roles", "order"), "binding"),
 }
 """Module of each view of this package."""

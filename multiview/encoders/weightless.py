@@ -1,13 +1,13 @@
-"""BAG, the mean of the word vectors, and words by their spelling, which nothing trains.
+"""BAG, the mean of the word vectors, and SPELLING, words and pairs of neighbours by how they are written.
 
-A word's spelling is the sum of its own signs and those of its trigrams:
+Nothing trains them. A word's spelling is the sum of its own signs and those of its trigrams:
 
-    u(x) = r(x) + 1/√m Σ_g r(g)
+    u(x) = r(x) + 1/√m Σ_g r(g),    spelling(s) = 1/n Σ_t (u(x_t) + ½ r(x_t-1, x_t))
 
 r is a vector of ±1/√K that depends on its words alone (random projection: Achlioptas 2003; the hashing of
 features: Weinberger et al. 2009), so it needs no vocabulary, and a name that nobody has seen has a vector of
 its own. g are the m character trigrams of a word, by which it is near words of its stem (fastText: Bojanowski
-et al. 2017). Words are in lower case.
+et al. 2017). Words are in lower case. What trained views blur, a classifier can read here.
 
 A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it, so that none is kept in
 memory: number c is ``mix(key + c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the
@@ -20,16 +20,22 @@ Legend of dimension suffixes: B sentences, N tokens or keys, G trigrams, U disti
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import embedding, embedding_bag
 
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from parsing.trees.batch import Batch
 
+WIDTH = 832
+"""K of the view SPELLING."""
+PAIRS = 0.5
+"""Weight of a pair of neighbours."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31 = (np.uint64(value) for value in (30, 27, 31))
@@ -48,6 +54,13 @@ class WeightlessView(Encoder):
         """Reads ``sentence_offsets``."""
         return plan_words(batch)
 
+    def types(self, batch: Batch) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
+        """The distinct words, U of them, a token of each, [U], and each token's word, [N]."""
+        if batch.types is None:
+            raise ValueError(f"view {self.name} reads words; the batch holds vocabulary ids")
+        used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
+        return [batch.types[place] for place in used], first_U, word_N
+
 
 @register_view("bag")
 class BagEncoder(WeightlessView):
@@ -61,8 +74,53 @@ class BagEncoder(WeightlessView):
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Means [B, E] and the words [N, E]."""
         offsets = plan.to(x_UE.device).tensor("node_offsets")
-        mean_BE = nn.functional.embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
-        return mean_BE, nn.functional.embedding(token_N, x_UE)
+        return _means(token_N, x_UE, offsets), embedding(token_N, x_UE)
+
+
+def _means(token_N: Tensor, x_UE: Tensor, offsets: Tensor) -> Tensor:
+    return embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpellingPlan(Plan):
+    """How the words are written."""
+
+    pairs: NDArray[np.float32]
+    """[B, K], what pairs of neighbours add to each sentence."""
+    spelling: NDArray[np.float32]
+    """[U, K], of the distinct words."""
+    word: NDArray[np.int64]
+    """[N], each token's word."""
+
+
+@register_view("spelling")
+class SpellingEncoder(WeightlessView):
+    """Mean of the words' spellings and of their pairs; the word vectors are not read."""
+
+    @property
+    def width(self) -> int:
+        """K."""
+        return WIDTH
+
+    def plan(self, batch: Batch) -> SpellingPlan:
+        """Reads the words' spelling."""
+        base, (types, _, word_N) = super().plan(batch), self.types(batch)
+        length_B = np.diff(base.node_offsets)
+        key_N = word_keys(types)[word_N]
+        before_N = np.roll(key_N, 1)
+        before_N[base.node_offsets[:-1][length_B > 0]] = 0
+        weight_B = (PAIRS / (np.maximum(length_B, 1) * WIDTH**0.5)).astype(np.float32)
+        pairs_BK = np.zeros((len(length_B), WIDTH), np.float32)
+        _add_signs(mixed(before_N * np.uint64(3) + key_N), base.node_offsets, weight_B, pairs_BK)
+        shared = {field.name: getattr(base, field.name) for field in fields(base)}
+        return SpellingPlan(**shared, pairs=pairs_BK, spelling=spellings(types, WIDTH), word=word_N)
+
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        """Sentence vectors [B, K] and the words' spellings [N, K]."""
+        placed = plan.to(x_UE.device)
+        word_N, word_UK = placed.tensor("word"), placed.tensor("spelling")
+        mean_BK = _means(word_N, word_UK, placed.tensor("node_offsets"))
+        return mean_BK + placed.tensor("pairs"), embedding(word_N, word_UK)
 
 
 def spellings(types: list[str], width: int) -> NDArray[np.float32]:

@@ -24,8 +24,8 @@ FIXED, SCALE = "words.fixed", ".scale"
 """The name of fixed word vectors; follows a tensor's name in that of its scales."""
 
 
-def pack_model(trained: Path, folder: Path) -> None:
-    """Write a compact copy of a model with fixed words, which may have no read-out yet."""
+def pack_model(trained: Path, folder: Path, *more: str) -> None:
+    """Write a compact copy of a model with fixed words and ``more`` views without weights, for a read-out."""
     record, packed = read_record(trained / "config.json"), dict[str, Tensor]()
     for name, value in load_file(trained / WEIGHTS).items():
         packed |= pack_matrix(name, value) if value.ndim == 2 else {name: value.half()}
@@ -41,7 +41,7 @@ def pack_model(trained: Path, folder: Path) -> None:
     with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
         save_file(packed, weights)
         record["files"] = {"vocab.txt": record["files"]["vocab.txt"], WEIGHTS: file_record(weights)}
-        write_record(last, {**record, "storage": "compact"})
+        write_record(last, {**record, "views": [*record["views"], *more], "storage": "compact"})
 
 
 def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -51,7 +51,7 @@ from multiview.words.vectors import (
 )
 
 BUILTIN = "builtin"
-BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v7"
+BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v8"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
 TIME = "time.json"
@@ -323,8 +323,9 @@ def _network(record: ModelRecord, words: WordTable) -> ViewStack:
     """A model's network; the weights are still to be loaded."""
     network = ViewStack(record.views, words, record.encoder)
     if record.readout is not None:
-        size = record.readout.dim
-        network.readout = Readout(torch.empty(size, network.dim), torch.empty(size), record.readout.origin)
+        size, width = record.readout.dim, network.dim
+        empty = torch.empty(size, width), torch.empty(size), torch.empty(width)
+        network.readout = Readout(*empty, record.readout.origin)
     return network
 
 

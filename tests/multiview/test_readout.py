@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sklearn.cross_decomposition import CCA
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
 from multiview import readout
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.readout import BATCH, Moments, Readout, fit_readout
+from multiview.encoders.readout import Moments, Readout
 from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
@@ -31,9 +31,12 @@ TEXTS = ["The lawyer praised the doctor.", "Rain.", "", "The doctor praised the 
 @pytest.mark.parametrize("strength", [1e-6, 0.3])
 def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     random = np.random.default_rng(3)
-    x = (random.normal(size=(2 * BATCH + 99, 7)) * [1, 9, 0.1, 2, 1, 1, 1] + 5).astype(np.float32)
+    x = (random.normal(size=(8291, 7)) * [1, 9, 0.1, 2, 1, 1, 1] + 5).astype(np.float32)
     y = x @ random.normal(size=(7, 4)) + random.normal(size=(len(x), 4)) + [3, 0, 0, 1]
-    found = fit_readout(x, y, strength)
+    moments = Moments()
+    for part in np.array_split(np.arange(len(x)), 3):
+        moments.add(x[part], y[part])
+    found = moments.readout(strength)
     exact = x.astype(np.float64)
     alpha = strength * exact.var(axis=0).mean() * len(x)
     wanted = Ridge(alpha=alpha).fit(exact, y).predict(exact)
@@ -45,11 +48,11 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     moment = (given.T @ given).numpy() / len(x)
     np.testing.assert_allclose(moment, np.diag(np.diag(moment)), atol=1e-3 * moment[0, 0])
     assert (np.diff(np.diag(moment)) < 0).all()
-    cut = fit_readout(x, y, strength, dim=2)
+    cut = moments.readout(strength, dim=2)
     torch.testing.assert_close(cut.weight, found.weight[:2])
     torch.testing.assert_close(found(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
     with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
-        fit_readout(x, y, strength, dim=5)
+        moments.readout(strength, dim=5)
 
 
 def test_neighbours_are_canonical_directions() -> None:
@@ -74,11 +77,27 @@ def test_neighbours_are_canonical_directions() -> None:
     np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-3)
 
 
+def test_features_are_scaled_and_without_what_others_tell() -> None:
+    random = np.random.default_rng(0)
+    x_ND = random.normal(size=(3000, 6)) * [1, 5, 0.1, 2, 1, 3] + 4
+    x_ND[:, 3] += 2 * x_ND[:, 0] + x_ND[:, 1]
+    moments = Moments()
+    moments.add(x_ND, x_ND[:, :1])
+    told = [
+        LinearRegression().fit(rest := np.delete(x_ND, d, 1), x_ND[:, d]).score(rest, x_ND[:, d])
+        for d in range(6)
+    ]
+    factor_D = moments.factors(4).numpy()
+    assert set(np.flatnonzero(factor_D == 0)) == set(np.argsort(told)[4:])
+    kept = factor_D != 0
+    np.testing.assert_allclose((x_ND * factor_D).std(axis=0)[kept], 0.1, rtol=1e-5)
+
+
 @pytest.fixture
 def read(tmp_path: Path) -> MultiViewEncoder:
     """Two views of 4 numbers, read out as 3, λ of 0.2 in the folder."""
     encoder = MultiViewEncoder.untrained("seq,dep", dim=4, word_dim=6, device="cpu")
-    encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), "chance")
+    encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), torch.ones(8), "chance")
     encoder.members[0].structure = 0.2
     encoder.save(tmp_path / "m")
     return MultiViewEncoder.load(tmp_path / "m", "cpu")
@@ -141,14 +160,16 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         (tmp_path / "m" / "vectors.npy").unlink()
         reseal(tmp_path / "m", storage="compact")
     before = MultiViewEncoder.load(tmp_path / "m")
-    fitted = Readout(torch.randn(5, before.members[0].network.dim), torch.randn(5), "chance")
+    width = before.members[0].network.dim
+    fitted = Readout(torch.randn(5, width), torch.randn(5), torch.arange(width) - 2.0, "chance")
     for target in ("new", "m"):
         store_readout(tmp_path / "m", tmp_path / target, fitted, 0.1)
         after = MultiViewEncoder.load(tmp_path / target)
         assert after.structure == 0.1 and after.readout is not None
-        np.testing.assert_array_equal(
-            after.encode(TEXTS, readout="features"), before.encode(TEXTS, readout="features")
-        )
+        features = np.delete(before.encode(TEXTS) * (np.arange(width) - 2), 2, axis=1)
+        np.testing.assert_allclose(after.encode(TEXTS, readout="features"), features, rtol=1e-6)
+        cut = after.encode(TEXTS, readout="features", truncate_dim=3)
+        np.testing.assert_allclose(cut, features[:, :3], rtol=1e-6)
         error = (after.readout.weight - fitted.weight).abs().amax(dim=1) / fitted.weight.abs().amax(dim=1)
         assert float(error.max()) < (0.006 if compact else 1e-9)
         weights = load_file(tmp_path / target / "model.safetensors")
