@@ -242,7 +242,9 @@ class MultiViewEncoder:
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
         wide = sum(network.widths[place] for network, places in chosen for place in places)
-        width = min(read[1] if read else wide, truncate_dim or wide)
+        width = min(read[1] if read else wide, wide if truncate_dim is None else truncate_dim)
+        if width < 1:
+            raise UserError(f"encode: truncate_dim={truncate_dim}: must be at least 1")
         requires = self.requires_of(views)
         if structure:
             from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles

@@ -77,9 +77,8 @@ def same_trees(ours: Sequence[object], reference: Sequence[object]) -> float:
     """Per cent of parses of one kind that are equal in every detail."""
     names = [field.name for field in dataclasses.fields(type(ours[0]))]  # type: ignore[arg-type]
     pairs = zip(ours, reference, strict=True)
-    return 100 * float(
-        np.mean([all(np.array_equal(getattr(a, n), getattr(b, n)) for n in names) for a, b in pairs])
-    )
+    equal = [all(np.array_equal(getattr(a, n), getattr(b, n)) for n in names) for a, b in pairs]
+    return 100 * float(np.mean(equal))
 
 
 ABOUT = {"const": "a constituency parser: bracket F1, tags", "dep": "a dependency parser: UAS, LAS"}

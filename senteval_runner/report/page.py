@@ -257,9 +257,9 @@ class Page:
     introduction: str = ""
 
     def latex(self) -> str:
-        """The tables; ``booktabs`` is the only package they need."""
-        blocks = [block for section in self.sections for block in section.blocks]
-        return "\n".join(block.latex() for block in blocks if isinstance(block, Table))
+        """The tables, as the body of a document."""
+        tables = [b.latex() for section in self.sections for b in section.blocks if isinstance(b, Table)]
+        return "\n".join(["% to be read by \\input, after \\usepackage{booktabs}", *tables])
 
     def markdown(self) -> str:
         """Tables and prose."""

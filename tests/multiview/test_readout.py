@@ -119,6 +119,8 @@ def test_encode_gives_meaning_and_features(read: MultiViewEncoder) -> None:
         cut, product[:, :2] / np.linalg.norm(product[:, :2], axis=1)[:, None], atol=1e-6
     )
     assert read.encode(TEXTS, truncate_dim=2).shape[1] == 2 + WIDTH
+    with pytest.raises(UserError, match="truncate_dim=-1: must be at least 1"):
+        read.encode(TEXTS, truncate_dim=-1)
     np.testing.assert_array_equal(read.encode(TEXTS, views=["dep"]), features[:, 4:])
     assert read.encode(TEXTS, readout="features", structure=0.5).shape[1] == 8 + WIDTH
     assert "= 8 dimensions, read out as 3; structure 0.2" in repr(read)
