@@ -8,7 +8,7 @@
 |---|---|
 | a folder written by ``multiview.train``, or ``builtin`` | :class:`multiview.model.MultiViewEncoder` |
 | ``MODEL?views=dep`` | one or more of that model's views: ``encode(views=...)`` |
-| ``MODEL?readout=features`` | its views side by side in every task; or ``meaning``, its fitted read-out |
+| ``MODEL?readout=features`` | its features in every task; or ``meaning``, its fitted read-out |
 | a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
