@@ -24,6 +24,7 @@ superlative. Negation (UNI Table 5) has one wording: B is "not" A, and the wrong
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -261,7 +262,8 @@ def build(config: BuildConfig) -> None:
     cache = TreeCache.open(config.cache) if config.cache else None
     if cache is not None and not (cache.has("dep") and cache.has("const")):
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
-    ranking = None if config.vectors is None else Ranking(load_word_vectors(config.vectors, VECTOR_CACHE))
+    whole = None if config.vectors is None else load_word_vectors(config.vectors, VECTOR_CACHE, sys.maxsize)
+    ranking = None if whole is None else Ranking(whole)
     frames = collect_frames(cache, content_words())
     questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)
     path = config.output / "questions.tsv"

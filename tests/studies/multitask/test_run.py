@@ -17,7 +17,16 @@ from parsing.training.task import Task as LoopTask
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
 from studies.multitask.__main__ import MultitaskConfig, cli
-from studies.multitask.net import Stage, TaskHead, TaskName, name_of, overall, parse_stages
+from studies.multitask.net import (
+    TASKS,
+    MultitaskNet,
+    Stage,
+    TaskHead,
+    TaskName,
+    name_of,
+    overall,
+    parse_stages,
+)
 from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
@@ -161,11 +170,23 @@ def test_heads_equal_plain_formulas(text: str) -> None:
 
 
 @pytest.mark.usefixtures("both_devices")
-def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -> None:
+def test_a_grid_shares_stages_and_shows_forgetting(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sentence_transformers import SentenceTransformer
 
+    real, asked = MultitaskNet.scores, []
+
+    def scores(net: MultitaskNet, *of: Any) -> dict[str, float]:
+        found = real(net, *of)
+        asked.append(("-".join((*of, TASKS)[2]), found["overall"]))
+        return found
+
+    monkeypatch.setattr(MultitaskNet, "scores", scores)
     settings = config(data, tmp_path / "out", "SA-NLI(M)", "SA-P[sub](X)*-STS(M)", epochs=4)
     assert run_study(settings, train_all) == 0
+    chosen_by = ["sst", "-".join(TASKS), "sst-nli", "sst-quora", "sst-quora-sts"]
+    assert list(dict(asked)) == chosen_by, "epochs, by the tasks trained so far; at the end all"
     stages = settings.output / "stages"
     assert sorted(path.name for path in stages.iterdir()) == [
         *("sst", "sst+nli-mean", "sst+quora-sub-max-prod", "sst+quora-sub-max-prod+sts-mean")
@@ -176,6 +197,8 @@ def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -
         (line, *_) = [line for line in shown.splitlines() if line.startswith(start)]
         assert "(" in line.removeprefix(start), "tasks without a stage are in brackets"
     last = stages / "sst+quora-sub-max-prod+sts-mean"
+    epochs = [value for names, value in asked if names == "sst-quora-sts"][1:]
+    assert stored(last)["overall"] == max(epochs) > epochs[-1], "the best epoch is kept"
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 128)
 
 
