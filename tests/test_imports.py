@@ -35,6 +35,8 @@ def imported(program: str, names: tuple[str, ...], cwd: Path = ROOT) -> set[str]
     return set(done.stdout.rpartition("loaded:")[2].split())
 
 
+FIRST = "from multiview.model import MultiViewEncoder as M; M.load('builtin').encode('One.')"
+SLOW = ("torch._dynamo", "torch._inductor", "sympy", "pandas", "transformers")
 SEARCH = """
 from pathlib import Path; from multiview.search import read_vectors, semantic_search
 v = read_vectors(Path('v.npy')); assert semantic_search(v[1], v)[0][0].corpus_id == 1
@@ -47,6 +49,7 @@ def test_what_an_import_needs(tmp_path: Path) -> None:
     assert imported("import multiview, multiview.config", names) == set()
     assert imported("import multiview.model", names) == {"torch", "numpy"}
     assert imported(SEARCH, names, tmp_path) == {"numpy"}
+    assert imported(FIRST, ("numba", "spacy", *SLOW)) == {"numba", "spacy"}
 
 
 EVERY_MODULE = f"""

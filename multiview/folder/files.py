@@ -49,6 +49,7 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
+from parsing.networks.device import sizes_alone
 
 BUILTIN = "builtin"
 BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v8"
@@ -345,7 +346,7 @@ def _check_sizes(
     """
     config = folder / "config.json"
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        with torch.random.fork_rng(devices=[]), sizes_alone():
             words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
             wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:

@@ -13,11 +13,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from corpora.support.errors import UserError
 
@@ -107,6 +109,22 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves out normal distributions: on ``meta`` they import torch's compiler, which takes a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.normal_, nn.init.normal_):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs or {})
+
+
+@contextlib.contextmanager
+def sizes_alone() -> Iterator[None]:
+    """Modules made meanwhile lie on the device ``meta``: weights are to be compared or assigned."""
+    with torch.device("meta"), _Undrawn():
+        yield
 
 
 @dataclass(frozen=True)

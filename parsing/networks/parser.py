@@ -32,6 +32,7 @@ from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
 from parsing.networks.config import EncoderConfig
+from parsing.networks.device import sizes_alone
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, check_tokens
@@ -100,8 +101,9 @@ class ModelFolder:
     def build(self, make: Callable[[], Module]) -> Module:
         """A module with the folder's weights, in eval mode; a UserError if they do not fit its sizes."""
         try:
-            module = make()
-            module.load_state_dict(self.tensors)
+            with sizes_alone():
+                module = make()
+            module.load_state_dict(self.tensors, assign=True)
         except (OverflowError, RuntimeError, TypeError) as error:
             if out_of_memory(error):
                 raise
@@ -161,7 +163,7 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
         if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
             raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
     try:
-        tensors = {name: tensor.float() for name, tensor in load_file(path / WEIGHTS).items()}
+        tensors = {k: v.to(torch.float32, copy=True) for k, v in load_file(path / WEIGHTS).items()}
     except SafetensorError as error:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
     files = {CONFIG: config.model, VOCABULARY: read_json(path / VOCABULARY)}
