@@ -14,6 +14,7 @@ from torch import nn
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
+from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
 from studies.burt.data import read_data, without_premises
@@ -184,14 +185,13 @@ def test_a_block_trains_every_row_from_one_backbone(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, towers = config(files, tmp_path / "out", ablation="pooling", epochs=0.05), []
-    load = train.load_tower
+    monkeypatch.setattr(train, "DROPOUT", 0.3)
     monkeypatch.setattr(
-        train, "load_tower", lambda name, **how: towers.append(load(name, **how)) or towers[-1]
+        train, "load_tower", lambda *of, **how: towers.append(load_tower(*of, **how)) or towers[-1]
     )
     assert run_study(settings, train_all) == 0
-    for tower in towers:
-        rates = {part.p for part in tower.modules() if isinstance(part, nn.Dropout)}
-        assert rates == {0.1} and tower.model.max_seq_length == 128
+    rates = [{part.p for part in tower.modules() if isinstance(part, nn.Dropout)} for tower in towers]
+    assert rates == [{0.3}] * 3 and {tower.model.max_seq_length for tower in towers} == {128}
     assert "| CLS | nli |" in (settings.output / "report.md").read_text()
     for folder in ("pooling-cls", "pooling-max", "full"):
         assert (settings.output / folder / "modules.json").exists()
