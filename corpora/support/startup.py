@@ -1,8 +1,12 @@
 """The first seconds of a process: imports and weights make a million objects that all stay."""
 
+import atexit
 import contextlib
 import gc
 from collections.abc import Iterator
+
+# When Python ends, it searches for garbage several times, for a second: all goes with the process anyway.
+atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager

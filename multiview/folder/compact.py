@@ -17,6 +17,7 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, file_record, read_record, write_record
+from multiview.words.table import Fixed, PackedVectors
 from multiview.words.vectors import VECTORS
 
 WEIGHTS = "model.safetensors"
@@ -45,29 +46,40 @@ def pack_model(trained: Path, folder: Path, *more: str) -> None:
 
 
 def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Float32 weights by name, of compact ones.
+    """Float32 weights by name, of compact ones without :func:`word_vectors`.
 
     A bfloat16 has 8 significant bits, so a number times its scale is exact in float32.
 
     Raises:
-        UserError: numbers of 8 or 4 bits without a scale per row.
+        UserError: numbers of 8 bits without a scale per row.
     """
-    weights: dict[str, Tensor] = {}
-    for name, value in packed.items():
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
-            continue
-        if value.dtype not in (torch.int8, torch.uint8):
-            weights[name] = value.float()
-            continue
-        scale = packed.get(name + SCALE)
-        if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
-            raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
-        if value.dtype == torch.uint8:
-            both = torch.stack([value & 15, value >> 4], dim=2).flatten(1).to(torch.int8)
-            filled = both.shape[1] > 0 and not bool(both[:, -1].any())
-            value = (both[:, :-1] if filled else both) - 8
-        weights[name] = value.float() * scale.float()[:, None]
-    return weights
+    scales = {name + SCALE for name in packed}
+    return {
+        name: value.float() * _scale(packed, name) if value.dtype == torch.int8 else value.float()
+        for name, value in packed.items()
+        if name not in scales
+    }
+
+
+def word_vectors(packed: dict[str, Tensor]) -> Fixed:
+    """Take the fixed vectors, [W, E], out of compact weights.
+
+    Raises:
+        UserError: numbers of 8 or 4 bits without a scale per row.
+        KeyError: there are none.
+    """
+    own = {name: packed.pop(name) for name in (FIXED, FIXED + SCALE) if name in packed}
+    if own[FIXED].dtype == torch.uint8:
+        return PackedVectors(own[FIXED].numpy(), _scale(own, FIXED).numpy())
+    return unpack(own)[FIXED].numpy()
+
+
+def _scale(packed: Mapping[str, Tensor], name: str) -> Tensor:
+    """Scales of a matrix's rows, float32 [n, 1]."""
+    value, scale = packed[name], packed.get(name + SCALE)
+    if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
+        raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
+    return scale.float()[:, None]
 
 
 def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:

@@ -38,13 +38,12 @@ from corpora.support.files import (
 from multiview.config import EncoderConfig
 from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.folder.compact import FIXED, unpack
-from multiview.words.table import WordsRecord, WordTable
+from multiview.folder.compact import unpack, word_vectors
+from multiview.words.table import Fixed, WordsRecord, WordTable
 from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
     VECTORS,
-    Float,
     WordVectors,
     converted,
     given_source,
@@ -309,9 +308,8 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
     try:
         weights = load_file(path)
         if compact:
+            fixed = word_vectors(weights) if record.words.mode == "fixed" else None
             weights = unpack(weights)
-            if record.words.mode == "fixed":
-                fixed = weights.pop(FIXED).numpy()
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     network = _network(record, _check_sizes(folder, record, weights, fixed))
@@ -331,7 +329,7 @@ def _network(record: ModelRecord, words: WordTable) -> ViewStack:
 
 
 def _check_sizes(
-    folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Float | None
+    folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Fixed | None
 ) -> WordTable:
     """The model's words, after comparing all sizes: a config.json may ask for any amount of memory.
 

@@ -158,6 +158,35 @@ class WordsRecord:
         return FILES[:2] if self.mode == "fixed" else FILES[:1]
 
 
+class PackedVectors:
+    """Fixed vectors in 4 bits, which are float32 when they are read: few are, and all of them take 0.1 s.
+
+    Args:
+        pairs_WH: uint8 [W, E / 2], pairs of numbers plus 8, the first in the lower half; 0 fills odd rows up.
+        scale_W1: float32 [W, 1], a factor for each row.
+    """
+
+    def __init__(self, pairs_WH: NDArray[np.uint8], scale_W1: Float) -> None:
+        self._pairs, self._scale = pairs_WH, scale_W1
+        filled = pairs_WH.shape[1] > 0 and not (pairs_WH[:, -1] >> 4).any()
+        self.shape = (len(pairs_WH), 2 * pairs_WH.shape[1] - int(filled))
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, rows: NDArray[np.integer] | slice) -> Float:
+        """Vectors float32 [U, E] of rows [U]."""
+        pairs_UH = self._pairs[rows]
+        both_UE = np.stack([pairs_UH & 15, pairs_UH >> 4], axis=2).reshape(len(pairs_UH), -1)
+        values_UE = both_UE[:, : self.shape[1]].astype(np.float32)
+        values_UE -= 8
+        values_UE *= self._scale[rows]
+        return values_UE
+
+
+Fixed = Float | PackedVectors
+
+
 class WordTable(nn.Module):
     """Vocabulary and word vectors of a model.
 
@@ -175,7 +204,7 @@ class WordTable(nn.Module):
     origin: str = ""
     """Where the vectors of a new model come from, for its card; empty for those drawn at random."""
 
-    def __init__(self, vocabulary: Vocabulary, dim: int, *, views: int, fixed: Float | None = None) -> None:
+    def __init__(self, vocabulary: Vocabulary, dim: int, *, views: int, fixed: Fixed | None = None) -> None:
         super().__init__()
         self.vocabulary = self.trained_vocabulary = vocabulary
         """With and without the words of the expansion."""
@@ -186,7 +215,7 @@ class WordTable(nn.Module):
         self.register_buffer("place", None if fixed is None else torch.empty(0), persistent=False)
 
     @classmethod
-    def with_fixed(cls, vocabulary: Vocabulary, vectors: Float) -> Self:
+    def with_fixed(cls, vocabulary: Vocabulary, vectors: Fixed) -> Self:
         """Words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
 
@@ -307,12 +336,12 @@ class WordTable(nn.Module):
         """Write the files that :meth:`record` names; trained tables are with the weights."""
         write_text(folder / "vocab.txt", "".join(word + "\n" for word in self.trained_vocabulary.words))
         if self.fixed is not None:
-            save_vectors(folder / VECTORS, self.fixed)
+            save_vectors(folder / VECTORS, self.fixed[:])
         if self.expansion is not None:
             self.expansion.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, record: WordsRecord, *, views: int, fixed: Float | None = None) -> Self:
+    def load(cls, folder: Path, record: WordsRecord, *, views: int, fixed: Fixed | None = None) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
