@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from corpora.inputs import input_hash, list_files, read_lines, relative_name
 from corpora.support.errors import UserError
@@ -57,12 +57,13 @@ class Tokenizer:
     def _start(self) -> None:
         import spacy
         from spacy.attrs import IS_PUNCT, IS_SPACE
+        from spacy.lang.lex_attrs import LEX_ATTRS
+        from spacy.vocab import Vocab
 
-        self._nlp: Any = spacy.blank("en")
         # Of the 23 attributes that spaCy works out for every new word (half of the time it takes for words),
         # tokens and sentences depend on these two.
-        vocab = cast(Any, self._nlp.vocab)
-        vocab.lex_attr_getters = {name: vocab.lex_attr_getters[name] for name in (IS_SPACE, IS_PUNCT)}
+        vocab = Vocab(lex_attr_getters={name: LEX_ATTRS[name] for name in (IS_SPACE, IS_PUNCT)})
+        self._nlp: Any = spacy.blank("en", vocab=vocab)
         self._split: Any = self._nlp.add_pipe("sentencizer")
 
     def line(self, text: str) -> Tokens:

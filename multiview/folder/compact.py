@@ -1,14 +1,15 @@
 """A model stored compactly, as the encoder in the package is: all its vectors in model.safetensors.
 
-Word vectors are pairs of 4-bit numbers plus 8 in a byte (the first in the lower half; 0 fills an odd row up),
-matrices are int8, both with a bfloat16 scale per row; all else is float16. A read-out's matrix lies
-transposed, [K, D], so that it has one scale per number of the meaning.
+Word vectors are pairs of 4-bit numbers plus 8 in a byte (the first in the lower half), matrices are int8,
+both with a bfloat16 scale per row; all else is float16. A read-out's matrix lies transposed, [K, D], so that
+it has one scale per number of the meaning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, file_record, read_record, write_record
-from multiview.words.table import Fixed, PackedVectors
+from multiview.words.table import PackedVectors
 from multiview.words.vectors import VECTORS
 
 WEIGHTS = "model.safetensors"
@@ -45,41 +46,28 @@ def pack_model(trained: Path, folder: Path, *more: str) -> None:
         write_record(last, {**record, "views": [*record["views"], *more], "storage": "compact"})
 
 
-def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Float32 weights by name, of compact ones without :func:`word_vectors`.
+def unpack(packed: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Float32 weights by name, of compact ones; word vectors of 4 bits as :class:`PackedVectors`.
 
     A bfloat16 has 8 significant bits, so a number times its scale is exact in float32.
 
     Raises:
-        UserError: numbers of 8 bits without a scale per row.
-    """
-    scales = {name + SCALE for name in packed}
-    return {
-        name: value.float() * _scale(packed, name) if value.dtype == torch.int8 else value.float()
-        for name, value in packed.items()
-        if name not in scales
-    }
-
-
-def word_vectors(packed: dict[str, Tensor]) -> Fixed:
-    """Take the fixed vectors, [W, E], out of compact weights.
-
-    Raises:
         UserError: numbers of 8 or 4 bits without a scale per row.
-        KeyError: there are none.
     """
-    own = {name: packed.pop(name) for name in (FIXED, FIXED + SCALE) if name in packed}
-    if own[FIXED].dtype == torch.uint8:
-        return PackedVectors(own[FIXED].numpy(), _scale(own, FIXED).numpy())
-    return unpack(own)[FIXED].numpy()
-
-
-def _scale(packed: Mapping[str, Tensor], name: str) -> Tensor:
-    """Scales of a matrix's rows, float32 [n, 1]."""
-    value, scale = packed[name], packed.get(name + SCALE)
-    if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
-        raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
-    return scale.float()[:, None]
+    weights: dict[str, Any] = {}
+    for name, value in packed.items():
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
+            continue
+        if value.dtype not in (torch.int8, torch.uint8):
+            weights[name] = value.float()
+            continue
+        scale = packed.get(name + SCALE)
+        if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
+            raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
+        scale_N1 = scale.float()[:, None]
+        packs = name == FIXED and value.dtype == torch.uint8
+        weights[name] = PackedVectors(value.numpy(), scale_N1.numpy()) if packs else value * scale_N1
+    return weights
 
 
 def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:

@@ -38,7 +38,7 @@ from corpora.support.files import (
 from multiview.config import EncoderConfig
 from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.folder.compact import unpack, word_vectors
+from multiview.folder.compact import FIXED, unpack
 from multiview.words.table import Fixed, WordsRecord, WordTable
 from multiview.words.vectors import (
     CACHE,
@@ -48,7 +48,7 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
-from parsing.networks.device import sizes_alone
+from parsing.networks.device import Undrawn
 
 BUILTIN = "builtin"
 BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v8"
@@ -304,12 +304,14 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         if name not in record.files:
             raise UserError(f"{config}: files: does not list {name}")
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
-    fixed = None
+    fixed: Fixed | None = None
     try:
         weights = load_file(path)
         if compact:
-            fixed = word_vectors(weights) if record.words.mode == "fixed" else None
             weights = unpack(weights)
+            if record.words.mode == "fixed":
+                found = weights.pop(FIXED)
+                fixed = found.numpy() if isinstance(found, Tensor) else found
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     network = _network(record, _check_sizes(folder, record, weights, fixed))
@@ -344,7 +346,7 @@ def _check_sizes(
     """
     config = folder / "config.json"
     try:
-        with torch.random.fork_rng(devices=[]), sizes_alone():
+        with torch.random.fork_rng(devices=[]), torch.device("meta"), Undrawn():
             words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
             wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:

@@ -21,6 +21,7 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
@@ -158,30 +159,27 @@ class WordsRecord:
         return FILES[:2] if self.mode == "fixed" else FILES[:1]
 
 
+@dataclass(frozen=True)
 class PackedVectors:
-    """Fixed vectors in 4 bits, which are float32 when they are read: few are, and all of them take 0.1 s.
+    """Fixed vectors of 4 bits, float32 where they are read: few are, and all of them take 0.1 s."""
 
-    Args:
-        pairs_WH: uint8 [W, E / 2], pairs of numbers plus 8, the first in the lower half; 0 fills odd rows up.
-        scale_W1: float32 [W, 1], a factor for each row.
-    """
+    pairs: NDArray[np.uint8]
+    """[W, E / 2], two numbers plus 8, the first in the lower half."""
+    scale: Float
+    """[W, 1], a factor for each row."""
 
-    def __init__(self, pairs_WH: NDArray[np.uint8], scale_W1: Float) -> None:
-        self._pairs, self._scale = pairs_WH, scale_W1
-        filled = pairs_WH.shape[1] > 0 and not (pairs_WH[:, -1] >> 4).any()
-        self.shape = (len(pairs_WH), 2 * pairs_WH.shape[1] - int(filled))
+    @property
+    def shape(self) -> tuple[int, int]:
+        """W and E."""
+        return len(self.pairs), 2 * self.pairs.shape[1]
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self.pairs)
 
     def __getitem__(self, rows: NDArray[np.integer] | slice) -> Float:
-        """Vectors float32 [U, E] of rows [U]."""
-        pairs_UH = self._pairs[rows]
-        both_UE = np.stack([pairs_UH & 15, pairs_UH >> 4], axis=2).reshape(len(pairs_UH), -1)
-        values_UE = both_UE[:, : self.shape[1]].astype(np.float32)
-        values_UE -= 8
-        values_UE *= self._scale[rows]
-        return values_UE
+        both_UE2 = np.stack([self.pairs[rows] & 15, self.pairs[rows] >> 4], axis=2).astype(np.float32)
+        both_UE2 -= 8
+        return both_UE2.reshape(len(both_UE2), -1) * self.scale[rows]
 
 
 Fixed = Float | PackedVectors

@@ -111,20 +111,13 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Undrawn(TorchFunctionMode):
-    """Leaves out normal distributions: on ``meta`` they import torch's compiler, which takes a second."""
+class Undrawn(TorchFunctionMode):
+    """Leaves normal distributions out: on the device ``meta`` they import torch's compiler, for a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (Tensor.normal_, nn.init.normal_):
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs or {})
-
-
-@contextlib.contextmanager
-def sizes_alone() -> Iterator[None]:
-    """Modules made meanwhile lie on the device ``meta``: weights are to be compared or assigned."""
-    with torch.device("meta"), _Undrawn():
-        yield
 
 
 @dataclass(frozen=True)
