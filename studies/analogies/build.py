@@ -24,7 +24,6 @@ superlative. Negation (UNI Table 5) has one wording: B is "not" A, and the wrong
 from __future__ import annotations
 
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -58,7 +57,7 @@ from studies.analogies.score import Float
 if TYPE_CHECKING:
     from studies.analogies.__main__ import BuildConfig
 
-WRONG_WORDS = 4
+WRONG_WORDS, ALL = 4, 10**9
 SPARE = 12
 """Words looked at beyond those wanted: the question's own, and other spellings of one word."""
 SCORES = 2**26
@@ -262,7 +261,7 @@ def build(config: BuildConfig) -> None:
     cache = TreeCache.open(config.cache) if config.cache else None
     if cache is not None and not (cache.has("dep") and cache.has("const")):
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
-    whole = None if config.vectors is None else load_word_vectors(config.vectors, VECTOR_CACHE, sys.maxsize)
+    whole = None if config.vectors is None else load_word_vectors(config.vectors, VECTOR_CACHE, ALL)
     ranking = None if whole is None else Ranking(whole)
     frames = collect_frames(cache, content_words())
     questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)

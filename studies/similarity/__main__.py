@@ -6,8 +6,7 @@
 Word sets (BURT, Table 3): Spearman's correlation, times 100, between gold scores and cosines. Phrase pairs:
 the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT, Table 2): with a
 regression head trained on the training part (vectors frozen), and by cosine alone. SemEval-2013 5(a): a
-classifier tuned on its training pairs. Pairs with words that an encoder does not know count too, because
-dropping them would hide that.
+classifier tuned on its training pairs. Pairs with words that an encoder does not know count too.
 """
 
 from __future__ import annotations
