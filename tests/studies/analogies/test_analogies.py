@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
 from parsing.trees.sentences import ParsedSentence
-from studies.analogies import build
+from studies.analogies import build, contexts
 from studies.analogies.__main__ import ScoreConfig, cli
 from studies.analogies.build import Ranking, build_questions, content_words, load_pairs
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of
@@ -205,6 +205,8 @@ def test_bad_rows_are_named(tmp_path: Path, column: int, value: str, told: str) 
 
 def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    real, spans = contexts.cached_sentences, []
+    monkeypatch.setattr(contexts, "cached_sentences", lambda *of: spans.append(of[1:]) or real(*of))
     write_cache(tmp_path / "trees", corpus_of(30))
     texts = " ".join(text for q in SMALL for text in (q.a, q.b, q.c, *q.candidates)).lower()
     generator = np.random.default_rng(0)
@@ -213,7 +215,7 @@ def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkey
     assert cli(["build", "--cache", "trees", "--vectors", "v.txt", "--limit", "6", "--output", "out"]) == 0
     summary = json.loads((tmp_path / "out" / "build.json").read_text())
     [read] = Path("runs/vectors").glob("*/source.json")
-    assert json.loads(read.read_text())["limit"] == build.ALL  # all words of the file
+    assert json.loads(read.read_text())["limit"] == build.ALL and spans == [(0, 30)]  # all words, sentences
     assert summary["cache"] and ["city-state", 6] in [row[:2] for row in summary["lengths"]]
     assert cli(["run", "v.txt", "--questions", "out/questions.tsv", "--output", "report"]) == 0
     (scores,) = json.loads((tmp_path / "report" / "results.json").read_text())["cells"]
