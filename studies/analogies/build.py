@@ -57,7 +57,7 @@ from studies.analogies.score import Float
 if TYPE_CHECKING:
     from studies.analogies.__main__ import BuildConfig
 
-WRONG_WORDS = 4
+WRONG_WORDS, ALL = 4, 10**9
 SPARE = 12
 """Words looked at beyond those wanted: the question's own, and other spellings of one word."""
 SCORES = 2**26
@@ -261,7 +261,8 @@ def build(config: BuildConfig) -> None:
     cache = TreeCache.open(config.cache) if config.cache else None
     if cache is not None and not (cache.has("dep") and cache.has("const")):
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
-    ranking = None if config.vectors is None else Ranking(load_word_vectors(config.vectors, VECTOR_CACHE))
+    whole = None if config.vectors is None else load_word_vectors(config.vectors, VECTOR_CACHE, ALL)
+    ranking = None if whole is None else Ranking(whole)
     frames = collect_frames(cache, content_words())
     questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)
     path = config.output / "questions.tsv"

@@ -3,11 +3,10 @@
     python -m studies.similarity MODEL [A+B ...] --words FOLDER --data SENTEVAL
     python -m studies.similarity MODEL --phrases ppdb-2.0-s-phrasal.gz --semeval2013 FOLDER
 
-Word sets (BURT, Table 2): Spearman's correlation, times 100, between gold scores and cosines. Phrase pairs:
-the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT, Table 3): with a
+Word sets (BURT, Table 3): Spearman's correlation, times 100, between gold scores and cosines. Phrase pairs:
+the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT, Table 2): with a
 regression head trained on the training part (vectors frozen), and by cosine alone. SemEval-2013 5(a): a
-classifier tuned on its training pairs. Pairs with words that an encoder does not know count too, because
-dropping them would hide that.
+classifier tuned on its training pairs. Pairs with words that an encoder does not know count too.
 """
 
 from __future__ import annotations

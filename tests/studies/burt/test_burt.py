@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
+from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
 from studies.burt.data import read_data, without_premises
@@ -91,6 +93,19 @@ def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tm
     drawn, held = data.train["identification"](0), data.held["identification"]
     held_pairs = held.take(np.flatnonzero(held.target))
     assert len(held_pairs) > 5 and not {*drawn.texts()} & {*held_pairs.texts()}
+    # All x are paraphrases, all y are: who knows one side of the split alone would take some for negatives.
+    rows = [
+        ppdb_line(f"{one} {i}", f"{one} {j}", "Equivalence")
+        for one in "xy"
+        for i in range(12)
+        for j in range(i)
+    ]
+    (tmp_path / "ppdb.txt").write_text("\n".join(rows))
+    data = read_data(dataclasses.replace(given, held_out=0.2))
+    for side in (data.train["identification"](0), data.held["identification"]):
+        assert [
+            a[0] == b[0] for a, b in zip(side.first, side.second or (), strict=True)
+        ] == side.target.tolist()
 
 
 def test_unseen_premises_are_dropped_under_any_tokenisation() -> None:
@@ -166,9 +181,17 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
         variants(BurtConfig(output=tmp_path, ablation="pooling", negatives=5))
 
 
-def test_a_block_trains_every_row_from_one_backbone(files: dict[str, Path], tmp_path: Path) -> None:
-    settings = config(files, tmp_path / "out", ablation="pooling", epochs=0.05)
+def test_a_block_trains_every_row_from_one_backbone(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, towers = config(files, tmp_path / "out", ablation="pooling", epochs=0.05), []
+    monkeypatch.setattr(train, "DROPOUT", 0.3)
+    monkeypatch.setattr(
+        train, "load_tower", lambda *of, **how: towers.append(load_tower(*of, **how)) or towers[-1]
+    )
     assert run_study(settings, train_all) == 0
+    rates = [{part.p for part in tower.modules() if isinstance(part, nn.Dropout)} for tower in towers]
+    assert rates == [{0.3}] * 3 and {tower.model.max_seq_length for tower in towers} == {128}
     assert "| CLS | nli |" in (settings.output / "report.md").read_text()
     for folder in ("pooling-cls", "pooling-max", "full"):
         assert (settings.output / folder / "modules.json").exists()
@@ -178,12 +201,14 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
     settings = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"])
     loop = LoopConfig(learning_rate=settings.learning_rate)
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
+    assert (settings.learning_rate, settings.epochs, settings.held_out) == (2e-5, 2.0, 0.03)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
     assert (train.DROPOUT, MAX_WORDS) == (0.1, 6) and settings.per_class == PER_CLASS
     assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
     assert (loop.warmup, loop.decay) == (0.1, True)
     presets = read_presets(BurtConfig)
     assert (presets["uni"]["per_class"], presets["uni-nli"]["objectives"]) == (343_000, ("nli",))
+    assert [one["backbone"] for one in presets.values()] == ["bert-base-uncased", *["albert-xxlarge-v2"] * 2]
     assert cli(["--output", str(tmp_path / "x"), "--preset", "paper"]) == 2
     assert "--preset paper needs --nli, --nli-dev, --ppdb: SNLI" in capsys.readouterr().err
     assert cli(["--output", str(tmp_path / "x"), "--nli", "none.jsonl"]) == 2

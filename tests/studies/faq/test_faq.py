@@ -15,6 +15,7 @@ from torch import nn
 from corpora.ranking.lexical import Bm25, Tfidf
 from corpora.support.errors import UserError
 from senteval_runner.towers.transformer import load_whole
+from studies.faq import evaluate, train
 from studies.faq.__main__ import cli
 from studies.faq.config import FaqConfig
 from studies.faq.data import read_faq
@@ -182,11 +183,15 @@ def test_a_whole_model_embeds_as_itself(model: str) -> None:
 
 @pytest.mark.usefixtures("both_devices")
 def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
-    folder: Path, tmp_path: Path, model: str
+    folder: Path, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words, out = tmp_path / "words.txt", tmp_path / "out"
+    words, out, told = tmp_path / "words.txt", tmp_path / "out", []
+    monkeypatch.setattr(train, "set_dropout", lambda tower, rate: told.append(rate))
+    monkeypatch.setattr(
+        evaluate, "LabelledPairs", lambda *of: told.append(np.ptp(of[3])) or LabelledPairs(*of)
+    )
     words.write_text("change 1 2\nplease 3 4\n")
-    options = ("--models", str(words), model, "--retriever", model, "--runs", "1", "--epochs", "1")
+    options = ("--models", str(words), model, "--retriever", str(words), "--runs", "1", "--epochs", "1")
     assert cli([str(folder), *options, "--device", "cpu", "--output", str(out)]) == 2
     lines = (out / "report.md").read_text().splitlines()
     methods = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
@@ -194,6 +199,8 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     results = json.loads((out / "results.json").read_text())
     assert [cell["accuracy"] for cell in results["cells"] if cell["cell"] == "toy: BM25"] == [1.0]
     assert len(results["cells"]) == 5 and "not one transformer" in results["left_out"][0]
+    # Negatives by the retriever, to which all entries are alike; dropout as in UNI's training.
+    assert told[0] < 1e-6 and told[-1] == 0.1
 
 
 def test_the_papers_preset(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,6 +208,7 @@ def test_the_papers_preset(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "300 pairs, 1,200 training and 200 test queries" in capsys.readouterr().err
     config = FaqConfig(**read_presets(FaqConfig)["paper"])
     assert (len(config.models), config.runs, config.sampling) == (6, 5, ("retrieved",))
+    assert (train.BATCH, config.epochs, config.learning_rate) == (16, 2, 2e-5)
     assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
     words = tmp_path / "words.txt"
     words.write_text("change 1 2\nplease 3 4\n")

@@ -17,7 +17,7 @@ from parsing.training.task import Task as LoopTask
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
 from studies.multitask.__main__ import MultitaskConfig, cli
-from studies.multitask.net import Stage, TaskHead, TaskName, name_of, overall, parse_stages
+from studies.multitask.net import MultitaskNet, Stage, TaskHead, TaskName, name_of, overall, parse_stages
 from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
@@ -161,11 +161,24 @@ def test_heads_equal_plain_formulas(text: str) -> None:
 
 
 @pytest.mark.usefixtures("both_devices")
-def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -> None:
+def test_a_grid_shares_stages_and_shows_forgetting(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sentence_transformers import SentenceTransformer
 
+    real, asked, styles = MultitaskNet.scores, [], {}
+
+    def scores(net: MultitaskNet, *of: Any) -> dict[str, float]:
+        found = real(net, *of)
+        asked.append(("-".join(of[2] if of[2:] else ["all"]), found["overall"]))
+        styles[asked[-1][0]] = str(net.head("nli").stage)
+        return found
+
+    monkeypatch.setattr(MultitaskNet, "scores", scores)
     settings = config(data, tmp_path / "out", "SA-NLI(M)", "SA-P[sub](X)*-STS(M)", epochs=4)
     assert run_study(settings, train_all) == 0
+    chosen_by = ["sst", "all", "sst-nli", "sst-quora", "sst-quora-sts"]
+    assert list(dict(asked)) == chosen_by, "epochs, by the tasks trained so far; at the end all"
     stages = settings.output / "stages"
     assert sorted(path.name for path in stages.iterdir()) == [
         *("sst", "sst+nli-mean", "sst+quora-sub-max-prod", "sst+quora-sub-max-prod+sts-mean")
@@ -176,6 +189,11 @@ def test_a_grid_shares_stages_and_shows_forgetting(data: Path, tmp_path: Path) -
         (line, *_) = [line for line in shown.splitlines() if line.startswith(start)]
         assert "(" in line.removeprefix(start), "tasks without a stage are in brackets"
     last = stages / "sst+quora-sub-max-prod+sts-mean"
+    epochs = [value for names, value in asked if names == "sst-quora-sts"][1:]
+    assert stored(last)["overall"] == max(epochs) > epochs[-1], "the best epoch is kept"
+    starts = dict(reversed(asked))  # before a stage's first step: as the stage before it ended
+    assert starts["sst-nli"] == stored(stages / "sst")["sst"] == 1.0
+    assert [styles[names] for names in ("sst", "sst-quora", "sst-quora-sts")] == ["NLI", "NLI(X)", "NLI(M)"]
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 128)
 
 

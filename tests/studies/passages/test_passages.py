@@ -122,7 +122,8 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
     at_hand = PassagesConfig(**{**values, "backbones": (bert, bert + "/"), "cross": (bert,)})
     made = methods.make_methods(at_hand, run)
     # BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder
-    assert len(made) == 14 and not run.left_out
+    assert len(made) == 14 and not run.left_out and all(512 in one.identity for one in made[1:-1])
+    assert (cross.LEARNING_RATE, cross.BATCH) == (2e-5, 16)
 
 
 @pytest.mark.usefixtures("both_devices")
@@ -133,11 +134,11 @@ def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     words = [p for name, p in net.named_parameters() if "word_embeddings" in name]
     assert len(words) == 1 and not words[0].requires_grad
     tower = cross.load_tower(bert, max_length=None)
-    assert tower.model.max_seq_length == 128  # as much as the backbone reads
+    assert net.tower.model.max_seq_length == 128  # as much as the backbone reads
     start = cross.CrossRanker(tower, 3)
     assert torch.equal(words[0].cpu(), tower.model[0].auto_model.get_input_embeddings().weight)
     assert not torch.equal(net.first.weight.cpu(), start.first.weight)
-    assert [row["step"] for row in history] == [0, 2, 3]
+    assert [row["step"] for row in history] == [0, 2, 3] and list(world.glob("state/best/step-*"))
     test = data.splits["test"]
     scores = cross.cross_scores(net, test, data.passages)
     with torch.inference_mode():
