@@ -128,9 +128,6 @@ class Encoder(nn.Module, ABC):
         h_ND = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
-    def use_words(self, vocabulary: Vocabulary) -> None:
-        """Take the model's vocabulary; most views read vectors alone."""
-
     def use_relations(self, vocabulary: Vocabulary) -> None:
         """Let the role of each child enter, if the view can; ``vocabulary`` tells prepositions."""
 
@@ -245,7 +242,6 @@ class ViewStack(nn.Module):
         self.words = words
         for encoder in self.encoder_list:
             encoder.pooling = config.pooling
-            encoder.use_words(words.trained_vocabulary)
             if config.relations:
                 encoder.use_relations(words.trained_vocabulary)
         self.readout: Readout | None = None
