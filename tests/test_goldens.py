@@ -4,8 +4,8 @@
     python -m tests.test_goldens burt     # only these sections
 
 Only entry points that users call are used, so that a rewrite can be held against the same figures. Integers
-(trees) are compared by hash, floats to 1e-5; the vector instructions of the processor are recorded beside
-them, for sums in another order differ in the last digits.
+(trees) are compared by hash, floats to 1e-4: after 25 steps another processor is off by 1.5e-5, a learning rate
+that is wrong by 0.1 % by more than 1e-4 in most weights. Its vector instructions are recorded beside them.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def numbers(value: Any) -> Any:
         return {name: numbers(one) for name, one in value.items()}
     if isinstance(value, list):
         return [numbers(one) for one in value]
-    return pytest.approx(value, rel=1e-5, abs=1e-7) if isinstance(value, float) else value
+    return pytest.approx(value, rel=1e-4, abs=1e-5) if isinstance(value, float) else value
 
 
 @pytest.mark.parametrize("name", SECTIONS)
