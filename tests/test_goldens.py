@@ -4,8 +4,8 @@
     python -m tests.test_goldens burt     # only these sections
 
 Only entry points that users call are used, so that a rewrite can be held against the same figures. Integers
-(trees) are compared by hash, floats to 1e-4: after 25 steps another processor is off by 1.5e-5, a rate of
-learning that is wrong by 0.1 % by more than 1e-4 in most weights. Its vector instructions are recorded beside them.
+(trees) are compared by hash, floats to 1e-4: after 25 steps another processor is off by 1.5e-5, a learning
+rate that is wrong by 0.1 % by more than 1e-4 in most weights. Vector instructions are recorded beside them.
 """
 
 from __future__ import annotations
