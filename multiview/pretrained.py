@@ -6,9 +6,9 @@ None of their code is run, and of their files only those are downloaded that hol
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Float = NDArray[np.float32]
+Encode = Callable[[Sequence[Any]], Any]
+"""Sentences to an array or tensor [n, D], or [K, n, D]."""
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 
 

@@ -36,13 +36,13 @@ from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
+from multiview.names.sources import tree_reading
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.structure import binding_scores, nearer, pair_scores
 from senteval_runner.vectors.embed import Encoder, Part, SentenceVectors, StoredEncoder, as_vectors
-from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 
@@ -113,7 +113,7 @@ def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> St
 
     def stored(reading: str, **options: Any) -> StoredEncoder:
         plain = functools.partial(model.encode, show_progress_bar=False, **options)
-        load = (lambda: plain) if trees is None else functools.partial(tree_reading, model, trees, **options)
+        load = (lambda: plain) if trees is None else (lambda: tree_reading(model, trees.of(model), **options))
         return StoredEncoder(Part(load, tokens=True), reading=reading)
 
     if not (model.readout or model.structure):

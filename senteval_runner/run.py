@@ -3,7 +3,7 @@
     python -m senteval_runner.run runs/models/mine --tasks MR,CR,TREC,SICK-R --data data/senteval
     python -m senteval_runner.run A B A+B random:dep,const --tasks mv --seeds 1111,1112 --project 4096
 
-Input: models (see ``senteval_runner.vectors.encoders``) and SentEval's data folder. Output: ``--output``
+Input: models (see ``multiview.names.sources``) and SentEval's data folder. Output: ``--output``
 with ``results.json``, ``results.csv`` (one score a line), ``results.md``, ``results.tex``, ``report.html``,
 predictions per item in ``parts/``. Every distinct sentence is parsed once per pair of parsers (``--trees``)
 and encoded once per model (``--cache``). Finished tasks are not repeated: the same command resumes a stopped

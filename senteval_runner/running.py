@@ -31,14 +31,15 @@ from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
+from multiview.names.sources import Source, distinct_names, find_source, split_parts
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Cell, Page, Score, Section, Table
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.encoders import Source, distinct_names, find_source, open_model, split_parts
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
+from senteval_runner.vectors.models import open_model
 
 FORMAT = 1
 """Version of the cell files; scores of another version are computed again."""

@@ -29,6 +29,7 @@ from corpora.support.cli import Command, Commands
 from corpora.support.errors import UserError
 from corpora.support.files import file_record, read_array, sha256_file, write_json, write_record
 from multiview.folder.files import TIME, model_records, training_hours
+from multiview.names.sources import precomputed
 from multiview.train import cli as train
 from multiview.training.data import open_teacher
 from multiview.words.vectors import load_word_vectors
@@ -40,7 +41,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.running import _finished
 from senteval_runner.vectors.embed import Part, VectorStore
-from senteval_runner.vectors.encoders import open_model, precomputed
+from senteval_runner.vectors.models import open_model
 from studies.kit import Cell, Run
 from tests.test_commands import ROOT, commands
 

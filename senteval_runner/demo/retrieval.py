@@ -30,7 +30,7 @@ from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, cached_sentences, constituency_svg, dependency_svg
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, bootstrap
-from senteval_runner.vectors.encoders import open_model
+from senteval_runner.vectors.models import open_model
 
 BLOCK_SENTENCES = 400
 DRAWN_TREES, DRAWN_TOKENS = 2, range(7, 13)

@@ -22,14 +22,14 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_json
+from multiview.names.networks import load_pretrained
+from multiview.names.sources import STRINGS, Source, find_source
 from multiview.pretrained import one_line, quiet
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.transformer import most_pieces
 from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore, text_of
-from senteval_runner.vectors.encoders import STRINGS, Source, find_source
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
-from senteval_runner.vectors.networks import load_pretrained
 
 BATCH = 32
 """Sentences encoded at a time."""
@@ -253,7 +253,8 @@ class WholeBackbone(Backbone):
 
     Args:
         source: any encoder of ``senteval_runner.run``.
-        trees: of tree encoders: the tree cache of the sentences; None parses them on the fly.
+        trees: of tree encoders: the tree cache of the sentences; None reads those in
+            ``runs/trees``.
         device: where to compute.
     """
 
@@ -266,8 +267,8 @@ class WholeBackbone(Backbone):
 
     @cached_property
     def _encoder(self) -> StoredEncoder:
-        trees = EvaluationTrees(folder=self.trees) if self.trees else None
-        encode = self.source.load(device=self.device, trees=trees)
+        trees = EvaluationTrees(folder=self.trees) if self.trees else EvaluationTrees()
+        encode = self.source.load(device=self.device, trees=trees.of)
         return StoredEncoder(Part(lambda: encode, tokens=self.source.kind not in STRINGS, name=self.name))
 
     def notes(self) -> list[str]:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from corpora.support.errors import UserError
+from multiview.names.networks import assemble, load_pretrained, pooling_module
 from senteval_runner.towers import Pooling
-from senteval_runner.vectors.networks import assemble, load_pretrained, pooling_module
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -33,13 +33,12 @@ from corpora.support.files import (
     write_record,
 )
 from corpora.support.progress import progress
+from multiview.pretrained import Encode
 from senteval_runner.protocol.features import Float, glorot_projection
 
 Tokens = list[str]
 CHUNK = 2048
 """Sentences per shard, which is what a kill can lose."""
-Encode = Callable[[Sequence[Any]], Any]
-"""Sentences to an array or tensor [n, D], or [K, n, D]."""
 SentenceVectors = Callable[[Sequence[Tokens]], Float]
 """Tokenised sentences to float32 [n, D], one row each, in order."""
 
@@ -150,7 +149,7 @@ class Part:
         tokens: whether that function takes token lists, not strings.
         name: of the model, in messages.
         store: where vectors are kept; None keeps one per sentence in memory.
-        source: what the model was named as, a ``Source`` of :mod:`senteval_runner.vectors.encoders`.
+        source: what the model was named as, a ``Source`` of :mod:`multiview.names.sources`.
     """
 
     def __init__(

@@ -37,11 +37,11 @@ from corpora.inputs import read_table
 from corpora.support.cli import config_to_json
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file, write_json
+from multiview.names.bags import VECTOR_CACHE
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Cell, Column, Table
-from senteval_runner.vectors.bags import VECTOR_CACHE
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (
     CATEGORIES,

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
+from multiview.names.sources import find_source, split_parts
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
-from senteval_runner.vectors.encoders import find_source, split_parts
 from studies.faq.config import FaqConfig
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import PairHead, Siamese

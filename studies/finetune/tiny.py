@@ -16,8 +16,8 @@ import torch
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json, write_text
+from multiview.names.sources import find_source
 from multiview.pretrained import quiet
-from senteval_runner.vectors.encoders import find_source
 
 TINY = "tiny"
 """As ``--backbone``: build a small BERT."""

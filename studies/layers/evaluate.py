@@ -15,6 +15,7 @@ import numpy as np
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import STS_SUBSETS
 from corpora.support.errors import UserError
+from multiview.names.sources import distinct_names, find_source
 from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.features import Float
@@ -30,7 +31,6 @@ from senteval_runner.towers.backbones import (
     open_backbone,
 )
 from senteval_runner.vectors.embed import Part, Tokens
-from senteval_runner.vectors.encoders import distinct_names, find_source
 from studies.kit import Cell, Figures, Run
 from studies.layers.report import frame, page
 

@@ -14,11 +14,12 @@ from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
 from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
 from corpora.support.errors import UserError
+from multiview.names.sources import distinct_names, find_source
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Score, Section, Table, bootstrap
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.embed import StoredEncoder
-from senteval_runner.vectors.encoders import distinct_names, find_source, open_model
+from senteval_runner.vectors.models import open_model
 from studies.kit import Cell, Figures, Run, published
 from studies.passages import cross
 from studies.passages.config import Feature, PassagesConfig, Scorer

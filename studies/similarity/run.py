@@ -23,6 +23,7 @@ from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
+from multiview.names.sources import find_source, split_parts
 from parsing.networks.device import pick_device
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.classify import kfold
@@ -32,7 +33,7 @@ from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.embed import SentenceVectors
-from senteval_runner.vectors.encoders import find_source, open_model, split_parts
+from senteval_runner.vectors.models import open_model
 from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit

@@ -16,8 +16,8 @@ from multiview import encode
 from multiview.folder.compact import unpack
 from multiview.folder.files import load_members, model_folder
 from multiview.model import MultiViewEncoder
+from multiview.names.sources import find_source
 from multiview.sklearn import MultiViewTransformer
-from senteval_runner.vectors.encoders import find_source
 from tests.fixtures.builtin import LINES
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of

@@ -13,7 +13,7 @@ from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, pr
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
-from senteval_runner.vectors.encoders import open_model
+from senteval_runner.vectors.models import open_model
 
 ACTIVE, PASSIVE, EXCHANGED = (
     "The lawyer praised the doctor.",

@@ -19,12 +19,12 @@ from corpora.support.errors import UserError
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
+from multiview.names import sources
 from multiview.words.table import Vocabulary, WordTable
 from senteval_runner import running
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.run import main as run_main
-from senteval_runner.vectors import encoders
 from tests.fixtures.files import differing
 
 Run = Callable[..., int]
@@ -78,7 +78,7 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
         for metric, value in r["metrics"].items()
     }
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(encoders.Source, "load", lambda source, **_: None)
+    monkeypatch.setattr(sources.Source, "load", lambda source, **_: None)
     assert run(words, "random:seq", **first) == 0 and scored == ["CR"] * 4
     assert written(tmp_path) == values
 
@@ -150,7 +150,7 @@ def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monke
         tried.append(name)
         raise UserError(f"model {name!r}: is not there")
 
-    monkeypatch.setattr(encoders, "whole_model", whole_model)
+    monkeypatch.setattr(sources, "whole_model", whole_model)
     assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
     assert tried == ["no-model"]
     report = (tmp_path / "report/results.md").read_text()

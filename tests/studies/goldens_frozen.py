@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.torch import save_file
 
 from corpora.ranking.sets import filtered, read_set
-from senteval_runner.vectors.encoders import open_model
+from senteval_runner.vectors.models import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq import train
 from studies.faq.__main__ import cli as faq

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from multiview.names.sources import find_source
 from senteval_runner.towers.backbones import WholeBackbone, open_backbone, open_layers
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors.encoders import find_source, open_model
+from senteval_runner.vectors.models import open_model
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("transformers")

@@ -13,7 +13,7 @@ from corpora.support.errors import UserError
 from parsing.libraries.benepar import load_benepar
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.transformer import load_tower, load_whole
-from senteval_runner.vectors.encoders import open_model
+from senteval_runner.vectors.models import open_model
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("sentence_transformers")

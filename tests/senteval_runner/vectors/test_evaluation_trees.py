@@ -10,12 +10,13 @@ import pytest
 
 from corpora.senteval.files import read_task
 from multiview.model import MultiViewEncoder
+from multiview.names import sources
+from multiview.names.sources import tree_reading
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, running
 from senteval_runner.evaluation import read_tasks
-from senteval_runner.vectors import encoders, evaluation_trees
+from senteval_runner.vectors import evaluation_trees
 from senteval_runner.vectors.embed import Encode
-from senteval_runner.vectors.encoders import tree_reading
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.senteval_runner.test_run import config
@@ -53,12 +54,16 @@ def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
     return EvaluationTrees(folder=folder, tasks=read_tasks(tasks, data)[0])
 
 
+def reading_of(encoder: MultiViewEncoder, trees: EvaluationTrees) -> Encode:
+    return tree_reading(encoder, trees.of(encoder))
+
+
 def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
     seen: list[tuple[str, ...]] = []
     folder = tmp_path / "trees"
 
     def run(*tasks: str) -> Encode:
-        return tree_reading(model(seen), trees_of(folder, data, *tasks))
+        return reading_of(model(seen), trees_of(folder, data, *tasks))
 
     run("CR", "MPQA")  # MPQA is not there
     assert set(seen) == sentences(data, "CR") and len(seen) == 2 * len(set(seen))  # once per view
@@ -78,13 +83,13 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
 
 def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     wanted = trees_of(tmp_path, data, "CR")
-    tree_reading(model(), wanted)
+    reading_of(model(), wanted)
     other, seen = ToyDependencyParser(), []
     other.identity = {**other.identity, "version": "2"}
-    tree_reading(model(seen, dep=other), wanted)
+    reading_of(model(seen, dep=other), wanted)
     assert set(seen) == sentences(data, "CR")
     seen.clear()
-    tree_reading(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
+    reading_of(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
     assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
@@ -103,11 +108,11 @@ def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) 
             return super().parse(batch)
 
     with pytest.raises(KeyboardInterrupt):
-        tree_reading(model(dep=Killed()), wanted)
+        reading_of(model(dep=Killed()), wanted)
     kept = find_caches(folder, IDENTITIES)
     assert kept is not None and len(kept) >= 3 * 8
     seen: list[tuple[str, ...]] = []
-    tree_reading(model(seen), wanted)
+    reading_of(model(seen), wanted)
     whole = find_caches(folder, IDENTITIES)
     all_of_them = sentences(data, "CR", "MRPC")
     assert len(set(seen)) == len(all_of_them) - len(kept)
@@ -135,6 +140,6 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     for task in plain:
         assert plain[task].metrics == pytest.approx(cached[task].metrics, abs=1e-3)
     seen.clear()
-    monkeypatch.setattr(encoders, "load_multiview", lambda source, device: model(seen))
+    monkeypatch.setattr(sources, "load_multiview", lambda source, device: model(seen))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
     assert running.run(options) == 0 and not seen

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from multiview.names.sources import find_source
 from senteval_runner.towers import backbones
 from senteval_runner.towers.backbones import (
     POOLINGS,
@@ -20,7 +21,6 @@ from senteval_runner.towers.backbones import (
     pool,
     transformer_folder,
 )
-from senteval_runner.vectors.encoders import find_source
 from tests.studies.layers.transformers_tiny import build
 
 SENTENCES = [

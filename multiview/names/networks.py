@@ -25,13 +25,12 @@ from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import one_line, quiet
+from multiview.names.bags import VECTOR_CACHE
+from multiview.pretrained import Float, one_line, quiet
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.networks.device import pick_device
 from parsing.trees.cache import TreeCache
-from senteval_runner.protocol.features import Float
-from senteval_runner.vectors.bags import VECTOR_CACHE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -1,8 +1,4 @@
-"""Encoders by name, loaded on first use; their vectors are kept.
-
-    encoder = open_model("runs/models/mine+glove.txt")
-    encoder([["A", "sentence", "."]])         # token lists, as evaluations have them
-    encoder.encode(["A sentence."])           # raw texts
+"""What the name of an encoder means; every command that opens one takes these names.
 
 | name | encoder |
 |---|---|
@@ -15,7 +11,7 @@
 | ``cls:NAME``, ``mean:NAME``, ``max:NAME`` | a transformer's last layer, pooled so |
 | ``random:dep,const@4800`` | untrained encoders of these views, 128 dimensions each by default |
 | ``random:lstm@4096?vectors=FILE`` | an untrained LSTM, over word vectors instead of random ones |
-| ``bag:WORDS``, ``sif:WORDS?corpus=CACHE`` | :mod:`senteval_runner.vectors.bags` |
+| ``bag:WORDS``, ``sif:WORDS?corpus=CACHE`` | :mod:`multiview.names.bags` |
 | ``start:MODEL?corpus=CACHE`` | that model before its first step, which the cache of its training decides |
 | ``ANY?structure=0.15`` | any of these with that share of structure in the cosine (multiview.structure) |
 | ``A+B`` | the vectors of A and B side by side, of both their features |
@@ -29,7 +25,7 @@ from __future__ import annotations
 import functools
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -45,14 +41,12 @@ from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
 from multiview.folder.files import TIME, chosen_views, model_folder, model_records, training_hours
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import encoded, whole_model
+from multiview.names.bags import Bag, lookup_of
+from multiview.names.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
+from multiview.pretrained import Encode, Float, encoded, whole_model
 from multiview.structure import WithStructure
 from parsing.networks.device import pick_device
-from senteval_runner.protocol.features import Float
-from senteval_runner.vectors.bags import Bag, lookup_of
-from senteval_runner.vectors.embed import Encode, Part, StoredEncoder, VectorStore
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees
-from senteval_runner.vectors.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
+from parsing.trees.cache import TreeCache
 
 Kind = Literal[
     "multiview", "start", "random", "bag", "words", "vectors", "sentence-transformers", "pooled"
@@ -60,6 +54,8 @@ Kind = Literal[
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
 Readout = Literal["meaning", "features"] | None
+FindTrees = Callable[[MultiViewEncoder], TreeCache | None]
+"""The stored trees of a model's sentences, asked for when the model is loaded."""
 BATCH = 128
 """Sentences encoded at a time."""
 VIEW_DIM = 128
@@ -145,7 +141,7 @@ class Source:
         """Hours of training, where they are recorded; of a view, those of its model."""
         return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
 
-    def load(self, *, device: str | None = None, trees: EvaluationTrees | None = None) -> Encode:
+    def load(self, *, device: str | None = None, trees: FindTrees | None = None) -> Encode:
         """Load the model: a function from sentences (strings for :data:`STRINGS`) to vectors [n, d].
 
         Raises:
@@ -169,7 +165,8 @@ class Source:
             return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
         views = self.option.split(",") if self.kind == "multiview" and self.option else None
         ours = load_multiview(self, device)
-        return tree_reading(ours, trees, views=views, readout=self.readout, structure=self.structure)
+        stored = None if trees is None else trees(ours)
+        return tree_reading(ours, stored, views=views, readout=self.readout, structure=self.structure)
 
 
 def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
@@ -188,7 +185,7 @@ def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
 
 def tree_reading(
     model: MultiViewEncoder,
-    trees: EvaluationTrees | None = None,
+    trees: TreeCache | None = None,
     *,
     views: Sequence[str] | None = None,
     readout: Readout = None,
@@ -198,16 +195,15 @@ def tree_reading(
 
     Args:
         model: the encoder.
-        trees: its trees; None reads those that are in ``runs/trees``.
+        trees: of its parsers; None parses every sentence.
         views: only these; None is all.
         readout: ``meaning`` or ``features``; None is the model's default.
         structure: λ; None is the model's.
     """
-    stored = (trees or EvaluationTrees()).of(model)
     return functools.partial(
         model.encode,
         batch_size=BATCH,
-        trees=stored,
+        trees=trees,
         show_progress_bar=False,
         views=views,
         readout=readout,
@@ -243,57 +239,6 @@ def precomputed(path: Path) -> Encode:
         return found
 
     return encode
-
-
-def open_model(
-    spec: str,
-    *,
-    cache: Path | None = None,
-    seed: int = 0,
-    project: int | None = None,
-    device: str | None = None,
-    trees: EvaluationTrees | None = None,
-) -> StoredEncoder:
-    """The model a name means; it is loaded for the first sentence without a vector.
-
-    Args:
-        spec: the name; ``A+B`` concatenates.
-        cache: folder of stores, one subfolder per part; None keeps vectors in memory.
-        seed: of random encoders and of the projection.
-        project: dimensions of a random projection; None does not project.
-        device: of the models; None is a GPU if there is one.
-        trees: of a tree encoder's sentences, see :func:`tree_reading`.
-
-    Raises:
-        UserError: the name cannot mean any model.
-    """
-    sources = [find_source(part, seed=seed) for part in split_parts(spec)]
-    name = "+".join(source.name for source in sources)
-
-    def stored(sources: Sequence[Source]) -> StoredEncoder:
-        parts = [
-            Part(
-                functools.partial(source.load, device=device, trees=trees),
-                tokens=source.kind not in STRINGS,
-                name=source.name,
-                store=VectorStore(cache and cache / source.key),
-                source=source,
-            )
-            for source in sources
-        ]
-        keys, reading = (
-            [source.key for source in sources],
-            " + ".join(s.reading for s in sources if s.reading),
-        )
-        return StoredEncoder(
-            *parts, name=name, spec=spec, project=project, seed=seed, identity=keys, reading=reading
-        )
-
-    features = [source.for_classifiers() for source in sources]
-    encoder = stored(sources if len(sources) == 1 else features)
-    if len(sources) == 1 and features != sources:
-        encoder.features = stored(features)
-    return encoder
 
 
 def split_parts(spec: str) -> list[str]:

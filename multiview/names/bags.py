@@ -27,10 +27,10 @@ from scipy.sparse import csr_array
 
 from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
+from multiview.pretrained import Float
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.cache import TreeCache
-from senteval_runner.protocol.features import Float
 
 VECTOR_CACHE = Path("runs/vectors")
 """Folder of converted vector files."""

@@ -13,12 +13,12 @@ from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
+from multiview.names.networks import load_start
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import glorot_projection
-from senteval_runner.vectors.encoders import open_model
-from senteval_runner.vectors.networks import load_start
+from senteval_runner.vectors.models import open_model
 from tests.fixtures.trees import changed
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 from tests.studies.layers.transformers_tiny import build
@@ -60,7 +60,7 @@ def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("both_devices")
 def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("senteval_runner.vectors.networks.BATCH", 2)
+    monkeypatch.setattr("multiview.names.networks.BATCH", 2)
     encoder = open_model(f"random:lstm@6?vectors={glove}", seed=3)
     rows = (line.split() for line in glove.read_text().splitlines())
     table = {word: np.array(values, dtype=np.float32) for word, *values in rows}

@@ -1,0 +1,1 @@
+"""What encoders are named: model folders, other libraries' models, bags, untrained networks."""
