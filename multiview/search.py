@@ -17,7 +17,6 @@ import functools
 import hashlib
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
+from corpora import __version__
 from corpora.inputs import STANDARD_INPUT
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError, printable
@@ -135,7 +135,7 @@ def kept_vectors(config: SearchConfig, model: str, content: str, encode: Callabl
         "model": model,
         "views": config.views,
         "structure": config.structure,
-        "version": version("multiview-embeddings"),
+        "version": __version__,
     }
     path = KEPT / f"search-{json_digest(about, 16)}.npy"
     record = path.with_suffix(".json")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from corpora import __version__ as __version__
+
 if TYPE_CHECKING:
     from parsing.text_parser import load
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
+from corpora import __version__
 from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
 from corpora.senteval.tasks import (
     BINARY_TASKS,
@@ -217,9 +218,8 @@ def data_folder(given: Path | None) -> Path:
 
 def versions(*more: str) -> dict[str, str]:
     """Versions of Python and of the installed packages that scores depend on, including ``more``."""
-    # Our own package has no version when it runs from a checkout that is not installed.
-    found = {"python": platform.python_version(), "multiview-embeddings": "checkout"}
-    for name in ("multiview-embeddings", "torch", "numpy", "scipy", "scikit-learn", *more):
+    found = {"python": platform.python_version(), "multiview-embeddings": __version__}
+    for name in ("torch", "numpy", "scipy", "scikit-learn", *more):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import corpora
+
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
 HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
@@ -65,6 +67,20 @@ def test_help_is_light(module: str) -> None:
 def test_unknown_options_exit_with_2(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli_of(module)(["--no-such-option"]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--version"], ["some", "--words", "--version"]])
+@pytest.mark.parametrize("module", commands())
+def test_every_command_has_a_version(
+    module: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli_of(module)(words) == 0
+    assert capsys.readouterr().out == f"multiview-embeddings {corpora.__version__}\n"
+
+
+def test_every_package_has_the_version() -> None:
+    assert {importlib.import_module(name).__version__ for name in PIPELINE} == {corpora.__version__}
+    assert f"\nversion: {corpora.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 @pytest.mark.repo

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import io
 import json
@@ -265,7 +264,7 @@ def test_a_file_of_sentences_and_vectors_is_refused_or_finite(
         path.write_bytes(content)
         encode = outcome(precomputed, path)
         if encode is not None:
-            vectors = outcome(Part(functools.partial(lambda e: e, encode), tokens=False).encode, ["b"])
+            vectors = outcome(Part(lambda e=encode: e, tokens=False).encode, ["b"])
             assert vectors is None or np.isfinite(vectors).all()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import email
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import corpora
 from tests.test_commands import PIPELINE, ROOT, commands
 
 pytestmark = pytest.mark.repo
@@ -30,6 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "LICENSES", source / "LICENSES")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out)]
     subprocess.run([*pip, str(source)], check=True, capture_output=True)
     (found,) = out.glob("*.whl")
@@ -46,6 +49,16 @@ def test_every_command_is_a_console_script(wheel: Path) -> None:
     assert {script: module.removesuffix(".__main__") for script, module in scripts.items()} == {
         re.sub(r"[._]", "-", name): module for module, name in names.items()
     }
+
+
+def test_version_and_licences_of_code_and_weights_are_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        about = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
+        texts = [archive.read(f"{folder}/licenses/{name}").decode() for name in about.get_all("License-File")]
+    assert about["Version"] == corpora.__version__
+    assert about["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0"
+    assert "Apache License" in texts[0] and "Attribution-ShareAlike 4.0 International" in texts[1]
 
 
 def test_data_files_are_in_the_wheel(wheel: Path) -> None:

@@ -31,6 +31,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from corpora import __version__
 from corpora.support.errors import LONE_SURROGATE, UserError, explain, printable
 from corpora.support.files import locked, sweep
 
@@ -38,6 +39,7 @@ LOGGER = "multiview_project"
 """The logger of every package."""
 TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set in the processes of torchrun."""
+VERSION_HELP = "--version prints the version of this installation."
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 Config = TypeVar("Config")
@@ -164,6 +166,8 @@ class Command:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             words = list(sys.argv[1:] if args is None else args)
+            if told_version(words):
+                return 0
             for word in words:
                 if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
                     raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
@@ -187,7 +191,7 @@ class Command:
         """The configuration that a command line gives."""
         import tyro
 
-        prog, about = f"python -m {self.module}", self.description
+        prog, about = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"
         if self.plugins:
             parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
             parser.add_argument("--plugin", action="append", default=[])
@@ -240,13 +244,26 @@ class Commands:
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run the variant that the first word names and return the exit code."""
         words = list(sys.argv[1:] if args is None else args)
+        if told_version(words):
+            return 0
         if words and words[0] in self.variants:
             return self.variants[words[0]](words[1:])
         asked = words[:1] in (["-h"], ["--help"])
         usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
         about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
-        print("\n".join([usage, "", self.description, "", *about]), file=sys.stdout if asked else sys.stderr)
+        print(
+            "\n".join([usage, "", self.description, "", *about, "", VERSION_HELP]),
+            file=sys.stdout if asked else sys.stderr,
+        )
         return 0 if asked else 2
+
+
+def told_version(words: Sequence[str]) -> bool:
+    """Print the version where ``--version`` asks for it, as it may on every command."""
+    if "--version" not in words:
+        return False
+    print(f"multiview-embeddings {__version__}")
+    return True
 
 
 def preset_defaults(config: type[Config], presets: Presets) -> Callable[[Sequence[str]], Config]:
