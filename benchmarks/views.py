@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from corpora.senteval.tasks import data_folder
 from corpora.support.cli import Command, CountOrNone, Positive, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, read_record, write_text
@@ -38,7 +39,6 @@ from multiview.config import TRAIN, TrainConfig, decisive_options, preset
 from multiview.folder.card import training_command
 from parsing.training.loop import read_log
 from parsing.trees.cache import TreeCache
-from senteval_runner.evaluation import data_folder
 from senteval_runner.report.page import Cell, Column, Page, Score, Section, Table
 from senteval_runner.report.tables import paper_row, score_sections, task_means
 

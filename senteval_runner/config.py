@@ -7,7 +7,10 @@ from typing import Literal
 
 from tyro.conf import Positional
 
+from corpora.senteval.tasks import data_folder, expand_tasks
 from corpora.support.cli import Count, CountOrNone, Seed, configuration
+from corpora.support.errors import UserError
+from multiview.names.grammar import check_names
 
 
 @configuration
@@ -46,3 +49,28 @@ class SentEvalConfig:
     """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
     device: str | None = None
     """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
+
+    @property
+    def seed_list(self) -> list[int]:
+        """The seeds, each once.
+
+        Raises:
+            UserError: one is no seed.
+        """
+        words = self.seeds.replace(",", " ").split()
+        seeds = [int(word) for word in words if word.isascii() and word.isdigit()]
+        if not seeds or len(seeds) < len(words) or max(seeds) >= 2**32:
+            wanted = "whole numbers from 0 to 2**32 - 1 separated by commas"
+            raise UserError(f"--seeds {self.seeds!r}: expected {wanted}")
+        return list(dict.fromkeys(seeds))
+
+    def check_words(self) -> None:
+        """Refuse, before torch is imported, what cannot be run: models, tasks, seeds and folders by name.
+
+        Raises:
+            UserError: the first one.
+        """
+        if not self.models:
+            raise UserError("name at least one model")
+        check_names(self.models)
+        _ = expand_tasks(self.tasks), self.seed_list, data_folder(self.data)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -198,22 +197,6 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
         seconds=time.perf_counter() - started,
         **scored,
     )
-
-
-def data_folder(given: Path | None) -> Path:
-    """SentEval's data: the folder given, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
-
-    Raises:
-        UserError: no such folder.
-    """
-    outside = os.environ.get("MULTIVIEW_DATA")
-    folder = given or (Path(outside) / "senteval" if outside else Path("data/senteval"))
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
-            "download script at github.com/facebookresearch/SentEval writes it"
-        )
-    return folder
 
 
 def versions(*more: str) -> dict[str, str]:

@@ -15,16 +15,14 @@ from __future__ import annotations
 import sys
 
 from corpora.support.cli import Command
-from corpora.support.errors import UserError
 from senteval_runner.config import SentEvalConfig
 
 
 def main(config: SentEvalConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
+    config.check_words()
     from senteval_runner.running import run
 
-    if not config.models:
-        raise UserError("name at least one model")
     return run(config)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,22 +18,16 @@ import torch
 from threadpoolctl import threadpool_info
 
 from corpora.senteval.files import TaskData
-from corpora.senteval.tasks import (
-    PROBING_FILES,
-    RELATEDNESS_TASKS,
-    STRUCTURE_TASKS,
-    STS_SUBSETS,
-    TASK_NAMES,
-    canonical_task,
-)
+from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
 from corpora.support.cli import config_from_json, config_to_json, log_to
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
 from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
-from multiview.names.sources import Source, distinct_names, find_source, split_parts
+from multiview.names.grammar import split_parts
+from multiview.names.sources import Source, distinct_names, find_source
 from senteval_runner.config import SentEvalConfig
-from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task, read_tasks, versions
+from senteval_runner.evaluation import data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Cell, Page, Score, Section, Table
@@ -43,14 +37,6 @@ from senteval_runner.vectors.models import open_model
 
 FORMAT = 1
 """Version of the cell files; scores of another version are computed again."""
-GROUPS: Mapping[str, Sequence[str]] = {
-    "mv": tuple(dict.fromkeys(task for _, task, _, _ in tables.PAPER_COLUMNS)),
-    "sts": (*STS_SUBSETS, *RELATEDNESS_TASKS),
-    "sst": ("SST2", "SST5"),
-    "probing": tuple(PROBING_FILES),
-    "structure": STRUCTURE_TASKS,
-    "all": tuple(task for task in TASK_NAMES if task not in ("SNLI", *STRUCTURE_TASKS)),
-}
 
 
 @dataclass(kw_only=True)
@@ -93,7 +79,7 @@ class Model:
 
 def run(config: SentEvalConfig) -> int:
     """Evaluate every model on every task with every seed; write the results; print the tables."""
-    names, seeds, data = expand_tasks(config.tasks), _seeds(config.seeds), data_folder(config.data)
+    names, seeds, data = expand_tasks(config.tasks), config.seed_list, data_folder(config.data)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
     specs = list(dict.fromkeys(config.models))
     if config.expand is not None:
@@ -128,20 +114,6 @@ def run(config: SentEvalConfig) -> int:
     return 0 if any(model.results for model in models) else 2
 
 
-def expand_tasks(text: str) -> list[str]:
-    """Names and groups separated by commas or blanks as canonical names, each once.
-
-    Raises:
-        UserError: an unknown name.
-    """
-    names: list[str] = []
-    for word in text.replace(",", " ").split():
-        names += GROUPS.get(word.lower(), [word])
-    if not names:
-        raise UserError("--tasks is empty")
-    return list(dict.fromkeys(canonical_task(name, tuple(GROUPS)) for name in names))
-
-
 def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
     """Models by name, every one with trained words (also as a part of ``A+B``) replaced by its expansion.
 
@@ -166,16 +138,6 @@ def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
     if not folders:
         raise UserError(f"--expand {vectors}: no model here is a multi-view model with trained words")
     return new
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        seeds = [int(word) for word in text.replace(",", " ").split()]
-    except ValueError:
-        seeds = []
-    if not seeds or min(seeds) < 0 or max(seeds) >= 2**32:
-        raise UserError(f"--seeds {text!r}: expected whole numbers from 0 to 2**32 - 1 separated by commas")
-    return list(dict.fromkeys(seeds))
 
 
 def cell_folder(folder: Path, model: str, protocol: Protocol, seed: int) -> Path:

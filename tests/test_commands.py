@@ -45,7 +45,7 @@ def cli_of(module: str) -> Callable[[list[str]], int]:
 
 PROBE = """
 import runpy, sys
-sys.argv = [{module!r}, "--help"]
+sys.argv = [{module!r}, *{words!r}]
 try:
     runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 except SystemExit as stop:
@@ -53,14 +53,35 @@ except SystemExit as stop:
 """
 
 
+def probed(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command; its last line says the exit code and what of :data:`HEAVY` was imported."""
+    program = [sys.executable, "-W", "ignore", "-c", PROBE.format(module=module, words=words, heavy=HEAVY)]
+    return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("module", commands())
 def test_help_is_light(module: str) -> None:
-    program = [sys.executable, "-W", "ignore", "-c", PROBE.format(module=module, heavy=HEAVY)]
-    result = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    result = probed(module, "--help")
     assert "exit: 0 heavy: []" in result.stdout, result.stderr
     assert "usage" in result.stdout.lower()
     assert "--dry-run" in result.stdout or module not in ("multiview.train", "parsing.run")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("module", "words", "said"),
+    [
+        ("senteval_runner.run", ("start:builtin", "--data", "docs"), "start:MODEL?corpus=runs/trees/NAME"),
+        ("senteval_runner.run", ("bag:random+sif:nowhere.txt?corpus=docs",), "docs/manifest.json: no such"),
+        ("senteval_runner.run", ("builtin?structure=0.1", "--data", "nowhere"), "nowhere: no such folder"),
+        ("senteval_runner.run", ("builtin", "--data", "docs", "--seeds", "1_0"), "--seeds '1_0'"),
+        ("senteval_runner.run", ("builtin", "--tasks", "TRCE"), "did you mean TREC"),
+    ],
+)
+def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, ...], said: str) -> None:
+    result = probed(module, *words)
+    assert "exit: 2 heavy: []" in result.stdout and said in result.stderr
 
 
 @pytest.mark.parametrize("module", commands())

@@ -7,7 +7,8 @@ shipped a SUBJ on which models score above 99 %.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from corpora.support.errors import UserError, did_you_mean
@@ -119,6 +120,15 @@ ALIASES: Mapping[str, str] = {
     "CoordInv": "CoordinationInversion",
 }
 """The names that papers use."""
+GROUPS: Mapping[str, Sequence[str]] = {
+    "mv": (*BINARY_TASKS, "TREC", "MRPC", "SICKRelatedness"),
+    "sts": (*STS_SUBSETS, *RELATEDNESS_TASKS),
+    "sst": ("SST2", "SST5"),
+    "probing": tuple(PROBING_FILES),
+    "structure": STRUCTURE_TASKS,
+    "all": tuple(task for task in TASK_NAMES if task not in ("SNLI", *STRUCTURE_TASKS)),
+}
+"""Tasks by the name of their group; mv are those of the multi-view paper."""
 
 
 def _fold(name: str) -> str:
@@ -165,3 +175,33 @@ def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
         names = ("structure", "../structure")
     folder = next((data / one for one in names if (data / one).is_dir()), data / names[0])
     return {split: [folder / file for file in files] for split, files in _FILES[name].items()}
+
+
+def expand_tasks(text: str) -> list[str]:
+    """Names and groups separated by commas or blanks as canonical names, each once.
+
+    Raises:
+        UserError: an unknown name.
+    """
+    names: list[str] = []
+    for word in text.replace(",", " ").split():
+        names += GROUPS.get(word.lower(), [word])
+    if not names:
+        raise UserError("--tasks is empty")
+    return list(dict.fromkeys(canonical_task(name, tuple(GROUPS)) for name in names))
+
+
+def data_folder(given: Path | None) -> Path:
+    """SentEval's data: the folder given, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
+
+    Raises:
+        UserError: no such folder.
+    """
+    outside = os.environ.get("MULTIVIEW_DATA")
+    folder = given or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "
+            "download script at github.com/facebookresearch/SentEval writes it"
+        )
+    return folder

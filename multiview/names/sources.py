@@ -23,7 +23,6 @@ else its meaning with that share; a name with ``?readout=`` gives one of them to
 from __future__ import annotations
 
 import functools
-import re
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +41,7 @@ from multiview.encoders.registry import view_class
 from multiview.folder.files import TIME, chosen_views, model_folder, model_records, training_hours
 from multiview.model import MultiViewEncoder
 from multiview.names.bags import Bag, lookup_of
+from multiview.names.grammar import STRUCTURE, form_of, wrong_form
 from multiview.names.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
 from multiview.pretrained import Encode, Float, encoded, whole_model
 from multiview.structure import WithStructure
@@ -60,28 +60,8 @@ BATCH = 128
 """Sentences encoded at a time."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
-CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
-FORMS = {
-    "": "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning, a MODEL of multiview.train",
-    **dict.fromkeys(("cls", "mean", "max"), "cls:NAME, mean:NAME or max:NAME of a transformer"),
-    "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
-    "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
-    "sif": f"sif:WORDS{CORPUS}",
-    "start": f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
-}
-OPTIONS = {
-    "": (None, "views", "readout"),
-    "random": (None, "vectors"),
-    "sif": ("corpus",),
-    "start": ("corpus",),
-}
 INSIDE = {"": ("multiview",), "start": ("multiview",), "bag": ("multiview", "words")}
 """Kinds of encoders that a name may be made of, by prefix."""
-PATTERN = re.compile(
-    rf"(?:(?P<prefix>{'|'.join(filter(None, FORMS))}):)?(?P<base>[^?]+?)"
-    r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus|readout)=(?P<value>.+))?"
-)
-STRUCTURE = re.compile(r"(?P<base>.+)\?structure=(?P<share>\d*\.?\d+)")
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
 
 
@@ -241,14 +221,6 @@ def precomputed(path: Path) -> Encode:
     return encode
 
 
-def split_parts(spec: str) -> list[str]:
-    """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
-    parts = [spec] if Path(spec).exists() else spec.split("+")
-    if not all(parts):
-        raise UserError(f"model {spec!r}: an empty part; write A+B")
-    return parts
-
-
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
     """Names of models; models of the same name are called by their specs instead."""
     return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
@@ -269,36 +241,28 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     if structured := STRUCTURE.fullmatch(spec):
         source, share = find_source(structured["base"], seed=seed), share_of(float(structured["share"]))
         return replace(source, spec=spec, key=json_digest([source.key, WIDTH, share], 16), structure=share)
-    found = PATTERN.fullmatch(spec)
-    head = spec.partition(":")[0]
-    prefix = head if ":" in spec and head in FORMS else ""
-    wrong = UserError(f"model {spec!r}: expected {FORMS[prefix]}")
-    if not found or (found["prefix"] or "") != prefix or found["option"] not in OPTIONS.get(prefix, (None,)):
-        raise wrong
-    base, dim, option = found["base"], int(found["dim"]) if found["dim"] else None, found["value"] or ""
+    form = form_of(spec)
+    prefix, base, dim, option = form.prefix, form.base, form.dim, form.value
     if not prefix and not option:
         return _by_name(spec)
     decided: list[object] = [prefix, dim]
-    if found["option"] in ("vectors", "corpus"):
-        file = Path(option) / "manifest.json" if found["option"] == "corpus" else Path(option)
-        if not file.is_file():
-            raise UserError(f"model {spec!r}: {file}: no such file")
-        decided.append(sha256_file(file))
+    if form.file is not None:
+        decided.append(sha256_file(form.file))
     kind: Kind = "random" if prefix == "random" else "bag"
     if prefix == "random":
         _check_untrained(spec, base.split(","), dim)
-    if prefix == "random" or (prefix in ("bag", "sif") and base in ("random", "ngrams")):
+    if form.drawn:
         decided += [base, seed]
     else:
         inner = find_source(base)
         group = "bag" if prefix == "sif" else prefix
         if inner.kind not in INSIDE.get(group, ("sentence-transformers",)):
-            raise wrong
+            raise wrong_form(spec, prefix)
         kind = {"": "multiview", "start": "start", "bag": "bag"}.get(group, "pooled")  # type: ignore[assignment]
         decided.append(inner.key)
-        if found["option"] == "readout":
+        if form.option == "readout":
             if option not in ("meaning", "features"):
-                raise wrong
+                raise wrong_form(spec, prefix)
             key = json_digest([inner.key, option], 16)
             return replace(inner, spec=spec, readout=option, key=key)  # type: ignore[arg-type]
         if not prefix:
@@ -345,9 +309,7 @@ def _on_disk(spec: str) -> Source:
 
 
 def _by_name(spec: str) -> Source:
-    """A name that sentence-transformers may know; none that was meant as a path."""
-    if Path(spec).suffix in (".npz", ".txt", ".vec", ".gz", ".bin") or spec.startswith((".", "/", "runs/")):
-        raise UserError(f"model {spec!r}: no such file or folder")
+    """A name that sentence-transformers may know."""
     try:
         key = json_digest([spec, version("sentence-transformers")], 16)
     except ModuleNotFoundError:

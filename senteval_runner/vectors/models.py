@@ -13,7 +13,8 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from multiview.names.sources import STRINGS, Source, find_source, split_parts
+from multiview.names.grammar import split_parts
+from multiview.names.sources import STRINGS, Source, find_source
 from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 

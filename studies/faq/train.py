@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
-from multiview.names.sources import find_source, split_parts
+from multiview.names.grammar import split_parts
+from multiview.names.sources import find_source
 from parsing.networks.device import pick_device
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from corpora.senteval.files import Split, TaskData, read_task
-from corpora.senteval.tasks import STS_SUBSETS
+from corpora.senteval.tasks import STS_SUBSETS, data_folder, expand_tasks
 from corpora.support.errors import UserError
 from multiview.names.sources import distinct_names, find_source
-from senteval_runner.evaluation import data_folder, data_hashes, evaluate_task
+from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.features import Float
 from senteval_runner.report.page import Page
 from senteval_runner.report.tables import headline
-from senteval_runner.running import expand_tasks
 from senteval_runner.towers.backbones import (
     WHOLE,
     Backbone,

@@ -23,7 +23,8 @@ from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest, sha256_file
-from multiview.names.sources import find_source, split_parts
+from multiview.names.grammar import split_parts
+from multiview.names.sources import find_source
 from parsing.networks.device import pick_device
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.classify import kfold

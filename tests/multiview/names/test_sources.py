@@ -9,7 +9,8 @@ import pytest
 
 from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
-from multiview.names.sources import find_source, split_parts
+from multiview.names.grammar import split_parts
+from multiview.names.sources import find_source
 from senteval_runner.run import cli as run
 from senteval_runner.vectors.models import open_model
 from tests.parsing.trees.test_cache import corpus_of, write_cache
