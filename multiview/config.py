@@ -150,6 +150,8 @@ class LoopConfig:
     """Of matrix products."""
     validation: CountOrNone = 2000
     """Held-out sentences."""
+    patience: CountOrNone = 0
+    """Stop after so many validations without a lower loss; 0: never."""
 
 
 @configuration
@@ -219,6 +221,8 @@ class TrainConfig:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
             )
+        if self.loop.patience and not self.loop.validation:
+            raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         # Before any work: both and expand would look for the file after hours of training.
         wanted = self.words != "trained" or self.table.expand
         if wanted and not (self.makes_vectors or Path(self.vectors or "no file").exists()):

@@ -5,8 +5,8 @@
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
-``runs/models/NAME/``: the model (best by neighbour retrieval on the validation set, the untrained start
-included), ``log.jsonl``, ``curves.png`` and checkpoints. The same
+``runs/models/NAME/``: the model (of least loss on the validation set, the untrained start included),
+``log.jsonl``, ``curves.png`` and checkpoints. The same
 command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is not finite; 130 or 143
 stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import logging
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import Command, dry_run_text, given_option, log_to, peak_memory
+from corpora.support.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError, refusals
 from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
 from multiview.config import LAPTOP, TrainConfig, preset
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 CALIBRATION_STEPS = 4
 """Of a dry run."""
-SHOWN = ("step", "loss", "recall@1")
 
 
 def defaults_from(args: Sequence[str]) -> TrainConfig:
@@ -192,7 +192,6 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
 def _finish(trainer: Trainer) -> None:
     """Record the time, draw the curves, and say what a run came to."""
     from multiview.folder.files import TIME
-    from parsing.training.loop import read_log
 
     position, folder = trainer.position, trainer.config.folder
     write_json(folder / TIME, {"seconds": position.seconds})
@@ -204,40 +203,8 @@ def _finish(trainer: Trainer) -> None:
     print(f"model      {folder}")
     print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    start, best = position.extra.get("untrained", {}), position.best
-    for name, metrics in (("start", start), ("best", best)):
-        if metrics.get("anchors"):
-            keys = [key for key in metrics if key in SHOWN or "@1/" in key]
-            shown = "  ".join(f"{key} {metrics[key]:.{0 if key == 'step' else 4}f}" for key in keys)
-            print(f"{name:<10} {shown}")
-    if "recall@1/words" in best:
-        validations = [row for row in read_log(folder / "log.jsonl") if "recall@1" in row]
-        print("\n".join(gain(start, best, validations[-1])))
-
-
-def gain(start: Mapping[str, float], best: Mapping[str, float], last: Mapping[str, float]) -> list[str]:
-    """What training gained on the validation set, a line each; a line for each sign that it did not.
-
-    Args:
-        start: metrics before the first step.
-        best: of the weights that are kept.
-        last: of the last validation.
-    """
-    words = best["recall@1/words"]
-    lines = [
-        f"gained     a neighbour is nearest to {best['recall@1']:.1%} of sentences at step {best['step']}, "
-        f"to {start['recall@1']:.1%} at the start, to {words:.1%} by the average of its words"
-    ]
-    if not best["step"]:
-        lines.append("kept       the weights of the start: on the validation set, training never beat them")
-    if best["recall@1"] <= words:
-        lines.append("no gain    over the average of its words: the views find no more neighbours than that")
-    if last["loss"] > start["loss"]:
-        lines.append(
-            f"loss       rose from {start['loss']:.4f} to {last['loss']:.4f} on the validation set: lower "
-            "--loop.learning-rate, or stop earlier (--loop.max-steps)"
-        )
-    return lines
+    for label, said in trainer.verdict(position.best):
+        logging.getLogger(LOGGER).info("%-10s %s", label, said)  # to the terminal and log.txt
 
 
 def plot_curves(folder: Path) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from multiview.config import TrainConfig, options_of, preset
 from multiview.encoders.registry import plugins_of
-from multiview.folder.files import Member
+from multiview.folder.files import BUILTIN, Member
+
+ENOUGH = 200_000
+"""Sentences below which more text is the first thing to try for more neighbours over given words."""
 
 
 def training_command(config: TrainConfig) -> str:
@@ -21,13 +27,65 @@ def training_command(config: TrainConfig) -> str:
     return f"python -m multiview.train {shlex.join(words)}"
 
 
-def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) -> str:
-    """The README.md of one model: how it was trained, its metrics, its limits."""
+def verdict(
+    config: TrainConfig, trees: Path, sentences: int, start: Mapping[str, float], best: Mapping[str, float]
+) -> list[tuple[str, str]]:
+    """What training gained on the validation set, and one command to go on with: pairs of label and text.
+
+    Args:
+        config: of the training.
+        trees: folder of the tree cache.
+        sentences: of the tree cache.
+        start: metrics before the first step.
+        best: of the weights that are kept.
+    """
+    if not best.get("anchors"):
+        return [("gained", "unknown: no sentence was held out, see --loop.validation")]
+    step, recall, words = best["step"], best["recall@1"], best["recall@1/words"]
+    lines = [
+        (
+            "gained",
+            f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the objective finds "
+            f"a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of cases",
+        ),
+        (
+            "neighbours",
+            f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at the start, "
+            f"{recall:.1%} at step {step}, {words:.1%} by the average of its words",
+        ),
+    ]
+    if not step:
+        lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
+    if recall <= words:
+        lines.append(("no gain", "over the average of its words: the views find no more neighbours"))
+    return [*lines, ("next", _next_command(config, trees, sentences, step > 0, recall > words))]
+
+
+def _next_command(config: TrainConfig, trees: Path, sentences: int, learned: bool, ahead: bool) -> str:
+    """The one thing to try, by whether the loss fell and whether the views are ahead of their words."""
+    if not learned:
+        adapted = config.output / "builtin-adapted"
+        command = f"multiview.readout {BUILTIN} {trees} --output {adapted}"
+        return f"adapt the encoder in the package to this text instead: python -m {command}"
+    if ahead:
+        return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees}"
+    if config.words == "trained":
+        name, vectors = f"{config.model_name}-fixed", config.vectors or "FILE"
+        fixed = replace(config, words="fixed", vectors=vectors, name=name)
+        return f"start from words that know more than this text: {training_command(fixed)}"
+    if sentences < ENOUGH:
+        return f"more text than {sentences:,} sentences: python -m parsing.run MORE_TEXT, then train on that"
+    return f"the encoder in the package, without training: python -m multiview.search {BUILTIN} {trees}"
+
+
+def model_card(
+    config: TrainConfig, member: Member, training: dict[str, Any], verdict: Sequence[tuple[str, str]]
+) -> str:
+    """The README.md of one model: how it was trained, what that gained, its limits."""
     network, words, step = member.network, member.network.words, training["step"]
-    start, best = training["untrained"], training["best"]
     kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
     if not step:
-        kept = "The weights are those of the start: no validation since was better. Training did not help."
+        kept = "The weights are those of the start: no validation since had a lower loss."
     text = (
         f"# {config.model_name}\n\n"
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
@@ -47,12 +105,10 @@ def model_card(config: TrainConfig, member: Member, training: dict[str, Any]) ->
         )
     for need, identity in sorted(member.parsers.items()):
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
-    for name, values in (("start", start), (f"step {step}", best))[: 2 if step else 1]:
-        if values.get("anchors"):
-            text += f"- {name}: validation loss {values['loss']:.4f}, recall@1 {values['recall@1']:.4f}\n"
+    text += "".join(f"- {label}: {said}\n" for label, said in verdict)
     return (
-        f"{text}\nrecall@1 is the fraction of sentences of the same corpus whose nearest of 400 by cosine is "
-        "the sentence before or after it; other text, other languages and single words are untested.\n"
+        f"{text}\nAll on held-out sentences of the same corpus; neighbours are the sentences before and "
+        "after, looked for among 400. Other text, other languages and single words are untested.\n"
     )
 
 

@@ -8,10 +8,12 @@ A GPU runs behind the program that feeds it. Reading a number waits until the de
 the device waits for the program. So the metrics of a step stay on the device, and those of many steps are
 read at once. What must not wait, the refusal of a gradient that is not finite, is decided on the device.
 
-Validation compares the vectors that users get, all views concatenated, by cosine within blocks of 400
-successive sentences. recall@1 is the fraction of sentences whose nearest other sentence is the one before or
-after it in its document; recall@1/words is that of the mean of the sentence's word vectors, those of all
-tables side by side.
+The weights that are kept are those of least loss on the validation set, since that is what is trained.
+accuracy@1 beside it is how often the objective itself finds a neighbour, the mean over pairs of views.
+recall@1 compares all views concatenated by cosine, each number centred and at one deviation over the
+validation set, within blocks of 400 successive sentences: the fraction of them whose nearest other sentence
+is the one before or after it in its document. recall@1/words is that of the mean of the sentence's word
+vectors, those of all tables side by side, measured alike.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -30,7 +33,7 @@ from torch.nn.functional import embedding_bag
 from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig, decisive_options
-from multiview.folder.card import model_card
+from multiview.folder.card import model_card, verdict
 from multiview.folder.files import Member, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
 from multiview.training.gradient import (
@@ -40,7 +43,7 @@ from multiview.training.gradient import (
     StepResult,
     step_gradient,
 )
-from multiview.training.objective import neighbour_recall
+from multiview.training.objective import neighbour_recall, standardised
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
@@ -197,12 +200,8 @@ class Trainer(Task[Job]):
         return self._scores
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """By the teacher, else by neighbour retrieval; without a validation set the newest are the best."""
-        if not row["anchors"] or not best:
-            return True
-        if "loss/teacher" in row:
-            return float(row["loss/teacher"]) < float(best["loss/teacher"])
-        return float(row["recall@1"]) > float(best["recall@1"])
+        """By the loss on the validation set; without one the newest are the best."""
+        return not row["anchors"] or not best or float(row["loss"]) < float(best["loss"])
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
@@ -217,7 +216,13 @@ class Trainer(Task[Job]):
             "untrained": extra.get("untrained", {}),
             "words": self.network.words.origin,
         }
-        save_member(config.folder, member, card=model_card(config, member, training), training=training)
+        card = model_card(config, member, training, self.verdict(training["best"]))
+        save_member(config.folder, member, card=card, training=training)
+
+    def verdict(self, best: Row) -> list[tuple[str, str]]:
+        """What training gained up to the evaluation ``best``, see :func:`multiview.folder.card.verdict`."""
+        start = self.position.extra.get("untrained", {})
+        return verdict(self.config, self.cache.folder, len(self.cache), start, best)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Moments of dense parameters and of word tables."""
@@ -241,6 +246,7 @@ class Trainer(Task[Job]):
             max_minutes=options.max_minutes,
             evaluate_first=bool(self.validation_set.steps),
             evaluate_parts=10,
+            patience=options.patience,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
@@ -282,7 +288,7 @@ class ValidationSet:
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
-        """Metrics of a network: ``anchors``, ``recall@1``, that of words, and per anchor the objective's own.
+        """Metrics of a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own.
 
         Args:
             network: the network to evaluate.
@@ -308,6 +314,10 @@ class ValidationSet:
         if not anchors:
             return {"anchors": 0}
         both = {"recall@1": embeddings, "recall@1/words": words}
-        found = {name: neighbour_recall(torch.cat(parts), self.positions) for name, parts in both.items()}
-        metrics = zip(network.objective.metrics, (sums / anchors).tolist(), strict=True)
-        return {"anchors": anchors, **found, **dict(metrics)}
+        found = {
+            name: neighbour_recall(standardised(torch.cat(parts)), self.positions)
+            for name, parts in both.items()
+        }
+        metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
+        found["accuracy@1"] = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
+        return {"anchors": anchors, **found, **metrics}

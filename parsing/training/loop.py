@@ -64,6 +64,8 @@ class Plan:
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
     """Evaluate this many times, evenly over the run, instead."""
+    patience: int = 0
+    """End after this many evaluations in a row that are no better; 0 goes on."""
     read_every: int = 1
     """Steps between readings of the metrics."""
 
@@ -133,6 +135,8 @@ class Loop(Generic[Batch]):
         plan, position = self.plan, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
+        if plan.patience and position.waited >= plan.patience:
+            return f"patience: {position.waited} evaluations in a row were no better"
         return f"time limit of {plan.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
@@ -238,7 +242,11 @@ class Loop(Generic[Batch]):
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
             row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
-            if self.task.is_better(row, position.best):
+            better = self.processes.first and self.task.is_better(row, position.best)
+            # The first process decides for all, since their last bits may differ.
+            (found,) = self.processes.sum_on_hosts([float(better)])
+            position.waited = 0 if found else position.waited + 1
+            if found:
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.processes.first:

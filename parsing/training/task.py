@@ -162,6 +162,8 @@ class Position:
     """Training time, counted over resumptions."""
     best: Row = field(default_factory=dict)
     """The best evaluation's line."""
+    waited: int = 0
+    """Evaluations since that one."""
     sums: dict[str, list[float]] = field(default_factory=dict)
     """Sum and number of each metric since the last evaluation."""
     extra: dict[str, Any] = field(default_factory=dict)

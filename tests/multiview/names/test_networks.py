@@ -20,6 +20,7 @@ from parsing.trees.cache import TreeCache
 from senteval_runner.protocol.features import glorot_projection
 from senteval_runner.vectors.models import open_model
 from tests.fixtures.trees import changed
+from tests.multiview.test_train import validated
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 from tests.studies.layers.transformers_tiny import build
 
@@ -79,12 +80,7 @@ def test_a_start_is_what_no_training_leaves(
     config = changed(tiny, seed=3, encoder={"start": start})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     # Validations are best before the first step, so a run keeps the weights it began with.
-    left = iter([0.5])
-
-    def scores(*_: object, **__: object) -> dict[str, float]:
-        return {"anchors": 10, "recall@1": next(left, 0.1), "loss": 1.0}
-
-    monkeypatch.setattr(trainer_module.ValidationSet, "scores", scores)
+    monkeypatch.setattr(trainer_module.ValidationSet, "scores", validated([0.1, 0.5]))
     assert main(changed(config, name="kept")) == 0
     begun = load_start(config.output / "trained", toy_trees, "cpu")
     kept, trained = (MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained"))

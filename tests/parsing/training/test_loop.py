@@ -139,6 +139,31 @@ def test_budgets_of_steps_and_evaluations(tmp_path: Path) -> None:
         assert loop.run() == 0 and loop.over() and [row["step"] for row in loop.history] == steps
 
 
+def test_patience_counts_evaluations_that_are_no_better(tmp_path: Path) -> None:
+    loop = make(tmp_path, epochs=30, patience=2, evaluate_first=True)
+    scores = [1.0, 2.0, 2.0, 3.0, 2.5, 3.0, 9.0]
+    loop.task.evaluate = lambda: {"score": scores[len(loop.history)]}
+    assert loop.run() == 0 and "patience: 2 evaluations in a row" in loop.over()
+    assert [row["score"] for row in loop.history] == scores[:6] and loop.position.best["score"] == 3.0
+
+
+def test_the_first_process_says_for_all_which_weights_are_best(tmp_path: Path) -> None:
+    """Another process whose scores differ in their last bits follows it, and writes nothing."""
+
+    class Second:
+        first = False
+
+        def __init__(self, sums: list[float]) -> None:
+            self.sums = sums
+
+        def sum_on_hosts(self, values: list[float]) -> list[float]:
+            return [self.sums.pop(0)] if len(values) == 1 else values
+
+    loop = Loop(Regression(), Plan(epochs=9, patience=2), tmp_path, processes=Second([1.0, 0.0, 0.0]))
+    assert loop.run() == 0 and "patience" in loop.over()
+    assert (loop.position.step, loop.position.best["step"]) == (15, 5) and not list(tmp_path.iterdir())
+
+
 def test_a_time_budget_ends_in_time_and_can_be_raised(tmp_path: Path) -> None:
     loop = make(tmp_path, epochs=100_000, max_minutes=0.005)
     assert loop.run() == 0 and "time limit" in loop.over()

@@ -1,0 +1,45 @@
+"""What a model's card and the end of a training say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from multiview.config import preset
+from multiview.folder.card import verdict
+
+START = {"anchors": 9, "step": 0, "loss": 2.0, "accuracy@1": 0.1, "recall@1": 0.1, "recall@1/words": 0.2}
+GIVEN = {"words": "fixed", "vectors": "glove.txt"}
+
+
+@pytest.mark.parametrize(
+    ("best", "options", "sentences", "signs", "command"),
+    [
+        ({"recall@1": 0.3}, {}, 900, [], "multiview.readout models/mine trees"),
+        ({}, {}, 900, ["no gain"], "--words fixed --vectors FILE --name mine-fixed"),
+        ({}, GIVEN, 900, ["no gain"], "parsing.run MORE_TEXT"),
+        ({}, GIVEN, 900_000, ["no gain"], "multiview.search builtin trees"),
+        (START, {}, 900, ["kept", "no gain"], "multiview.readout builtin trees --output"),
+    ],
+)
+def test_a_verdict_ends_with_one_command_for_this_corpus(
+    best: dict[str, float], options: dict[str, str], sentences: int, signs: list[str], command: str
+) -> None:
+    config = replace(preset("laptop", **options), name="mine", output=Path("models"))
+    kept = {**START, "step": 5, "loss": 1.5, "accuracy@1": 0.25, "recall@1": 0.2, **best}
+    found = verdict(config, Path("trees"), sentences, START, kept)
+    assert [label for label, _ in found] == ["gained", "neighbours", *signs, "next"]
+    said = dict(found)
+    assert "loss 2.0000 at the start" in said["gained"] and f"at step {kept['step']}" in said["gained"]
+    assert f"10.0% and {kept['accuracy@1']:.1%}" in said["gained"]
+    recall = f"10.0% at the start, {kept['recall@1']:.1%} at step {kept['step']}, 20.0% by the average"
+    assert recall in said["neighbours"]
+    assert command in said["next"] and said["next"].count("python -m") == 1
+
+
+def test_without_held_out_sentences_nothing_is_known() -> None:
+    for best in ({}, {"anchors": 0, "step": 3}):
+        ((label, said),) = verdict(preset("laptop"), Path("trees"), 9, {}, best)
+        assert label == "gained" and said.startswith("unknown")
