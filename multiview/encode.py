@@ -3,32 +3,31 @@
     python -m multiview.encode runs/models/dep-const-laptop sentences.txt --output vectors.npy
     python -m multiview.encode runs/models/dep-const-laptop runs/trees/pydocs --output vectors.npy
 
-In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache. Blank lines end
-documents and are no sentences. Out: ``.npy`` (float32 [n, D]), and a JSON file with the options
-beside it. ``python -m multiview.search`` finds the nearest sentences.
+In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
+sentence per line, or a tree cache. Blank lines end documents and are no sentences. Out: ``.npy`` (float32
+[n, D]), and a JSON file with the options beside it.
+``python -m multiview.search`` finds the nearest sentences.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from corpora.inputs import is_stream, read_lines
 from corpora.support.cli import Command, Share, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import write_array, write_json
+from multiview.names.grammar import check_names, split_parts
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from multiview.model import MultiViewEncoder
+    from multiview.names.opened import NamedEncoder
     from parsing.trees.cache import TreeCache
 
 
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 class ModelOptions:
     """Which model a command opens."""
 
-    model: Positional[Path]
-    """Model folder, or builtin."""
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """Model folder, builtin, or any other name of an encoder that senteval_runner.run takes."""
     dep_model: str = ""
     """Dependency parser the model was trained with, unless it is the builtin one."""
     const_model: str = ""
@@ -45,16 +44,25 @@ class ModelOptions:
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
 
-    def load(self) -> MultiViewEncoder:
-        """The model."""
-        from multiview.model import MultiViewEncoder
+    @property
+    def parsers(self) -> dict[str, str]:
+        """The parsers that are named, by annotation."""
+        named = {"dep": self.dep_model, "const": self.const_model}
+        return {need: name for need, name in named.items() if name}
 
-        return MultiViewEncoder.load(
-            self.model,
-            self.device,
-            dep_model=self.dep_model,
-            const_model=self.const_model,
-        )
+    def load(self) -> MultiViewEncoder:
+        """The model.
+
+        Raises:
+            UserError: no such model, or an encoder that reads no trees.
+        """
+        check_names([self.model])
+        from multiview.names.sources import find_source, load_multiview
+
+        source = find_source(self.model)
+        if not source.is_multiview:
+            raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
+        return load_multiview(source, self.device, self.parsers)
 
 
 @configuration
@@ -66,17 +74,25 @@ class VectorOptions(ModelOptions):
     views: str = ""
     """Only these views, separated by commas; all by default."""
 
-    def encoder(self) -> tuple[MultiViewEncoder, Callable[..., NDArray[np.float32]]]:
-        """The model, and its ``encode`` with these views and this share."""
-        encoder, views = self.load(), self.views.split(",") if self.views else None
-        return encoder, partial(encoder.encode, views=views, structure=self.structure)
+    @property
+    def spec(self) -> str:
+        """The name of the encoder with these views and this share."""
+        options = f"?views={self.views}" if self.views else ""
+        options += "" if self.structure is None else f"?structure={self.structure:f}"
+        return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
+
+    def encoder(self) -> NamedEncoder:
+        """The encoder with these views and this share."""
+        from multiview.names.opened import NamedEncoder
+
+        return NamedEncoder(self.spec, self.device, self.parsers)
 
 
 @configuration
 class EncodeConfig(VectorOptions):
     """Options of ``python -m multiview.encode``."""
 
-    file: Positional[Path]
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
     """Text file, one sentence per line, - for standard input, a pipe, or a tree cache."""
     output: Path | None = None
     """Where the vectors go (.npy); by default FILE.npy."""
@@ -97,9 +113,9 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
     Raises:
         UserError: it is neither or empty, or what :func:`sentences_of` raises.
     """
-    from parsing.trees.cache import TreeCache
-
     if path.is_dir():
+        from parsing.trees.cache import TreeCache
+
         return None, TreeCache.open(path)
     texts = list(sentences_of(path))
     if not texts:
@@ -122,21 +138,25 @@ def sentences_of(path: Path) -> Iterator[str]:
 
 def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
-    from parsing.trees.cache import TreeCache
-
+    check_names([config.spec])
     output = config.output or Path(f"{config.file}.npy")
     if config.output is None and is_stream(config.file):
         raise UserError("--output: needed for standard input and pipes")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
-    encoder, encode = config.encoder()
-    if config.expand is not None:
-        print(f"words    {encoder.expand_vocabulary(config.expand)} added from {config.expand}")
     texts, trees = open_sentences(config.file)
+    encoder = config.encoder()
+    if config.expand is not None:
+        added = [model.expand_vocabulary(config.expand) for model in encoder.models]
+        if not added:
+            raise UserError(f"--expand: model {config.model!r} is none of multiview.train")
+        print(f"words    {max(added)} added from {config.expand}")
     if trees is None and config.trees is not None:
+        from parsing.trees.cache import TreeCache
+
         trees = TreeCache.open(config.trees)
     start = time.perf_counter()
-    vectors = encode(texts, normalize_embeddings=config.normalize, trees=trees)
+    vectors = encoder.encode(texts, trees=trees, normalize=config.normalize)
     seconds = time.perf_counter() - start
     write_array(output, vectors)
     write_json(Path(f"{output}.json"), config_to_json(config))

@@ -9,8 +9,9 @@ In: a model folder, or ``builtin``, with the view dep or const, and two sentence
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from corpora.support.cli import Command, Count, configuration
 from multiview.encode import ModelOptions
@@ -20,9 +21,9 @@ from multiview.encode import ModelOptions
 class ExplainConfig(ModelOptions):
     """Options of ``python -m multiview.explain``."""
 
-    a: Positional[str]
+    a: Annotated[Positional[str], arg(metavar="SENTENCE")]
     """A sentence."""
-    b: Positional[str]
+    b: Annotated[Positional[str], arg(metavar="SENTENCE")]
     """Another sentence."""
     view: str = ""
     """Only this view; all by default."""

@@ -6,6 +6,7 @@ None of their code is run, and of their files only those are downloaded that hol
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ def whole_model(name: str, device: str | None) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
 
     with one_line(f"model {name!r}: neither a file or folder here nor a sentence-transformers model"):
+        say_where(name)
         return SentenceTransformer(name, device=device, trust_remote_code=False)
 
 
@@ -88,6 +90,15 @@ def encoder_folder(name: str) -> Path:
     if not any(folder.rglob("*.safetensors")):
         raise UserError(f"{folder}: no model here (no .safetensors file)")
     return folder
+
+
+def say_where(name: str) -> None:
+    """Say that a name is looked up at the Hugging Face hub, where that may take a minute."""
+    from huggingface_hub import try_to_load_from_cache
+
+    whole = name if "/" in name else f"sentence-transformers/{name}"  # as sentence-transformers reads it
+    if not Path(name).exists() and not isinstance(try_to_load_from_cache(whole, "config.json"), str):
+        print(f"model {name!r}: not here; looked up at huggingface.co", file=sys.stderr, flush=True)
 
 
 def quiet() -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Ge
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from corpora.support.cli import Command, Count, Positive, Share, configuration
 from corpora.support.errors import UserError
@@ -50,7 +50,9 @@ LEAST = 20
 class ReadoutConfig(ModelOptions):
     """Options of ``python -m multiview.readout``."""
 
-    trees: Positional[Path]
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """Model folder, or builtin."""
+    trees: Annotated[Positional[Path], arg(metavar="TREES")]
     """Tree cache by the model's parsers."""
     teacher: Path | None = None
     """Another encoder's vectors: a .npy of one row per sentence of the trees; None: neighbours."""
@@ -74,6 +76,8 @@ def main(config: ReadoutConfig) -> None:
     from multiview.training.data import Split, open_teacher, open_trees
 
     folder = model_folder(config.model)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such model folder")
     if config.output is None and str(config.model) == BUILTIN:
         raise UserError(f"--output: needed for {BUILTIN}, which stays as it is")
     encoder, cache = config.load(), open_trees(config.trees)

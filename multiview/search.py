@@ -3,8 +3,9 @@
     python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?" --keep
     python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
 
-In: a model folder, or ``builtin``; a text file with one sentence per line, or a tree cache; queries as
-arguments, or one per line of standard input. Out: the nearest sentences of each query, with cosine and row.
+In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
+sentence per line, or a tree cache; queries as arguments, or one per line of standard input. Out: the nearest
+sentences of each query, with cosine and row.
 ``--keep`` keeps the vectors of the corpus, so that the next question encodes itself alone, until text, model
 or share of structure change. ``--vectors`` reads those that ``python -m multiview.encode`` wrote.
 
@@ -38,6 +39,7 @@ from corpora.support.files import (
     write_record,
 )
 from multiview.encode import VectorOptions, open_sentences, sentences_of
+from multiview.names.grammar import check_names
 
 KEPT = Path("runs/vectors")
 """Where ``--keep`` keeps vectors, under names made of what they depend on."""
@@ -73,7 +75,7 @@ def semantic_search(
 class SearchConfig(VectorOptions):
     """Options of ``python -m multiview.search``."""
 
-    corpus: Positional[Path]
+    corpus: Annotated[Positional[Path], arg(metavar="CORPUS")]
     """Text file, one sentence per line, - for standard input, a pipe, or a tree cache."""
     queries: Annotated[Positional[tuple[str, ...]], arg(metavar="QUERY...")] = ()
     """Sentences to search for; without any, the lines of standard input."""
@@ -88,28 +90,27 @@ class SearchConfig(VectorOptions):
 
 def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
-    from multiview.folder.files import model_folder, model_sha256
-
     if config.corpus == STANDARD_INPUT and not config.queries:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
-    (_, encode), (texts, trees) = config.encoder(), open_sentences(config.corpus)
-    shape = (len(texts if texts is not None else trees or ()), encode([]).shape[1])
-    path = config.vectors
+    check_names([config.spec])
+    (texts, trees), encoder = open_sentences(config.corpus), config.encoder()
+    count, path = len(texts if texts is not None else trees or ()), config.vectors
     if config.keep and path is None:
         content = "\n".join(texts or ()) if trees is None else str(trees.identity["content_sha256"])
-        model = model_sha256(model_folder(config.model))
-        path = kept_vectors(config, model, content, functools.partial(encode, texts, trees=trees))
-    corpus_ND = encode(texts, trees=trees) if path is None else read_vectors(path)
-    if corpus_ND.shape != shape or not len(corpus_ND):
-        found, wanted = (" x ".join(map(str, numbers)) for numbers in (corpus_ND.shape, shape))
-        raise UserError(
-            f"{config.vectors or config.corpus}: holds {found} numbers, corpus and model need {wanted}, of "
-            "one sentence at least; encode the corpus with this model and the same --views"
-        )
+        path = kept_vectors(encoder.key, content, functools.partial(encoder.encode, texts, trees=trees))
+    corpus_ND = encoder.encode(texts, trees=trees) if path is None else read_vectors(path)
     for query in config.queries or sentences_of(STANDARD_INPUT):
+        query_1D = encoder.encode([query])
+        if corpus_ND.shape != (count, query_1D.shape[1]) or not count:
+            found = " x ".join(map(str, corpus_ND.shape))
+            raise UserError(
+                f"{config.vectors or config.corpus}: holds {found} numbers, corpus and model need {count} x "
+                f"{query_1D.shape[1]}, of one sentence at least; encode the corpus with this model and the "
+                "same --views"
+            )
         if len(config.queries) != 1:
             print(shown(query))
-        for row, score in semantic_search(encode(query), corpus_ND, top_k=config.top)[0]:
+        for row, score in semantic_search(query_1D, corpus_ND, top_k=config.top)[0]:
             text = texts[row] if texts is not None else ""
             if trees is not None:
                 text = " ".join(next(trees.read(row, row + 1, ("token",)).words()))
@@ -121,20 +122,17 @@ def shown(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def kept_vectors(config: SearchConfig, model: str, content: str, encode: Callable[[], Any]) -> Path:
+def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
     """The file of the corpus's vectors, which are made if it is not there or damaged.
 
     Args:
-        config: views and structure.
-        model: SHA-256 of the model; what the code of a plugin does is not part of it.
+        model: the encoder's key; what the code of a plugin does is not part of it.
         content: what decides the sentences.
         encode: makes the vectors.
     """
     about = {
         "content": hashlib.sha256(content.encode()).hexdigest(),
         "model": model,
-        "views": config.views,
-        "structure": config.structure,
         "version": __version__,
     }
     path = KEPT / f"search-{json_digest(about, 16)}.npy"

@@ -26,7 +26,7 @@ from multiview.config import TrainConfig
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
 from multiview.names.bags import VECTOR_CACHE
-from multiview.pretrained import Float, one_line, quiet
+from multiview.pretrained import Float, one_line, quiet, say_where
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.networks.device import pick_device
@@ -55,6 +55,7 @@ def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> An
     # in them, and so would the saved files.
     with one_line(f"backbone {backbone!r} cannot be loaded", advice), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
+        say_where(backbone)
         ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
         return (SentenceTransformer if whole else Transformer)(
             backbone,

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import functools
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -117,6 +117,18 @@ class Source:
         return replace(self, readout="features", key=json_digest([self.key, "features"], 16))
 
     @property
+    def is_multiview(self) -> bool:
+        """Whether :func:`load_multiview` opens it; random views with structure have that of ``builtin``."""
+        views = self.kind == "random" and self.base != "lstm" and not self.structure
+        return self.kind in ("multiview", "start") or views
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the name asks of a multi-view encoder's ``encode``."""
+        views = self.option.split(",") if self.kind == "multiview" and self.option else None
+        return {"views": views, "readout": self.readout, "structure": self.structure}
+
+    @property
     def hours(self) -> float | None:
         """Hours of training, where they are recorded; of a view, those of its model."""
         return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
@@ -127,7 +139,10 @@ class Source:
         Raises:
             UserError: a damaged model, or none under that name.
         """
-        if self.structure and self.kind not in ("multiview", "start"):
+        if self.is_multiview:
+            ours = load_multiview(self, device)
+            return tree_reading(ours, None if trees is None else trees(ours), **self.options)
+        if self.structure:
             other = replace(self, structure=None).load(device=device, trees=trees)
             return WithStructure(SimpleNamespace(encode=other), self.structure).encode
         if self.kind == "vectors":
@@ -139,28 +154,33 @@ class Source:
             if self.kind == "pooled":
                 model = assemble(load_pretrained(self.base), self.prefix).to(pick_device(device))
             else:
-                model = whole_model(self.base, device)
+                model = whole_model(self.base, str(pick_device(device)))
             return functools.partial(encoded, model, self.base, batch_size=BATCH)
-        if self.kind == "random" and self.base == "lstm":
-            return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
-        views = self.option.split(",") if self.kind == "multiview" and self.option else None
-        ours = load_multiview(self, device)
-        stored = None if trees is None else trees(ours)
-        return tree_reading(ours, stored, views=views, readout=self.readout, structure=self.structure)
+        return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
 
 
-def load_multiview(source: Source, device: str | None) -> MultiViewEncoder:
+def load_multiview(
+    source: Source, device: str | None, parsers: Mapping[str, str] | None = None
+) -> MultiViewEncoder:
     """A model folder of ``multiview.train``, the same before its first step, or untrained encoders.
 
     The whole model, also where the source chooses views.
+
+    Args:
+        source: one that :attr:`Source.is_multiview`.
+        device: of the model; None is a GPU if there is one.
+        parsers: by annotation (``dep``, ``const``), where the model's are not the builtin ones.
     """
     if source.kind == "start":
-        return load_start(source.base, Path(source.option), device)
-    if source.kind == "random":
+        model = load_start(source.base, Path(source.option), device)
+    elif source.kind == "random":
         dim = source.dim // len(source.base.split(",")) if source.dim else VIEW_DIM
         words = fixed_words(source.option)
-        return MultiViewEncoder.untrained(source.base, dim=dim, words=words, seed=source.seed, device=device)
-    return MultiViewEncoder.load(source.base, device)
+        model = MultiViewEncoder.untrained(source.base, dim=dim, words=words, seed=source.seed, device=device)
+    else:
+        model = MultiViewEncoder.load(source.base, device)
+    model.reader.specs |= parsers or {}
+    return model
 
 
 def tree_reading(

@@ -1,0 +1,98 @@
+"""Every name that SentEval takes, the commands take: the same vectors, of text and of a tree cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from multiview import encode, search
+from multiview.names.opened import NamedEncoder
+from parsing.trees.cache import TreeCache
+from senteval_runner.vectors.models import open_model
+from tests.fixtures.transformers import save_sentence_encoder
+
+LINES = ("the good cat", "a dull rich dog", "bad .")
+
+
+@pytest.fixture
+def here(tmp_path: Path, words: Path, toy_trees: Path, monkeypatch) -> Path:
+    """A working directory with word vectors, vectors by sentence, a transformer, a cache and a text."""
+    pytest.importorskip("sentence_transformers")
+    monkeypatch.chdir(tmp_path)
+    Path("trees").symlink_to(toy_trees)
+    save_sentence_encoder(tmp_path).rename("tiny")
+    drawn = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    np.savez("given.npz", sentences=np.array(LINES), vectors=drawn)
+    Path("in.txt").write_text("\n".join(LINES), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "builtin",
+        "builtin?views=bag",
+        "builtin?structure=0.3",
+        "words.txt",
+        "given.npz",
+        "bag:random@5",
+        "bag:ngrams@5?structure=0.2",
+        "sif:builtin?corpus=trees",
+        "random:lstm@8",
+        "random:seq@8",
+        "random:seq@8?structure=0.1",
+        "tiny",
+        "tiny?structure=0.1",
+        "cls:tiny",
+        "builtin+words.txt+tiny",
+    ],
+)
+def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(here: Path, name: str, capsys) -> None:
+    assert encode.cli([name, "in.txt", "--output", "out.npy", "--device", "cpu"]) == 0
+    expected = open_model(name, device="cpu")([line.split() for line in LINES])
+    np.testing.assert_allclose(np.load("out.npy"), expected, atol=1e-5)
+    capsys.readouterr()
+    assert search.cli([name, "in.txt", LINES[1], "--top", "1", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.split(maxsplit=2) == ["1.0000", "1", f"{LINES[1]}\n"]
+
+
+@pytest.mark.parametrize("name", ["random:dep,const@8", "bag:random@5", "tiny", "tiny+words.txt"])
+def test_a_tree_cache_is_its_sentences(here: Path, name: str) -> None:
+    trees = TreeCache.open("trees")
+    sentences = [" ".join(words) for words in trees.read(0, len(trees), ("token",)).words()]
+    encoder = NamedEncoder(name, "cpu")
+    vectors = encoder.encode(None, trees=trees)
+    np.testing.assert_allclose(vectors, encoder.encode(sentences, trees=trees), atol=1e-5)
+    assert vectors.dtype == np.float32 and len(vectors) == len(trees)
+
+
+def test_options_are_part_of_the_name(here: Path) -> None:
+    assert encode.cli(["tiny+builtin", "in.txt", "--structure", "0.1", "--normalize"]) == 0
+    expected = NamedEncoder("tiny?structure=0.1+builtin?structure=0.1").encode(LINES, normalize=True)
+    np.testing.assert_allclose(np.load("in.txt.npy"), expected, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
+
+
+def test_a_bag_reads_raw_text_as_tokens(here: Path) -> None:
+    bag = NamedEncoder("words.txt")
+    np.testing.assert_array_equal(bag.encode(["the good, bad cat."]), bag.encode(["the good , bad cat ."]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("given.npz in.txt --views dep", "expected MODEL, MODEL?views=VIEWS"),
+        ("given.npz more.txt", "no vector for 1 of 4 sentences, first 'new'"),
+        ("tiny in.txt --expand words.txt", "--expand: model 'tiny' is none of multiview.train"),
+        ("start:builtin in.txt", "expected start:MODEL?corpus=runs/trees/NAME"),
+        ("nan.npz in.txt", "its vector of sentence 1 is not finite"),
+    ],
+)
+def test_what_a_name_cannot_do_is_one_line(here: Path, arguments: str, message: str, capsys) -> None:
+    Path("more.txt").write_text("\n".join([*LINES, "new"]), encoding="utf-8")
+    np.savez("nan.npz", sentences=np.array(LINES), vectors=np.array([[1.0], [np.nan], [1.0]]))
+    assert encode.cli([*arguments.split(), "--output", "out.npy"]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors and errors.count("\n") == 1 and not Path("out.npy").exists()
