@@ -69,6 +69,7 @@ setup(
             "*.md",
             "*.html",
             "*.txt",
+            "*.xz",
             "py.typed",
         ],
     },

@@ -69,7 +69,7 @@ class Bench:
     def make(cls, device: torch.device, folder: Path, *, quick: bool = False, size: int = 2400) -> Bench:
         """Parse so many sentences."""
         trees = folder / "trees"
-        parse(["pydocs", "--limit", str(size), "--output", str(trees), "--workers", "1"])
+        parse(["books", "--limit", str(size), "--output", str(trees), "--workers", "1"])
         cache = TreeCache.open(trees)
         return cls(device, quick, folder, cache, [*cache.read(0, len(cache), ("token",)).words()])
 

@@ -50,7 +50,7 @@ def main() -> None:
     clock = time.perf_counter if arguments.clock == "wall" else time.process_time
     report: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        parse(["pydocs", "--limit", str(SENTENCES), "--output", folder, "--workers", "1"])
+        parse(["books", "--limit", str(SENTENCES), "--output", folder, "--workers", "1"])
         cache = TreeCache.open(Path(folder))
         for view, hidden in itertools.product(("const", "dep", "seq"), (100, 300, 1200, 2400)):
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.

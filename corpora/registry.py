@@ -1,13 +1,13 @@
-"""One way to open a corpus: ``pydocs``, ``umbc``, a file or a folder.
+"""One way to open a corpus: ``books``, ``umbc``, a file or a folder.
 
-    corpus = open_corpus("pydocs", limit="10k")
+    corpus = open_corpus("books", limit="10k")
     for document in corpus:
         ...
 
 ==============  ==========  =============  ==========================================================
 spec            --format    --tokenize     what it is
 ==============  ==========  =============  ==========================================================
-pydocs          running     spacy          documentation that is on every machine (the default)
+books           lines       spacy          parts of English books, in the package
 umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with ``space``
 *.conllu, *.ptb gold        gold           treebanks, files or a folder of one kind; words are fixed
 file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``
@@ -31,7 +31,7 @@ from corpora.inputs import input_hash, list_files, relative_name, stem
 from corpora.support.errors import UserError, did_you_mean
 from corpora.text import Corpus, Document, in_pieces, text_corpus
 
-NAMED = ("pydocs", "umbc")
+NAMED = ("books", "umbc")
 UMBC_SOURCE = "https://ebiquity.umbc.edu/resource/html/id/351/UMBC-webbase-corpus"
 UMBC_FOLDER = "webbase_all"
 TREEBANKS = {
@@ -53,12 +53,12 @@ def open_corpus(
     """Open a corpus by name or path.
 
     Args:
-        spec: ``pydocs``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
+        spec: ``books``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
         format: ``lines`` or ``running``; None is the corpus's default.
         tokenize: ``spacy`` or ``space``; None is the corpus's default.
         limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
         data: folder of ``umbc``; by default that of the environment variable MULTIVIEW_DATA, else ``data``.
-        split: ``train``, ``heldout`` or ``all`` of ``pydocs``; None is ``train``.
+        split: ``train``, ``heldout`` or ``all`` of ``books``; None is ``train``.
 
     Returns:
         A corpus; its ``identity`` states the defaults that were used.
@@ -67,14 +67,14 @@ def open_corpus(
         UserError: unknown corpus, or an option it does not support.
     """
     count, name, path = parse_limit(limit), str(spec), Path(spec)
-    if split is not None and name != "pydocs":
-        raise UserError(f"--split {split}: only pydocs is split; {name} is read whole")
-    if name == "pydocs":
-        from corpora.pydocs import pydocs_corpus
+    if split is not None and name != "books":
+        raise UserError(f"--split {split}: only books is split; {name} is read whole")
+    if name == "books":
+        from corpora.books import books_corpus
 
-        if format not in (None, "running"):
-            raise UserError(f"--format {format}: pydocs is always running")
-        return pydocs_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=count)
+        if format not in (None, "lines"):
+            raise UserError(f"--format {format}: books has a sentence per line")
+        return books_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=count)
     if name == "umbc":
         folder = data if data is not None else Path(os.environ.get("MULTIVIEW_DATA") or "data")
         return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=count)

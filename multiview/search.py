@@ -1,7 +1,7 @@
 """Semantic search: the nearest sentences of a corpus by cosine.
 
     python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?" --keep
-    python -m multiview.search runs/models/dep-const-laptop runs/trees/pydocs --vectors v.npy < queries.txt
+    python -m multiview.search runs/models/dep-const-laptop runs/trees/books --vectors v.npy < queries.txt
 
 In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
 sentence per line, or a tree cache; queries as arguments, or one per line of standard input. Out: the nearest

@@ -1,6 +1,6 @@
 """Train encoders of several views of a sentence by contrast with its neighbours.
 
-    python -m multiview.train --views dep,const --trees runs/trees/pydocs
+    python -m multiview.train --views dep,const --trees runs/trees/books
     python -m multiview.train --preset paper --vectors glove.840B.300d.txt
     torchrun --nproc-per-node 4 -m multiview.train --preset gpu --views dep,const
 
@@ -118,7 +118,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 
 
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
-    """Print what the paper's data would cost here: a sample of pydocs is parsed, and trained on."""
+    """Print what the paper's data would cost here: a sample of books is parsed, and trained on."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Pool, available_cores, run_corpus
@@ -126,10 +126,10 @@ def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
 
-    corpus, parser, workers = open_corpus("pydocs", limit=SAMPLE), load(), available_cores()
+    corpus, parser, workers = open_corpus("books", limit=SAMPLE), load(), available_cores()
     parsed, _, _, per_s = cost(corpus, parser, workers, lambda: PAPER_SENTENCES)
     facts = {
-        "sample": f"{SAMPLE:,} sentences of pydocs, for {PAPER_SENTENCES:,}; one of two models",
+        "sample": f"{SAMPLE:,} sentences of books, for {PAPER_SENTENCES:,}; one of two models",
         "parsing": f"{timedelta(seconds=round(PAPER_SENTENCES / per_s))} by {workers} workers, "
         f"{parsed['memory']}, with the builtin parsers (BERT's take longer)",
         "trees": f"{parsed['disk']} on disk",

@@ -1,6 +1,6 @@
 """Trees of a cache as CoNLL-U and Penn Treebank brackets.
 
-    python -m parsing.export_trees runs/trees/pydocs --conllu pydocs.conllu --ptb pydocs.ptb
+    python -m parsing.export_trees runs/trees/books --conllu books.conllu --ptb books.ptb
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.

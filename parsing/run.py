@@ -1,6 +1,6 @@
 """Parse a corpus into a tree cache: both trees of every sentence, ready for training.
 
-    python -m parsing.run pydocs
+    python -m parsing.run books
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
     xz -dc *.xz | python -m parsing.run - --output runs/trees/mine
     python -m parsing.run umbc --limit 1M --dry-run
@@ -56,7 +56,7 @@ PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 whose words are taken as they are."""
 PAPER_SENTENCES = 40_000_000
 PAPER_SAMPLE = (
-    f"what {PAPER_SENTENCES:,} sentences would cost here, from a sample of pydocs and the builtin parsers, "
+    f"what {PAPER_SENTENCES:,} sentences would cost here, from a sample of books and the builtin parsers, "
     "which are faster than the paper's"
 )
 PAPER_PARSERS = (
@@ -78,7 +78,7 @@ class ParseConfig:
     """Options of ``parsing.run``."""
 
     corpus: Positional[str]
-    """pydocs, umbc, a text file or folder, - for standard input, or a pipe."""
+    """books, umbc, a text file or folder, - for standard input, or a pipe."""
     preset: Literal["default", "paper"] = "default"
     """paper: the sentences and parsers of Simoulin & Crabbé 2021, whose checkpoints have to be given."""
     output: Path | None = None
@@ -96,7 +96,7 @@ class ParseConfig:
     data: Path | None = None
     """Folder that holds umbc; None is $MULTIVIEW_DATA, else data."""
     split: Literal["train", "heldout", "all"] | None = None
-    """Part of pydocs; None is train."""
+    """Part of books; None is train."""
     max_tokens: Count = 128
     """Longer sentences are not parsed: they keep their place, with a fallback tree and a flag."""
     workers: Annotated[Count, Le(1024)] | None = None
@@ -153,7 +153,7 @@ def parse(config: ParseConfig, spec: str) -> None:
         missing += refusals(opened, *[makes[0]] * (not missing))
         if missing:  # what the paper's trees would cost is said before there are its data and parsers
             print(PAPER_SAMPLE)
-            sample = open_corpus("pydocs", limit=SAMPLE)
+            sample = open_corpus("books", limit=SAMPLE)
             parser = load(device=devices[0], max_tokens=config.max_tokens)
             print(dry_run_text(config, *cost(sample, parser, workers, lambda: PAPER_SENTENCES)))
     if missing:

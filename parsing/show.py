@@ -1,7 +1,7 @@
 """What a tree cache holds, on one screen; or the trees of some of its sentences.
 
-    python -m parsing.show runs/trees/pydocs
-    python -m parsing.show runs/trees/pydocs --sentence 17 --count 5
+    python -m parsing.show runs/trees/books
+    python -m parsing.show runs/trees/books --sentence 17 --count 5
 
 Input: a folder written by parsing.run. Output: counts, identities, flags and the most frequent labels, or
 drawings (a notebook draws pictures).

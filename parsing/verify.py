@@ -1,6 +1,6 @@
 """Check every hash and invariant of a tree cache.
 
-    python -m parsing.verify runs/trees/pydocs
+    python -m parsing.verify runs/trees/books
 
 Input: a folder written by parsing.run. Output: a summary, or one line about the first check that fails,
 with its shard and row (exit code 2).

@@ -1,6 +1,6 @@
 """A tree cache: a folder of HDF5 shards and the manifest that lists them.
 
-    cache = TreeCache.open("runs/trees/pydocs")
+    cache = TreeCache.open("runs/trees/books")
     batch = cache.read(0, 400)                      # every field, word types as strings
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 

@@ -2,8 +2,8 @@
 
     python -m senteval_runner.demo
 
-Parses the embedded ``pydocs`` corpus (English documentation of Python and its libraries), adapts the
-encoder of the installation to it, evaluates neighbour retrieval on packages that it has not seen, and writes
+Parses the embedded ``books`` corpus (parts of English books), adapts the
+encoder of the installation to it, evaluates neighbour retrieval on books that it has not seen, and writes
 trees, model, ``results.json`` and a self-contained ``report.html`` under ``runs/demo/``. Every step is an
 ordinary command, printed before it runs; a stopped demo continues where it was.
 """
@@ -57,11 +57,11 @@ def run_step(title: str, module: str, *arguments: object) -> float:
 def main(config: DemoConfig) -> None:
     """Parse, adapt, evaluate, report."""
     trees, model = config.output / "trees", config.output / "models" / ADAPTED
-    training, held_out = trees / "pydocs-train", trees / "pydocs-heldout"
-    pydocs = ("parsing.run", "pydocs", "--split")
+    training, held_out = trees / "books-train", trees / "books-heldout"
+    books = ("parsing.run", "books", "--split")
     steps = {
-        "parse the training text": (*pydocs, "train", "--limit", config.sentences, "--output", training),
-        "parse the held-out packages": (*pydocs, "heldout", "--limit", config.held_out, "--output", held_out),
+        "parse the training text": (*books, "train", "--limit", config.sentences, "--output", training),
+        "parse the held-out packages": (*books, "heldout", "--limit", config.held_out, "--output", held_out),
         "adapt the encoder in the package": ("multiview.readout", "builtin", training, "--output", model),
     }
     seconds = {

@@ -86,7 +86,7 @@ def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypat
     assert cli(["--preset", "paper", "--dry-run", *small]) == 2
     shown, told = capsys.readouterr()
     for part in (
-        "60 sentences of pydocs, for 40,000,000",
+        "60 sentences of books, for 40,000,000",
         "MB on disk",
         "4,000,000 steps",
         "parsing  ",

@@ -27,7 +27,7 @@ def test_the_demo_on_a_small_corpus(tmp_path: Path, monkeypatch) -> None:  # typ
             write_cache(Path(arguments[-1]), corpus_of(60))
         else:
             assert module == "multiview.readout"
-            folders = {"trees": tmp_path / "trees/pydocs-train", "output": tmp_path / "models"}
+            folders = {"trees": tmp_path / "trees/books-train", "output": tmp_path / "models"}
             size = {"batch": 8, "max_steps": 4, "validation": 16}
             assert not train.main(changed(TINY, loop=size, name=demo.ADAPTED, **folders))
         return 1.0

@@ -1,0 +1,43 @@
+"""The corpus in the package: whole books held out, one order, what its table says."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from corpora.books import books
+from corpora.registry import open_corpus
+from corpora.support.errors import UserError
+
+
+def test_each_author_has_books_to_train_on_and_two_others_held_out() -> None:
+    by_split = {split: list(books(split)) for split in ("train", "heldout")}
+    authors = {split: Counter(book.author for book in found) for split, found in by_split.items()}
+    assert len(authors["train"]) == 10 and authors["train"].keys() == authors["heldout"].keys()
+    assert set(authors["heldout"].values()) == {2}
+    titles = [book.title for found in by_split.values() for book in found]
+    assert len(set(titles)) == len(titles)
+    held_out = {text for book in by_split["heldout"] for text in book.sentences if len(text) > 60}
+    assert not held_out & {text for book in by_split["train"] for text in book.sentences}
+
+
+def test_the_table_counts_the_sentences_of_each_book() -> None:
+    assert sum(len(book.sentences) for book in books("train")) == 28_000
+    assert sum(len(book.sentences) for book in books("heldout")) == 5_928
+    book = next(book for book in books() if book.title == "The Invisible Man")
+    assert (book.author, book.year) == ("H.G. Wells", 1897)
+    assert book.sentences[0].startswith("The stranger came early in February, one wintry day")
+
+
+def test_a_book_is_a_document_and_the_default_is_train() -> None:
+    corpus = open_corpus("books", limit=800)
+    first, second = corpus
+    assert first.id == "Arthur Conan Doyle: The Adventure of the Second Stain"
+    assert (len(first.sentences), len(second.sentences)) == (741, 59)
+    assert first.sentences[1].tokens[:5] == ("This", "resolution", "of", "mine", "was")
+    assert corpus.identity["split"] == "train" != open_corpus("books", split="heldout").identity["split"]
+    with pytest.raises(UserError, match="--split dev"):
+        open_corpus("books", split="dev")
+    with pytest.raises(UserError, match="--format running: books has a sentence per line"):
+        open_corpus("books", format="running")
