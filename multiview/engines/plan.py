@@ -17,7 +17,6 @@ nodes, E edges (N - B), L levels of internal nodes.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -32,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from corpora.support.threads import shared_lock
 from parsing.trees.batch import Batch, offsets_of
 
 IntArray = NDArray[np.integer]
@@ -41,7 +41,7 @@ _ALIGNMENT_BYTES = 64  # a cache line, the widest vector register, and a multipl
 _SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
 
 _free: list[NDArray[np.uint8]] = []
-_lock = threading.Lock()
+_lock = shared_lock()
 
 
 @dataclass(frozen=True, kw_only=True)

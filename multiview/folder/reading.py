@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.support.errors import UserError
+from corpora.support.threads import shared_lock
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, same_trees
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 Tokens = Sequence[str]
+LOADING = shared_lock()
+"""Held by who loads or asks a tokenizer, which remembers words, or loads a parser."""
 CHUNK_SENTENCES = 4096
 """Sentences parsed at a time: enough to fill the parsers' batches without much memory."""
 BATCH_TOKENS = 16_384
@@ -60,12 +63,13 @@ class Reader:
         """Tokens of one input; a string is tokenised as the training text (by spaCy if that was not)."""
         if not isinstance(text, str):
             return tuple(text)
-        if self._tokenizer is None:
-            from corpora.text import Tokenizer
+        with LOADING:
+            if self._tokenizer is None:
+                from corpora.text import Tokenizer
 
-            spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
-            self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)
-        return self._tokenizer.line(text)
+                spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
+                self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)
+            return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:
         """The parser of an annotation, loaded on first use.
@@ -73,10 +77,11 @@ class Reader:
         Raises:
             UserError: it is not the one the model was trained with.
         """
-        if need not in self.parsers:
-            from parsing.text_parser import load_parser  # here, because it imports parser libraries
+        with LOADING:
+            if need not in self.parsers:
+                from parsing.text_parser import load_parser  # here, because it imports parser libraries
 
-            self.parsers[need] = load_parser(need, self.parser_spec(need), self.device)
+                self.parsers[need] = load_parser(need, self.parser_spec(need), self.device)
         advice = f"give that one as --{need}-model, or encode from a tree cache"
         self._check(need, self.parsers[need].identity, "here is", advice)
         return self.parsers[need]
@@ -187,21 +192,26 @@ class Reader:
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
         """Places of the sentences that a cache lacks, int64 [n], and places by cache row of the others."""
-        if self._index is None or self._index[0] is not trees:
-            index: dict[tuple[str, ...], int] = {}
-            for start in range(0, len(trees), CHUNK_SENTENCES):
-                batch = trees.read(start, min(start + CHUNK_SENTENCES, len(trees)), ("token",))
-                for row, words in enumerate(batch.words(), start=start):
-                    index.setdefault(tuple(words), row)
-            self._index = (trees, index)
+        held = self._index  # read once: another thread may look up in other trees
+        index = held[1] if held and held[0] is trees else self._index_of(trees)
         left: list[int] = []
         found: dict[int, list[int]] = {}
         for place, tokens in enumerate(sentences):
-            if tokens in self._index[1]:
-                found.setdefault(self._index[1][tokens], []).append(place)
+            if tokens in index:
+                found.setdefault(index[tokens], []).append(place)
             else:
                 left.append(place)
         return np.array(left, dtype=np.int64), found
+
+    def _index_of(self, trees: TreeCache) -> dict[tuple[str, ...], int]:
+        """The first row of each sentence of a cache."""
+        index: dict[tuple[str, ...], int] = {}
+        for start in range(0, len(trees), CHUNK_SENTENCES):
+            batch = trees.read(start, min(start + CHUNK_SENTENCES, len(trees)), ("token",))
+            for row, words in enumerate(batch.words(), start=start):
+                index.setdefault(tuple(words), row)
+        self._index = (trees, index)
+        return index
 
 
 def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:

@@ -10,6 +10,7 @@ Shapes: n rows, k inner dimension, m columns.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from corpora.support.errors import UserError
+
+# GNU's OpenMP would wait for ever for threads that a fork leaves behind.
+os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 LARGE_FLOP = 2e9
 """Work of a product that pays for several threads: some tens of milliseconds on one core."""

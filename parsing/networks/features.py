@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.support.cli import Count, configuration
+from corpora.support.threads import shared_lock
 from parsing.trees.batch import Int64
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
 PAD, UNKNOWN, BEGIN, END = range(4)
+FILLING = shared_lock()
+"""Held by who adds words to a table or reads their vectors: two words that came together had one row."""
 
 
 @configuration
@@ -64,19 +67,21 @@ class TypeTable:
 
     def clear(self) -> None:
         """Forget every type."""
-        self._rows: dict[str, int] = {}
-        self._features = np.zeros((1024, 2 + self.vocabulary.max_characters), dtype=np.int64)
-        self._size = 0
-        for special in (PAD, BEGIN, END):
-            self._append(special, [special])
+        features = np.zeros((1024, 2 + self.vocabulary.max_characters), dtype=np.int64)
+        for row, special in enumerate((PAD, BEGIN, END)):
+            features[row, :3] = special, 1, special
+        known: dict[str, int] = {}
+        with FILLING:
+            self._rows, self._features, self._size = known, features, 3
 
     def __len__(self) -> int:
         return self._size
 
     def rows(self, tokens: Iterable[str]) -> Int64:
         """Row of every token, int64 [tokens]; new types get the next rows."""
-        known = self._rows
-        return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
+        with FILLING:
+            known = self._rows
+            return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
 
     def features(self, rows_U: Int64) -> tuple[Tensor, Tensor, Tensor]:
         """Word ids [U], character ids [U, C] (padded with 0) and character counts [U], on the host."""
@@ -86,16 +91,17 @@ class TypeTable:
 
     def _add(self, token: str) -> int:
         ids = [self._character_ids.get(c, UNKNOWN) for c in token[: self.vocabulary.max_characters]]
-        self._rows[token] = row = self._size
         # An empty token reads as one unknown character.
-        self._append(self._word_ids.get(token.lower(), UNKNOWN), ids or [UNKNOWN])
+        row = self._append(self._word_ids.get(token.lower(), UNKNOWN), ids or [UNKNOWN])
+        self._rows[token] = row  # after its features: an exception between the two loses a row, not a word
         return row
 
-    def _append(self, word: int, characters: list[int]) -> None:
+    def _append(self, word: int, characters: list[int]) -> int:
         if self._size == len(self._features):
             self._features = np.concatenate([self._features, np.zeros_like(self._features)])
         self._features[self._size, : 2 + len(characters)] = [word, len(characters), *characters]
         self._size += 1
+        return self._size - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,8 +303,8 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
         """Contextual states [B, T, D] of a batch and positions of each sentence, [B], on the host."""
-        batch = self.vectors.batch(sentences)
-        return self.vectors.encoder(batch, self.vectors), batch.lengths_B
+        batch, x_UE = self.vectors.read(sentences)
+        return self.vectors.encoder(batch, x_UE), batch.lengths_B
 
     def run(
         self, sentences: Sequence[Sequence[str]], work: Callable[[Tensor, Tensor], Stages[Result]]

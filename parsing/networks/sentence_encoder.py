@@ -30,14 +30,17 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit, types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload
 from torch import Tensor, nn
 
+from corpora.support.threads import kept_over_forks
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Products
-from parsing.networks.features import PAD, TypeTable, WordBatch, make_batch
+from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import Int
 
+kept_over_forks(global_compiler_lock)
 # cache: compiled once per machine. nogil: other threads run meanwhile. error_model: Python's check for a
 # division by zero keeps loops from being vectorised.
 compiled = njit(cache=True, nogil=True, error_model="numpy")
@@ -299,16 +302,15 @@ class SentenceEncoder(nn.Module):
         character_BTE = nn.functional.embedding(types_BT, characters_UE)
         return torch.cat(independent_dropout(self.words(words_BT), character_BTE, self.dropout), -1)
 
-    def forward(self, batch: WordBatch, vectors: TypeVectors | None = None) -> Tensor:
+    def forward(self, batch: WordBatch, x_UE: Tensor | None = None) -> Tensor:
         """States [B, T, D] of every position, boundaries included; the first half of D runs ahead.
 
-        The batch has an end boundary if the config has one; ``vectors`` are used at inference.
+        The batch has an end boundary if the config has one; ``x_UE`` are its types' vectors, at inference.
         """
         if self.training:
             x_BTE = self._training_inputs(batch)
         else:
-            features = batch.table.features
-            x_UE = vectors.of_types(batch) if vectors else self.type_vectors(*features(batch.rows_U))
+            x_UE = self.type_vectors(*batch.table.features(batch.rows_U)) if x_UE is None else x_UE
             if runs_packed(self):
                 packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
                 row_N: Tensor | None = packing.pack(batch.types_BT)
@@ -324,7 +326,7 @@ class SentenceEncoder(nn.Module):
 
 
 class TypeVectors:
-    """Cache of input vectors by word type, for inference: each type is computed once.
+    """Cache of input vectors by word type, for inference: each type is computed once, whichever thread asks.
 
     Memory is bounded: past ``max_types`` the table and the cache start anew (60,000 take 54 MB; most types of
     a corpus occur once, so that more save no time).
@@ -335,24 +337,35 @@ class TypeVectors:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, on the device where the encoder is now; earlier batches are then invalid."""
-        self.table.clear()
-        self._known = np.zeros(0, dtype=bool)
-        self._vectors = torch.zeros((0, self.encoder.input_dim), device=self.encoder.words.weight.device)
-
-    def batch(self, sentences: Sequence[Sequence[str]]) -> WordBatch:
-        """A padded batch of tokenised sentences, with the boundaries that the encoder expects."""
-        if len(self.table) > self.max_types:
-            self.forget()
-        return make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
+        """Start anew, on the device where the encoder is now."""
+        with FILLING:
+            self._known = np.zeros(0, dtype=bool)
+            self._vectors = self.encoder.words.weight.new_zeros(0, self.encoder.input_dim)
+            self.table.clear()
 
     @torch.inference_mode()
-    def of_types(self, batch: WordBatch) -> Tensor:
-        """Input vectors of a batch's types, [U, E], on the encoder's device."""
+    def read(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
+        """A padded batch of tokenised sentences and the vectors [U, E] of its types, on the encoder's device.
+
+        It is one step: what another thread adds or forgets comes before it or after. The batch has the
+        boundaries that the encoder expects.
+        """
+        with FILLING:
+            if len(self.table) > self.max_types:
+                self.forget()
+            batch = make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
+            return batch, self._of_types(batch)
+
+    def _of_types(self, batch: WordBatch) -> Tensor:
         if len(self.table) > len(self._known):
             more = max(len(self.table), 2 * len(self._known)) - len(self._known)
+            # The vectors first: no exception in between leaves a word without one.
+            kept, new = (
+                self._vectors[: len(self._known)],
+                self._vectors.new_zeros(more, self.encoder.input_dim),
+            )
+            self._vectors = torch.cat([kept, new])
             self._known = np.append(self._known, np.zeros(more, dtype=bool))
-            self._vectors = torch.cat([self._vectors, self._vectors.new_zeros(more, self.encoder.input_dim)])
         device, missing = self._vectors.device, batch.rows_U[~self._known[batch.rows_U]]
         if len(missing):
             found_UE = self.encoder.type_vectors(*self.table.features(missing))

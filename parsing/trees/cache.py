@@ -10,7 +10,7 @@ manifest has the SHA-256 of every shard, which is checked before HDF5 opens it; 
 A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
 most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
 only the batch's range. Memory holds ``open_shards`` decoded shards (about 4 MB each), whatever the size
-of the corpus. Use one object per thread.
+of the corpus. Threads may share an object; a copy opens its files again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 from corpora.support.cli import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import SEAL, atomic_path, json_digest, read_record, write_text
+from corpora.support.threads import shared_lock
 from parsing.trees.batch import (
     NODE_FIELDS,
     TOKEN_FIELDS,
@@ -58,6 +59,8 @@ SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16
 # A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
 CHUNK = 8192
+READING = shared_lock()
+"""Held by who reads or closes an open shard."""
 # Files written today open with every later HDF5, and their layout does not change with the library.
 LIBVER = ("v108", "v108")
 
@@ -230,6 +233,9 @@ class TreeCache:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
+    def __reduce__(self) -> tuple[type[TreeCache], tuple[Path, Manifest, int]]:
+        return type(self), (self.folder, self.manifest, self.open_shards)
+
     @property
     def identity(self) -> dict[str, Any]:
         """Corpus, parsers and options the cache was made with, and its content hash."""
@@ -291,11 +297,12 @@ class TreeCache:
         first = int(np.searchsorted(self._starts, start, "right")) - 1
         last = int(np.searchsorted(self._starts, stop, "left"))
         parts = []
-        for index in range(first, last):
-            low, high = self._starts[index : index + 2].tolist()
-            shard = self._shard(index, start)
-            parts.append(shard.read(max(start, low) - low, min(stop, high) - low, wanted, vocabulary))
-        self._next = stop
+        with READING:
+            for index in range(first, last):
+                low, high = self._starts[index : index + 2].tolist()
+                shard = self._shard(index, start)
+                parts.append(shard.read(max(start, low) - low, min(stop, high) - low, wanted, vocabulary))
+            self._next = stop
         return replace(join(parts), relations=self.relations)
 
     def _shard(self, index: int, start: int) -> _Shard:

@@ -1,6 +1,8 @@
 """Words as integers against a lookup; the BiLSTM against torch's own; padding and caches change nothing."""
 
 import dataclasses
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -63,9 +65,9 @@ def encoder():
     return module, TypeTable(vocabulary)
 
 
-def encode(encoder, sentences, vectors=None):
+def encode(encoder, sentences):
     module, table = encoder
-    return module(make_batch(table, sentences, end_boundary=True), vectors).detach()
+    return module(make_batch(table, sentences, end_boundary=True)).detach()
 
 
 def torchs_states(layer: BidirectionalLayer, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -116,7 +118,29 @@ def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them
     for sentences in (SENTENCES[:2], SENTENCES):
         expected = encode(encoder, sentences)
         with torch.no_grad():
-            found = module(vectors.batch(sentences), vectors) if vectors else encode(encoder, sentences)
+            found = module(*vectors.read(sentences)) if vectors else encode(encoder, sentences)
         kept = mask[: len(sentences)]
         torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-6)
         table.rows([f"w{i}" for i in range(2000)])
+
+
+def test_words_that_arrive_together_get_rows_of_their_own(encoder, monkeypatch):
+    """Each thread waits between finding the next row and filling it."""
+    table, append = encoder[1], TypeTable._append
+
+    def slowly(table, *row):
+        time.sleep(0.002)
+        return append(table, *row)
+
+    monkeypatch.setattr(TypeTable, "_append", slowly)
+    words = [[f"new{i}", f"newer{i}", "both"] for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(table.rows, words))
+    distinct = {
+        word: row
+        for some, where in zip(words, rows, strict=True)
+        for word, row in zip(some, where, strict=True)
+    }
+    assert len(set(distinct.values())) == len(distinct) == 17
+    for some, where in zip(words, rows, strict=True):
+        assert (table.rows(some) == where).all()

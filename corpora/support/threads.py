@@ -1,0 +1,20 @@
+"""What threads of a process share while they only read: words, trees, buffers that are kept for later."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, TypeVar
+
+Lock = TypeVar("Lock", bound=Any)
+
+
+def shared_lock() -> threading.RLock:
+    """A lock for what the objects of a module keep; locks of their own would keep them from being copied."""
+    return kept_over_forks(threading.RLock())
+
+
+def kept_over_forks(lock: Lock) -> Lock:
+    """A lock that a fork waits for, so that the child, which has no other thread, finds it free."""
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock

@@ -1,0 +1,89 @@
+"""Vectors and trees are the same whatever is around: other threads, forks, exceptions."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from multiview.model import MultiViewEncoder
+from parsing.networks.features import TypeTable
+
+WORDS = [f"{first}{second}" for first in ("rain", "sun", "wind", "snow") for second in ("ing", "y", "less")]
+SENTENCES = [f"The {WORDS[i % 12]} lawyer{i} praised a {WORDS[i % 7]} doctor{i // 2}." for i in range(96)]
+CHUNKS = [SENTENCES[start : start + 12] for start in range(0, len(SENTENCES), 12)]
+
+
+@pytest.fixture
+def encoder() -> MultiViewEncoder:
+    """A cold one, whose parsers forget words often."""
+    encoder = MultiViewEncoder.load("builtin", "cpu")
+    for need in ("dep", "const"):
+        encoder.reader.parser(need).vectors.max_types = 40
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return MultiViewEncoder.load("builtin", "cpu").encode(SENTENCES)
+
+
+@pytest.fixture
+def switching():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(encoder: MultiViewEncoder) -> np.ndarray:
+    with ThreadPoolExecutor(8) as pool:
+        return np.concatenate(list(pool.map(encoder.encode, CHUNKS)))
+
+
+@pytest.mark.usefixtures("switching")
+def test_threads_share_an_encoder_cold_warm_and_after_an_exception(encoder, expected, monkeypatch) -> None:
+    for _ in ("cold", "warm"):
+        np.testing.assert_allclose(in_threads(encoder), expected, atol=1e-5)
+    append, calls = TypeTable._append, []
+
+    def interrupted(table: TypeTable, *row: object) -> int:
+        calls.append(row)
+        if len(calls) % 5 == 0:
+            raise MemoryError
+        return append(table, *row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TypeTable, "_append", interrupted)
+        encoder.reader.parser("dep").vectors.forget()
+        encoder.reader.parser("const").vectors.forget()
+        with pytest.raises(MemoryError):
+            in_threads(encoder)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_encodes_also_while_other_threads_do(encoder, expected) -> None:
+    """With as many threads as there are: those of OpenMP stay behind."""
+    context, before = multiprocessing.get_context("fork"), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        encoder.encode(SENTENCES * 3)
+        with ThreadPoolExecutor(4) as pool:
+            busy = [pool.submit(encoder.encode, SENTENCES) for _ in range(8)]
+            receiving, sending = context.Pipe(duplex=False)
+            child = context.Process(target=lambda: sending.send(encoder.encode(SENTENCES * 3)))
+            child.start()
+            found = receiving.recv() if receiving.poll(60) else None
+            child.kill()
+            for one in busy:
+                np.testing.assert_allclose(one.result(), expected, atol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+    assert found is not None, "the child never answers"
+    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=1e-5)
