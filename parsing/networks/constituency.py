@@ -269,7 +269,7 @@ def margin_loss(
     hidden = norm(projected_PH[here(right)] - projected_PH[here(left)] + first.bias).relu()
     label_P = here(labels[order]) - 1  # null has no weights
     scores = (hidden * last.weight[label_P]).sum(-1) + last.bias[label_P]
-    return here(costs).index_add(0, here(sentences[order]), scores * here(signs[order])).relu()
+    return here(costs).to(scores.dtype).index_add(0, here(sentences[order]), scores * here(signs[order])).relu()
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):

@@ -7,12 +7,23 @@ the same dev and test scores.
 from __future__ import annotations
 
 import copy
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
+
+from senteval_runner import evaluation
+from senteval_runner.protocol.config import Protocol
 
 REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
 
@@ -26,6 +37,7 @@ class Settings:
     epoch_size: int = 4
     max_epoch: int = 200
     kfold: int = 10
+    backend: str = "torch"
 
 
 class Classifier:
@@ -85,17 +97,40 @@ class Classifier:
         return float((self.predict(x) == y).mean())
 
 
+class Logistic:
+    """scikit-learn's, which knows no early stopping; ``reg`` is its C."""
+
+    def __init__(self, reg: float, seed: int) -> None:
+        self.model = LogisticRegression(C=reg, random_state=seed)
+
+    def fit(self, x, y, *, dev=None, split=None):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.model.fit(x, y)
+        return self.model.score(*dev) if dev else None
+
+    def predict(self, x):
+        return self.model.predict(x)
+
+    def score(self, x, y):
+        return float((self.predict(x) == y).mean())
+
+
 def classifier(x, y, classes, reg, seed, s):
-    return Classifier(x.shape[1], classes, reg, seed, s)
+    return Logistic(reg, seed) if s.backend == "sklearn" else Classifier(x.shape[1], classes, reg, seed, s)
 
 
-def search(x, y, folds, classes, seed, s):
+def candidates(s, inverses):
+    return tuple(2.0**t for t in inverses) if s.backend == "sklearn" else REGULARISERS
+
+
+def search(x, y, folds, classes, seed, s, regs=REGULARISERS):
     """Dev accuracy [folds, regularisers]."""
     return np.array(
         [
             [
                 classifier(x, y, classes, reg, seed, s).fit(x[train], y[train], dev=(x[dev], y[dev]))
-                for reg in REGULARISERS
+                for reg in regs
             ]
             for train, dev in folds
         ]
@@ -104,22 +139,26 @@ def search(x, y, folds, classes, seed, s):
 
 def inner_kfold(x, y, classes, seed, s):
     outer = StratifiedKFold(n_splits=s.kfold, shuffle=True, random_state=1111)
+    regs = candidates(s, range(-2, 4))
     dev_scores, test_scores = [], []
     for train, test in outer.split(x, y):
         inner = list(outer.split(x[train], y[train]))
-        scores = search(x[train], y[train], inner, classes, seed, s)
+        scores = search(x[train], y[train], inner, classes, seed, s, regs)
         means = [round(100 * np.mean(column), 2) for column in scores.T]
         dev_scores.append(np.max(means))
-        model = classifier(x, y, classes, REGULARISERS[int(np.argmax(means))], seed, s)
+        model = classifier(x, y, classes, regs[int(np.argmax(means))], seed, s)
         model.fit(x[train], y[train], split=0.05)
         test_scores.append(round(100 * model.score(x[test], y[test]), 2))
     return round(np.mean(dev_scores), 2), round(np.mean(test_scores), 2)
 
 
 def kfold(x, y, x_test, y_test, classes, seed, s):
-    folds = StratifiedKFold(n_splits=s.kfold, shuffle=True, random_state=seed).split(x, y)
-    means = [round(100 * np.mean(column), 2) for column in search(x, y, folds, classes, seed, s).T]
-    model = classifier(x, y, classes, REGULARISERS[int(np.argmax(means))], seed, s)
+    folds, regs = (
+        StratifiedKFold(s.kfold, shuffle=True, random_state=seed).split(x, y),
+        candidates(s, range(-1, 6)),
+    )
+    means = [round(100 * np.mean(column), 2) for column in search(x, y, folds, classes, seed, s, regs).T]
+    model = classifier(x, y, classes, regs[int(np.argmax(means))], seed, s)
     model.fit(x, y, split=0.05)
     return np.max(means), round(100 * model.score(x_test, y_test), 2), model.predict(x_test)
 
@@ -131,3 +170,77 @@ def split(train, dev, test, classes, seed, s):
     model = classifier(*train, classes, REGULARISERS[int(np.argmax(scores))], seed, s)
     model.fit(*train, dev=dev)
     return np.max(scores), round(100 * model.score(*test), 2), model.predict(test[0])
+
+
+def relatedness(train, dev, test, seed):
+    """A softmax over 1..5 whose mean is the score, trained on the squared error of the distribution.
+
+    Tai et al. 2015, section 4.2, as SentEval runs it. Returns predictions of the test rows.
+    """
+    (x, y), (x_dev, y_dev) = train, dev
+    targets = np.zeros((len(y), 5))
+    for row, score in zip(targets, y, strict=True):
+        low = int(np.floor(score))
+        row[low - 1] = low + 1 - score
+        if low < 5:
+            row[low] = score - low
+    x, x_dev, targets = (torch.from_numpy(values) for values in (x, x_dev, targets))
+    torch.manual_seed(seed)
+    model, stream = nn.Sequential(nn.Linear(x.shape[1], 5), nn.Softmax(dim=1)), np.random.RandomState(seed)
+    optimiser, best, misses = torch.optim.Adam(model.parameters()), -1.0, 0
+    for _ in range(21):
+        for _ in range(50):
+            for rows in torch.from_numpy(stream.permutation(len(x))).split(64):
+                optimiser.zero_grad()
+                nn.functional.mse_loss(model(x[rows]), targets[rows]).backward()
+                optimiser.step()
+        found = stats.pearsonr(expected(model, x_dev), y_dev).statistic
+        if found > best:
+            best, kept = found, copy.deepcopy(model)
+        elif misses >= 3:
+            break
+        else:
+            misses += 1
+    return expected(kept, torch.from_numpy(test[0]))
+
+
+def expected(model, x):
+    with torch.no_grad():
+        return (model(x) @ torch.arange(1.0, 6.0)).numpy()
+
+
+def settings_of(protocol: Protocol) -> Settings:
+    return Settings(**{field.name: getattr(protocol, field.name) for field in dataclasses.fields(Settings)})
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """Within it, tasks are scored in float64, and every classifier and regression is held against this."""
+    ours = {name: getattr(evaluation, name) for name in ("inner_kfold", "kfold", "relatedness")}
+
+    def nested(x: Any, y: Any, classes: int, protocol: Protocol, seed: int) -> Any:
+        found = ours["inner_kfold"](x, y, classes, protocol, seed)
+        assert (found.devacc, found.acc) == inner_kfold(x[:, :-1], y, classes, seed, settings_of(protocol))
+        return found
+
+    def folds(x: Any, y: Any, train: Any, test: Any, classes: int, protocol: Protocol, seed: int) -> Any:
+        found, parts = ours["kfold"](x, y, train, test, classes, protocol, seed), (x[train, :-1], y[train])
+        theirs = kfold(*parts, x[test, :-1], y[test], classes, seed, settings_of(protocol))
+        assert (found.devacc, found.acc) == theirs[:2] and found.predictions.tolist() == theirs[2].tolist()
+        return found
+
+    def regression(*parts: Any) -> Any:
+        found = ours["relatedness"](*parts)
+        plain = [(x[:, :-1], y) for x, y in parts[:3]]
+        np.testing.assert_allclose(found[1], relatedness(*plain, parts[3]), rtol=1e-4)
+        return found
+
+    torch.set_default_dtype(torch.float64)
+    design = lambda blocks: np.column_stack([*blocks, np.ones(len(blocks[0]))])  # noqa: E731
+    try:
+        with patch.multiple(
+            evaluation, inner_kfold=nested, kfold=folds, relatedness=regression, design=design
+        ):
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -1,4 +1,4 @@
-"""One row of each study at toy size, for ``tests/test_goldens.py``: functions from a folder to figures."""
+"""BURT's studies at toy size, for ``tests/test_goldens.py``: what is trained, and how it is to be."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
-
-from corpora.support.files import read_record
 from studies.burt.__main__ import BurtConfig
 from studies.burt.data import read_data
 from studies.burt.train import train_all
@@ -20,8 +17,9 @@ from studies.multitask.__main__ import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
 from studies.similarity.__main__ import SimilarityConfig
-from studies.similarity.run import score
-from tests.fixtures.goldens import fingerprint
+from studies.similarity.run import SEMEVAL, score
+from tests.fixtures.goldens import Section
+from tests.oracles.training import Recipe
 from tests.studies.finetune.fixtures import (
     SYNONYMS,
     nli_rows,
@@ -34,10 +32,19 @@ from tests.studies.finetune.fixtures import (
 SMALL: dict[str, int] = {"layers": 1, "hidden": 32, "vocabulary": 300, "seed": 1}
 
 
-def weights(*files: Path) -> list[float]:
-    """Fingerprint of stored models, but for the biases of keys: a softmax over keys has no gradient there."""
-    tensors = {name: tensor for file in files for name, tensor in load_file(file).items()}
-    return fingerprint({name: one for name, one in tensors.items() if not name.endswith("key.bias")})
+def rising_and_falling(peak: float) -> Callable[[int, int], float]:
+    """The rate rises over a tenth of the run, then falls to 0 (BURT)."""
+
+    def rate(done: int, steps: int) -> float:
+        rising = max(1, round(0.1 * steps))
+        return peak * min(1.0, (done + 1) / rising) * min(1.0, (steps - done) / (steps - rising))
+
+    return rate
+
+
+def burt_recipe(peak: float) -> Recipe:
+    """Adam as BURT has it."""
+    return Recipe(rate=rising_and_falling(peak), betas=(0.9, 0.98), epsilon=1e-9)
 
 
 def train_burt(folder: Path) -> list[Path]:
@@ -59,14 +66,6 @@ def train_burt(folder: Path) -> list[Path]:
     return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
 
-def burt(folder: Path) -> dict[str, Any]:
-    model, heads, cell = train_burt(folder)
-    return {
-        "last": read_record(cell)["figures"]["history"][-1],
-        "weights": weights(model, heads),
-    }
-
-
 def train_multitask(folder: Path) -> list[Path]:
     """SA-P-STS(M), 26 steps in three stages."""
     folder.mkdir(exist_ok=True)
@@ -85,17 +84,11 @@ def train_multitask(folder: Path) -> list[Path]:
     return [last / "model.safetensors", last / "head.safetensors", last / "cell.json", test]
 
 
-def multitask(folder: Path) -> dict[str, Any]:
-    model, _, stage, test = train_multitask(folder)
-    return {
-        "dev": read_record(stage)["figures"],
-        "test": read_record(test)["figures"],
-        "weights": weights(model),
-    }
-
-
 def similarity(folder: Path) -> dict[str, Any]:
-    """Words, phrases, SemEval-2013 5(a) frozen and tuned, of a tiny transformer with two poolings."""
+    """Words, phrases, SemEval-2013 5(a) frozen and tuned, of a tiny transformer with two poolings.
+
+    Correlations are kept; rows of what is trained are only named.
+    """
     texts = [text for pair in SYNONYMS for text in pair]
     bert = build_tiny(folder / "bert", texts * 2, **SMALL)
     words = [(a, b, str(9 - place % 4)) for place, (a, b) in enumerate(SYNONYMS)]
@@ -128,17 +121,16 @@ def similarity(folder: Path) -> dict[str, Any]:
     )
     assert run_study(config, score) == 0
     results = json.loads((config.output / "results.json").read_text())
-    figures: dict[str, Any] = {}
-    for row in results["cells"]:
-        model = row.pop("cell").split(":")[0]
-        figures |= {f"{model} {name}": value for name, value in row.items()}
-    return figures
+    rows = [(row.pop("cell").split(":")[0], row) for row in results["cells"]]
+    figures = {f"{model} {name}": value for model, row in rows for name, value in row.items()}
+    trained = [name for name in figures if SEMEVAL in name]
+    return {name: value for name, value in figures.items() if name not in trained} | {"trained": trained}
 
 
-SECTIONS: Mapping[str, Callable[[Path], Any]] = {
-    "burt": burt,
-    "multitask": multitask,
-    "similarity": similarity,
+SECTIONS: Mapping[str, Section] = {
+    "burt": Section(train_burt, burt_recipe(3e-3)),
+    "multitask": Section(train_multitask, Recipe(rate=lambda *_: 3e-3, betas=(0.9, 0.999), decay=0.01), 3),
+    "similarity": Section(similarity, burt_recipe(3e-3), 2),
 }
 KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
     "burt": train_burt,

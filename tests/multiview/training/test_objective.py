@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,13 +15,13 @@ from torch import Tensor
 
 from multiview.config import ObjectiveConfig, preset
 from multiview.training.objective import (
-    TEMPERATURE,
     Objective,
     Positions,
     count_anchors,
     neighbour_targets,
     standardised,
 )
+from tests.oracles.objective import losses, surroundings
 
 PAPER = preset("paper").objective
 VARIANTS = [
@@ -35,57 +33,6 @@ VARIANTS = [
 ]
 VARIANTS += [ObjectiveConfig(score="cosine", same=same) for same in (0.0, 2.5)]
 VARIANTS += [ObjectiveConfig(score="dot", denominator="paper", same=1.0)]
-Scores = Sequence[Sequence[float]]
-
-
-@dataclass
-class Around:
-    """What one anchor is compared with."""
-
-    anchor: int
-    positives: list[int]
-    outside: list[int]
-    itself: list[int]
-
-
-def surroundings(positions: Positions, boundary: str) -> list[Around]:
-    """Every anchor's, read off the definition."""
-    found, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
-    content = range(size) if positions.content is None else positions.content
-    for s in usable:
-        context = [u for u in (s - 1, s + 1) if 0 <= u < size]
-        if boundary != "none":
-            context = [u for u in context if positions.document[u] == positions.document[s]]
-        words = {content[u] for u in (s, *context)}
-        others = [u for u in usable if u not in context]
-        outside = [u for u in others if u != s and content[u] not in words]
-        itself = [u for u in others if content[u] == content[s]]
-        if positives := [u for u in context if positions.usable[u]]:
-            found.append(Around(s, positives, outside, itself))
-    return found
-
-
-def softmax_loss(scores: Sequence[float], positives: list[int], compared: list[float]) -> float:
-    """Mean over the positives of the negative logarithm of their share in what is compared."""
-    total = sum(map(math.exp, compared))
-    return -sum(math.log(math.exp(scores[p]) / total) for p in positives) / len(positives)
-
-
-def context_loss(scores: Sequence[float], here: Around, denominator: str) -> float:
-    outside = [scores[u] for u in here.outside]
-    if denominator == "paper":
-        return sum(softmax_loss(scores, [p], [scores[p], *outside]) for p in here.positives)
-    extra = [0.0] * len(here.itself) if denominator == "quickthought" else []
-    compared = [*(scores[p] for p in here.positives), *outside, *extra]
-    return softmax_loss(scores, here.positives, compared)
-
-
-def same_loss(scores: Sequence[float], here: Around) -> float:
-    return softmax_loss(scores, here.itself, [scores[u] for u in (*here.itself, *here.outside)])
-
-
-def cosines(one: Tensor, other: Tensor) -> Tensor:
-    return torch.nn.functional.cosine_similarity(one[:, None], other[None], dim=2)
 
 
 def make_positions(size: int, seed: int, *, contents: bool = False) -> Positions:
@@ -117,27 +64,16 @@ def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
     positions = make_positions(size, seed=7, contents=contents)
     features = drawn(3, size, dim)
     value = objective(features, neighbour_targets(positions, config.boundary))
-    around = surroundings(positions, config.boundary)
-    assert value.anchors == len(around) == count_anchors(positions, config.boundary) > 5
-    pairs = list(itertools.combinations(range(3), 2))
-    expected, same = 0.0, 0.0
-    for k, (i, j) in enumerate(pairs):
-        weight = objective.bilinear[k] if config.score == "bilinear" else torch.eye(dim, dtype=torch.float64)
-        cosine = cosines(features[i], features[j]) / TEMPERATURE
-        matrix = cosine if config.score == "cosine" else features[i] @ weight @ features[j].T
-        ways = (matrix, matrix.T) if config.direction == "both" else (matrix,)
-        losses, hits = 0.0, 0
-        for scores in (way.tolist() for way in ways):
-            losses += sum(context_loss(scores[a.anchor], a, config.denominator) for a in around) / len(ways)
-            for a in around:
-                best = max((*a.positives, *a.outside), key=lambda u: scores[a.anchor][u])
-                hits += best in a.positives
-        for scores in (way.tolist() for way in (cosine, cosine.T)[: len(ways)]):
-            same += sum(same_loss(scores[a.anchor], a) for a in around) / len(ways) / len(pairs)
-        assert value.sums[1 + k].item() == pytest.approx(losses, abs=1e-9)
-        assert value.sums[4 + bool(config.same) + k].item() == pytest.approx(hits / len(ways))
-        expected += losses / len(pairs)
-    assert value.loss.item() == pytest.approx(expected + config.same * same, abs=1e-9)
+    expected = losses(features, list(objective.bilinear), positions, config)
+    assert value.anchors == expected.anchors == count_anchors(positions, config.boundary) > 5
+    sums = [expected.whole, *expected.pairs, *([expected.same] if config.same else []), *expected.hits]
+    found = [float(torch.as_tensor(each).detach()) for each in sums]
+    assert value.sums.tolist() == pytest.approx(found, abs=1e-9)
+    assert value.loss.item() == pytest.approx(expected.whole.item(), abs=1e-9)
+    variables = [*features, *objective.parameters()]
+    gradients = (torch.autograd.grad(of, variables) for of in (value.loss, expected.whole))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
 
 
 def test_the_teacher() -> None:

@@ -1,0 +1,83 @@
+"""25 steps of training views, for ``tests/test_goldens.py``: each pair of views under options of its own."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from multiview.config import TrainConfig
+from multiview.train import main
+from multiview.training.data import open_trees
+from multiview.training.trainer import Trainer
+from parsing.training.loop import read_log
+from tests.fixtures.trees import TINY, changed
+from tests.oracles.training import ViewTraining, apart
+
+PAIRS = [",".join(pair) for pair in itertools.combinations_with_replacement(("seq", "dep", "const"), 2)]
+STEPS = 25
+FALLING = {"schedule": "cosine", "learning_rate": 1e-3}
+"""Clips as well: cosines over their temperature have gradients far longer than the limit."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "seq,dep": {
+        "objective": {"score": "dot", "denominator": "quickthought"},
+        "table": {"update": "rows", "rate": 5.0},
+    },
+    "seq,const": {"objective": {"score": "cosine", "same": 1.0, "direction": "both"}, "loop": FALLING},
+    "dep,dep": {"objective": {"score": "cosine", "denominator": "all"}, "loop": FALLING},
+    "dep,const": {"loop": {"segments": 2, "micro_batch": 5}},
+    "const,const": {
+        "objective": {"score": "cosine", "denominator": "all", "direction": "both"},
+        "table": {"update": "rows", "rate": 5.0},
+        "loop": FALLING,
+    },
+}
+"""What differs from the paper's objective."""
+
+
+def configuration(trees: Path, views: str, output: Path, **encoder: str) -> TrainConfig:
+    """A short run of a pair of views."""
+    options = dict(OPTIONS.get(views, {}))
+    loop = {"max_steps": STEPS, "epochs": 100, "batch": 8, **options.pop("loop", {})}
+    return changed(TINY, trees=trees, views=views, output=output, loop=loop, encoder=encoder, **options)
+
+
+@cache
+def equations(trees: Path, views: str) -> tuple[ViewTraining, dict[str, torch.Tensor]]:
+    """A run in float64, and the gradient of its first step."""
+    config = configuration(trees, views, Path())
+    trainer = Trainer(config, open_trees(trees))
+    run = ViewTraining(trainer.network, trainer.source, config, STEPS)
+    steps = [segments for _, segments in itertools.islice(trainer.jobs(), STEPS)]
+    first = run.gradients(steps[0])[1]
+    for segments in steps:
+        run.step(segments)
+    return run, first
+
+
+def follow(trees: Path, views: str, engine: str, folder: Path) -> dict[str, float]:
+    """How far the trained views are from their equations, relative to each figure."""
+    run, first = equations(trees, views)
+    config = configuration(trees, views, folder, engine=engine)
+    trainer = Trainer(config, open_trees(trees))
+    step = trainer.prepare(next(trainer.jobs()))
+    rows = iter(trainer.gradient(step).row_gradients)
+    found = {name: one.grad for name, one in trainer.network.named_parameters() if one.grad is not None}
+    found |= {
+        name: torch.zeros_like(first[name]).index_copy(0, step.table_rows, next(rows).double())
+        for name in run.tables
+    }
+    assert main(config) == 0
+    steps = [row for row in read_log(config.folder / "log.jsonl") if row["kind"] == "train"]
+    weights = load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
+    zero = {name: torch.zeros_like(one) for name, one in first.items()}
+    return {
+        "gradients": apart(found, first, zero),
+        "losses": max(abs(row["loss"] / loss - 1) for row, loss in zip(steps, run.losses, strict=True)),
+        "norms": max(abs(row["gradient_norm"] / one - 1) for row, one in zip(steps, run.norms, strict=True)),
+        "weights": apart(weights, run.weights, run.start, run.adam.felt()),
+    }

@@ -1,0 +1,100 @@
+"""The contrastive loss in loops over sentences, read off its definition; gradients by autograd."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiview.config import ObjectiveConfig
+from multiview.training.objective import Positions
+
+TEMPERATURE = 0.05
+
+
+@dataclass
+class Around:
+    """What one anchor is compared with: places in the batch."""
+
+    anchor: int
+    positives: list[int]
+    outside: list[int]
+    itself: list[int]
+
+
+@dataclass
+class Losses:
+    """Sums over the anchors: of the whole, of each pair of views, of finding oneself; best ones right."""
+
+    anchors: int
+    whole: Tensor
+    pairs: list[Tensor]
+    same: Tensor
+    hits: list[float]
+
+
+def surroundings(positions: Positions, boundary: str) -> list[Around]:
+    """Every anchor's."""
+    found, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
+    content = range(size) if positions.content is None else positions.content
+    for s in usable:
+        context = [u for u in (s - 1, s + 1) if 0 <= u < size]
+        if boundary != "none":
+            context = [u for u in context if positions.document[u] == positions.document[s]]
+        words = {content[u] for u in (s, *context)}
+        others = [u for u in usable if u not in context]
+        outside = [u for u in others if u != s and content[u] not in words]
+        itself = [u for u in others if content[u] == content[s]]
+        if positives := [u for u in context if positions.usable[u]]:
+            found.append(Around(s, positives, outside, itself))
+    return found
+
+
+def softmax_loss(positives: Tensor, others: Tensor) -> Tensor:
+    """Mean over the scores of positives of −log of their share in all."""
+    return (torch.cat([positives, others]).logsumexp(0) - positives).mean()
+
+
+def context_loss(scores: Tensor, here: Around, denominator: str) -> Tensor:
+    """Of one anchor's scores [B]."""
+    positives, outside = scores[here.positives], scores[here.outside]
+    if denominator == "paper":
+        return torch.stack([softmax_loss(one[None], outside) for one in positives]).sum()
+    extra = len(here.itself) if denominator == "quickthought" else 0
+    return softmax_loss(positives, torch.cat([outside, scores.new_zeros(extra)]))
+
+
+def cosines(one: Tensor, other: Tensor) -> Tensor:
+    """Over the temperature, [B, B]."""
+    return torch.nn.functional.cosine_similarity(one[:, None], other[None], dim=2) / TEMPERATURE
+
+
+def losses(
+    features: Sequence[Tensor], maps: Sequence[Tensor], positions: Positions, config: ObjectiveConfig
+) -> Losses:
+    """Of features [B, D] of each view; ``maps`` are W of each pair, where the score is bilinear."""
+    around = surroundings(positions, config.boundary)
+    zero = features[0].new_zeros(())
+    found = Losses(len(around), zero, [], zero, [])
+    pairs = list(itertools.combinations(features, 2))
+    for number, (one, other) in enumerate(pairs):
+        near = cosines(one, other)
+        weight = maps[number] if config.score == "bilinear" else torch.eye(one.shape[1], dtype=one.dtype)
+        matrix = near if config.score == "cosine" else one @ weight @ other.T
+        ways = [(matrix, near), (matrix.T, near.T)][: 1 + (config.direction == "both")]
+        pair, hits = zero, 0
+        for (scores, alike), here in itertools.product(ways, around):
+            row = scores[here.anchor]
+            pair = pair + context_loss(row, here, config.denominator) / len(ways)
+            if config.same:
+                of_itself = softmax_loss(alike[here.anchor, here.itself], alike[here.anchor, here.outside])
+                found.same = found.same + of_itself / len(ways) / len(pairs)
+            hits += max((*here.positives, *here.outside), key=row.tolist().__getitem__) in here.positives
+        found.pairs.append(pair)
+        found.hits.append(hits / len(ways))
+    found.whole = sum(found.pairs, zero) / len(pairs) + config.same * found.same
+    return found

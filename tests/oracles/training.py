@@ -1,0 +1,294 @@
+"""Training as it is written: in float64, with an Adam, a clipping and rates of its own.
+
+Figures of a float32 run are those of one processor's instructions. So a run is compared with its equations,
+step by step: losses, gradients before the first update, and how far each tensor has moved at the end.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from multiview.config import TrainConfig
+from multiview.encoders.registry import ViewStack
+from multiview.training.data import Span, StepSource
+from parsing.training.task import Position, Task
+from studies.finetune.examples import Examples, Stream
+from studies.passages.ranker import Part, draw_pairs
+from tests.oracles.objective import losses
+from tests.oracles.tree_lstm import reference
+
+Weights = dict[str, Tensor]
+
+
+@dataclass
+class Adam:
+    """m ← β1 m + (1−β1) g, v ← β2 v + (1−β2) g², w ← w − rate (λ w + m̂ / (√v̂ + ε)).
+
+    Kingma & Ba 2015; the decay λ as in Loshchilov & Hutter 2019.
+    """
+
+    betas: tuple[float, float]
+    epsilon: float = 1e-8
+    decay: float = 0.0
+    steps: int = 0
+    moments: dict[str, tuple[int, Tensor, Tensor]] = field(default_factory=dict)
+    """By name: how many updates it had, m and v."""
+
+    @torch.no_grad()
+    def update(
+        self,
+        weights: Weights,
+        gradients: Weights,
+        rates: Mapping[str, float],
+        rows: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        """One step on the weights that have a gradient; ``rows`` are those that move, of some tables."""
+        self.steps += 1
+        first, second = self.betas
+        for name, g in gradients.items():
+            w = weights[name]
+            t, m, v = self.moments.get(name, (0, torch.zeros_like(w), torch.zeros_like(w)))
+            moving = torch.ones(len(w), dtype=torch.bool) if w.dim() else torch.tensor(True)
+            if rows and name in rows:
+                moving = torch.isin(torch.arange(len(w)), torch.tensor(rows[name]))
+            moving = moving.view(-1, *[1] * (w.dim() - 1)) if w.dim() else moving
+            m = torch.where(moving, first * m + (1 - first) * g, m)
+            v = torch.where(moving, second * v + (1 - second) * g**2, v)
+            t += 1
+            self.moments[name] = t, m, v
+            direction = (m / (1 - first**t)) / ((v / (1 - second**t)).sqrt() + self.epsilon)
+            w -= torch.where(moving, rates[name] * (self.decay * w + direction), 0.0)
+
+    def felt(self) -> Weights:
+        """Which numbers had a gradient that float32 resolves: rounding alone moves the others."""
+        least = 1e-10 * max(v.max() for _, _, v in self.moments.values())
+        return {name: v > least for name, (_, _, v) in self.moments.items()}
+
+
+def norm(tensors: Mapping[str, Tensor]) -> float:
+    """Euclidean length of all numbers together."""
+    return math.sqrt(sum(float((tensor.double() ** 2).sum()) for tensor in tensors.values()))
+
+
+def clipped(gradients: Weights, largest: float) -> Weights:
+    """All by one factor, so that their length is at most ``largest``; 0 is no limit."""
+    factor = min(1.0, largest / norm(gradients)) if largest else 1.0
+    return {name: gradient * factor for name, gradient in gradients.items()}
+
+
+def apart(one: Mapping[str, Tensor], other: Weights, start: Weights, felt: Weights | None = None) -> float:
+    """Largest distance of two tensors of a name, where 1 is how far the other one is from the start.
+
+    Only of numbers that are ``felt``, and of tensors that have some.
+    """
+    found = 0.0
+    for name, where in (felt or {name: value == value for name, value in other.items()}).items():
+        if where.any():
+            value = other[name][where]
+            off, way = (value - one[name].double()[where]).norm(), (value - start[name][where]).norm()
+            found = max(found, float(off / way))
+    return found
+
+
+class ViewTraining:
+    """Views of a network, sentence after sentence through the equations, from the network's weights on.
+
+    Args:
+        network: the start.
+        source: reads sentences.
+        config: of the training.
+        steps: of the whole run.
+    """
+
+    def __init__(self, network: ViewStack, source: StepSource, config: TrainConfig, steps: int) -> None:
+        self.source, self.config, self.steps = source, config, steps
+        self.network: Any = copy.deepcopy(network).double()
+        self.weights = {name: one.detach() for name, one in self.network.named_parameters()}
+        self.start = {name: one.clone() for name, one in self.weights.items()}
+        tables = {id(table) for table in self.network.tables}
+        self.tables = [name for name, one in self.network.named_parameters() if id(one) in tables]
+        self.adam = Adam((0.9, 0.999))
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+
+    def rate(self) -> float:
+        """Of the next step: constant, or it rises over a hundredth and falls as half a cosine to a tenth."""
+        loop, done = self.config.loop, self.adam.steps
+        if loop.schedule == "constant":
+            return loop.learning_rate
+        rising = min(1.0, (done + 1) / (0.01 * self.steps))
+        return loop.learning_rate * rising * (0.1 + 0.45 * (1 + math.cos(math.pi * done / self.steps)))
+
+    def gradients(self, segments: Sequence[Span]) -> tuple[float, Weights, list[int]]:
+        """Mean loss over the anchors of a step, its gradient, and the rows of words that it has."""
+        whole, anchors, rows = torch.zeros((), dtype=torch.float64), 0, set()
+        for span in segments:
+            batch = self.source.cache.read(*span, vocabulary=self.source.words.vocabulary)
+            where = self.source.positions(np.arange(*span))
+            tokens = batch.token.tolist()
+            if self.config.objective.same:
+                texts = [tuple(tokens[a:b]) for a, b in pairwise(batch.sentence_offsets.tolist())]
+                where = dataclasses.replace(where, content=np.array([texts.index(text) for text in texts]))
+            features = [
+                reference(encoder, table[tokens], batch)[0]
+                for encoder, table in zip(self.network.encoder_list, self.network.tables, strict=True)
+            ]
+            found = losses(features, list(self.network.objective.bilinear), where, self.config.objective)
+            whole, anchors, rows = whole + found.whole, anchors + found.anchors, rows | set(tokens)
+        loss = whole / anchors
+        found = torch.autograd.grad(loss, list(self.network.parameters()), allow_unused=True)
+        named = zip(self.weights, found, strict=True)
+        return loss.item(), {name: one for name, one in named if one is not None}, sorted(rows)
+
+    def step(self, segments: Sequence[Span]) -> None:
+        """One update."""
+        loss, gradients, rows = self.gradients(segments)
+        self.losses.append(loss)
+        self.norms.append(norm(gradients))
+        clip = 5.0 if self.config.loop.schedule == "cosine" else 0.0
+        rate, table = self.rate(), self.config.table
+        rates = {name: rate * (table.rate if name in self.tables else 1.0) for name in self.weights}
+        moving = dict.fromkeys(self.tables, rows) if table.update == "rows" else None
+        self.adam.update(self.weights, clipped(gradients, clip), rates, moving)
+
+
+def ranker_weights(
+    scorer: nn.Module, part: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
+) -> list[Weights]:
+    """Weights after each step of a scorer of passages: AdamW on max(0, margin − s(q, p⁺) + s(q, p⁻))."""
+    net, generator, found = copy.deepcopy(scorer).double(), np.random.default_rng(seed), []
+    weights = {name: one.detach() for name, one in net.named_parameters()}
+    adam, questions, passages = (
+        Adam((0.9, 0.999), decay=0.01),
+        part.question_ND.double(),
+        part.passage_ND.double(),
+    )
+    for _ in range(epochs):
+        for pairs in torch.from_numpy(draw_pairs(part.questions, generator)).split(64):
+            asked, right, wrong = pairs.unbind(1)
+            gaps = margin - net(questions[asked], passages[right]) + net(questions[asked], passages[wrong])
+            gradients = torch.autograd.grad(gaps.clamp(min=0).mean(), list(net.parameters()))
+            named = dict(zip(weights, gradients, strict=True))
+            adam.update(weights, named, dict.fromkeys(weights, learning_rate))
+            found.append({name: one.clone() for name, one in weights.items()})
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a task is to be trained, as its paper or page has it."""
+
+    rate: Callable[[int, int], float]
+    """From the number of steps done, and of all steps."""
+    betas: tuple[float, float]
+    epsilon: float = 1e-8
+    decay: float = 0.0
+    clip: float = 0.0
+    average: Callable[[int], float] | None = None
+    """How much of the average of the weights stays, from the number of steps done."""
+
+
+class Beside:
+    """A task in float64, on the batches and with the dropout of the task that trains.
+
+    The loss is the task's, which the tests of the tasks compare with loops; all else is of this file.
+    """
+
+    def __init__(self, task: Task[Any], recipe: Recipe) -> None:
+        self.task, self.recipe, self.real_loss = task, recipe, task.loss
+        named = task.module.named_parameters()
+        self.parameters: dict[str, nn.Parameter] = {name: one for name, one in named if one.requires_grad}
+        self.weights = {name: one.detach().double() for name, one in self.parameters.items()}
+        self.start = {name: one.clone() for name, one in self.weights.items()}
+        self.averages = {name: one.clone() for name, one in self.weights.items()}
+        self.adam = Adam(recipe.betas, recipe.epsilon, recipe.decay)
+        self.off: dict[str, float] = {"losses": 0.0}
+        task.loss = self.loss  # type: ignore[method-assign]
+
+    @contextmanager
+    def in_double(self) -> Iterator[None]:
+        """Within it, the module has these weights."""
+        kept = {name: one.data for name, one in self.parameters.items()}
+        for name, one in self.parameters.items():
+            one.data = self.weights[name]
+        yield
+        for name, one in self.parameters.items():
+            one.data = kept[name]
+
+    def loss(self, batch: Any) -> Tensor:
+        """The task's; ours and its gradient are taken first, with the same random numbers."""
+        state = torch.get_rng_state()
+        with self.in_double():
+            loss = self.real_loss(batch)
+            found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        named = zip(self.parameters, found, strict=True)
+        self.gradients = {name: one for name, one in named if one is not None}
+        torch.set_rng_state(state)
+        real = self.real_loss(batch)
+        self.off["losses"] = max(self.off["losses"], abs(real.item() / loss.item() - 1))
+        return real
+
+    def follow(self, position: Position) -> None:
+        """Take the step that the task has just taken."""
+        recipe, done = self.recipe, self.adam.steps
+        gradients = clipped(self.gradients, recipe.clip)
+        rate = recipe.rate(done, position.steps)
+        self.adam.update(self.weights, gradients, dict.fromkeys(self.weights, rate))
+        if not done:
+            real = {name: one.grad for name, one in self.parameters.items() if one.grad is not None}
+            zero = {name: torch.zeros_like(one) for name, one in gradients.items()}
+            self.off["gradients"] = apart(real, gradients, zero, self.adam.felt())
+        if recipe.average:
+            kept = recipe.average(done)
+            self.averages = {n: kept * one + (1 - kept) * self.weights[n] for n, one in self.averages.items()}
+        if self.adam.steps == position.steps:
+            real = {name: one.detach() for name, one in self.parameters.items()}
+            self.off["weights"] = apart(real, self.weights, self.start, self.adam.felt())
+
+    def averaged(self) -> float:
+        """How far the task's average of the weights is off, after its last step."""
+        return apart(self.task.averages, self.averages, self.start, self.adam.felt())  # type: ignore[attr-defined]
+
+
+class Runs(list[Beside]):
+    """The trainings that were followed."""
+
+    def __init__(self) -> None:
+        self.batches = hashlib.sha256()
+        """Of what they were trained on, in order."""
+
+
+@contextmanager
+def beside(recipe: Recipe | None) -> Iterator[Runs]:
+    """Within it, every task that trains is followed in float64; without a recipe, none may train."""
+    found = Runs()
+    step, batch = Task.step, Stream.batch
+
+    def followed(task: Task[Any], position: Position, of: Any) -> None:
+        assert recipe, "a training without a recipe"
+        if not found or found[-1].task is not task:
+            found.append(Beside(task, recipe))
+        found.batches.update(repr(of).encode())
+        step(task, position, of)
+        found[-1].follow(position)
+
+    def noted(stream: Stream, number: int) -> Examples:
+        examples = batch(stream, number)
+        found.batches.update(repr((examples.first, examples.second, examples.target.tolist())).encode())
+        return examples
+
+    with patch.object(Task, "step", followed), patch.object(Stream, "batch", noted):
+        yield found
