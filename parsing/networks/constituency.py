@@ -268,8 +268,8 @@ def margin_loss(
     first, norm, last = head.parts
     hidden = norm(projected_PH[here(right)] - projected_PH[here(left)] + first.bias).relu()
     label_P = here(labels[order]) - 1  # null has no weights
-    scores = (hidden * last.weight[label_P]).sum(-1) + last.bias[label_P]
-    return here(costs).to(scores.dtype).index_add(0, here(sentences[order]), scores * here(signs[order])).relu()
+    scores = ((hidden * last.weight[label_P]).sum(-1) + last.bias[label_P]) * here(signs[order])
+    return here(costs).to(scores.dtype).index_add(0, here(sentences[order]), scores).relu()
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):
