@@ -37,7 +37,7 @@ from multiview.folder.files import Member, chosen_views, load_members, model_fol
 from multiview.folder.reading import Reader, Tokens, as_texts
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
-from parsing.networks.device import chosen_threads, pick_device, torch_threads
+from parsing.networks.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
 from parsing.trees.batch import Batch
 
 if TYPE_CHECKING:
@@ -143,9 +143,11 @@ class MultiViewEncoder:
             device: cpu, cuda, ...; None or auto takes a GPU if there is one.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
-        torch.manual_seed(seed)
-        member = Member(ViewStack(names, words, EncoderConfig(dim=dim, start=start, relations=relations)))
+        with plain_build():
+            words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
+            torch.manual_seed(seed)
+            config = EncoderConfig(dim=dim, start=start, relations=relations)
+            member = Member(ViewStack(names, words, config))
         return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
@@ -180,6 +182,7 @@ class MultiViewEncoder:
         meaning = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
         return meaning + (WIDTH if self.structure else 0)
 
+    @plain_torch()
     def encode(
         self,
         inputs: str | Iterable[str | Tokens] | None,
@@ -250,7 +253,7 @@ class MultiViewEncoder:
             from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
 
             width, requires = width + WIDTH, requires | {"dep"}
-        vectors = torch.zeros(total, width, device=self.device)
+        vectors = torch.zeros(total, width, device=self.device, dtype=torch.float32)
         batches = self.reader.batches(texts, requires, trees, max(batch_size, 1))
         # Parsing has no large products.
         shown = progress(total=total, description="encode", show=show_progress_bar)
@@ -283,11 +286,13 @@ class MultiViewEncoder:
     encode_query = encode
     encode_document = encode
 
+    @plain_torch()
     def similarity(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of every vector of ``one`` with every one of ``other``: [n, m]; [D] counts as [1, D]."""
         left, right = _unit(one), _unit(other)
         return left @ right.to(left.device).T
 
+    @plain_torch()
     def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n]; [D] counts as [1, D]."""
         left, right = _unit(one), _unit(other)
@@ -326,6 +331,7 @@ class MultiViewEncoder:
         """Scikit-learn copies an estimator's parameters; a model that nothing trains may be shared."""
         return self
 
+    @plain_torch()
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Input vectors of words, trained tables side by side: float32 [n, (tables or 1) x word size]."""
@@ -360,6 +366,7 @@ class MultiViewEncoder:
         loaded = load_word_vectors(vectors, cache, words)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
+    @plain_torch()
     @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens], batch_size: int = 512) -> NDArray[np.float32]:
         """Who did what to whom, at length 1: float32 [n, S], zero where nothing is bound.
@@ -377,6 +384,7 @@ class MultiViewEncoder:
                 vectors[places] = structure_of(batch, self.members[0].network.words).cpu().numpy()
         return vectors
 
+    @plain_torch()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
         parts = [
@@ -395,6 +403,7 @@ class MultiViewEncoder:
         for network, places in self._chosen(views):
             yield from network.inputs(places, types, inverse.astype(np.int64))
 
+    @plain_torch()
     @torch.inference_mode()
     def explain(
         self, a: str | Tokens, b: str | Tokens, *, view: str | None = None, top: int = 5

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
 """Model folders that are shipped."""
 MAX_TOKENS = 128
+KNOWN = ("The", "cat", "sat", "on", "the", "mat", ".")
+"""A sentence that every parser takes."""
 
 Tokens = tuple[str, ...]
 Parse = TypeVar("Parse")
@@ -270,11 +272,14 @@ def parse_each(
     which: list[int],
     name: str,
     tell: Tell,
+    *,
+    again: bool = True,
 ) -> dict[int, Parse]:
     """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
-    A sentence that fails alone is left out. What is no sentence's fault, a lack of memory or a lost device,
-    is raised: the trees must not depend on it. ``tell`` gets a line for each sentence that fails.
+    A sentence that fails alone, twice, is left out. What is no sentence's fault is raised: a lack of memory,
+    a lost device, or what lets a known sentence fail as well; the trees must not depend on it. ``tell`` gets
+    a line for each sentence that fails.
     """
     if not which:
         return {}
@@ -286,12 +291,26 @@ def parse_each(
     except Exception as error:
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
-        if len(which) == 1:
+        if len(which) == 1 and not again:
             tell(_fault(f"{name} parser", error, sentences[which[0]]))
             return {}
+        if len(which) == 1:
+            _check_parser(parse, name, error)
+            return parse_each(parse, sentences, which, name, tell, again=False)
     half = len(which) // 2
     found = parse_each(parse, sentences, which[:half], name, tell)
     return found | parse_each(parse, sentences, which[half:], name, tell)
+
+
+def _check_parser(parse: Callable[[Sequence[Tokens]], Sequence[object]], name: str, found: Exception) -> None:
+    """Raise a UserError with what was ``found`` if the parser fails on a known sentence, too."""
+    try:
+        parse([KNOWN])
+    except Exception:
+        line = " ".join(str(found).split())
+        raise UserError(
+            f"{name} parser: fails on any sentence here ({type(found).__name__}: {line})"
+        ) from found
 
 
 def assemble(

@@ -48,7 +48,7 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
-from parsing.networks.device import Undrawn
+from parsing.networks.device import Undrawn, plain_build
 
 BUILTIN = "builtin"
 BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v8"
@@ -314,8 +314,9 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
                 fixed = found.numpy() if isinstance(found, Tensor) else found
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
-    network = _network(record, _check_sizes(folder, record, weights, fixed))
-    network.load_state_dict(weights)
+    with plain_build():
+        network = _network(record, _check_sizes(folder, record, weights, fixed))
+        network.load_state_dict(weights)
     network.to(device).eval()
     return Member(network, dict(record.parsers), record.corpus, record.structure)
 
@@ -346,7 +347,7 @@ def _check_sizes(
     """
     config = folder / "config.json"
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"), Undrawn():
+        with plain_build(), torch.device("meta"), Undrawn():
             words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
             wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:

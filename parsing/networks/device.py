@@ -23,10 +23,13 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from corpora.support.errors import UserError
+from corpora.support.threads import shared_lock
 
 # GNU's OpenMP would wait for ever for threads that a fork leaves behind.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
+BUILDING = shared_lock()
+"""Held by who changes torch's defaults, which threads share."""
 LARGE_FLOP = 2e9
 """Work of a product that pays for several threads: some tens of milliseconds on one core."""
 WORDS = 20
@@ -51,6 +54,8 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         device = f"cuda:{local_rank}"
     try:
         chosen = torch.empty(1, device=device).device
+        if chosen.type == "meta":
+            raise RuntimeError("tensors there have no numbers")
         if chosen.type == "cuda":  # fp32 is fp32: cuDNN would round what its LSTM multiplies to ten bits
             torch.backends.cudnn.allow_tf32 = False
         return chosen
@@ -113,6 +118,30 @@ def torch_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def plain_torch() -> Iterator[None]:
+    """Compute without the autocast or the default device that the caller's code has set in this thread."""
+    with contextlib.ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+@contextlib.contextmanager
+def plain_build() -> Iterator[None]:
+    """Make networks in float32 on the CPU, whatever torch's defaults are; its generator stays as it is."""
+    with BUILDING, torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 class Undrawn(TorchFunctionMode):

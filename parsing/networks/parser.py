@@ -32,7 +32,7 @@ from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
 from parsing.networks.config import EncoderConfig
-from parsing.networks.device import Undrawn
+from parsing.networks.device import Undrawn, plain_build, plain_torch
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, check_tokens
@@ -101,7 +101,7 @@ class ModelFolder:
     def build(self, make: Callable[[], Module]) -> Module:
         """A module with the folder's weights, in eval mode; a UserError if they do not fit its sizes."""
         try:
-            with torch.device("meta"), Undrawn():
+            with plain_build(), torch.device("meta"), Undrawn():
                 module = make()
             module.load_state_dict(self.tensors, assign=True)
         except (OverflowError, RuntimeError, TypeError) as error:
@@ -197,6 +197,7 @@ class DeviceParser:
         kept = {key: value for key, value in self.identity.items() if key != "device"}
         self.identity = {**kept, "device": device.type} if self.on_gpu else kept
 
+    @plain_torch()
     def run_batches(
         self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Result]]
     ) -> list[Result]:

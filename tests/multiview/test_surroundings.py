@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+import parsing
+from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.networks.features import TypeTable
 
@@ -87,3 +90,63 @@ def test_a_fork_encodes_also_while_other_threads_do(encoder, expected) -> None:
         torch.set_num_threads(before)
     assert found is not None, "the child never answers"
     np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=1e-5)
+
+
+@contextlib.contextmanager
+def default(setter, value, before):
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(before)
+
+
+AROUND = {
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "half": lambda: default(torch.set_default_dtype, torch.float16, torch.float32),
+    "double": lambda: default(torch.set_default_dtype, torch.float64, torch.float32),
+    "meta": lambda: default(torch.set_default_device, "meta", None),
+    "meta inside": lambda: torch.device("meta"),
+    "inference": torch.inference_mode,
+    "gradients": torch.enable_grad,
+    "deterministic": lambda: default(torch.use_deterministic_algorithms, True, False),
+    "numpy": lambda: np.errstate(all="raise"),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_what_a_caller_sets_for_torch_changes_nothing(around: str, expected, monkeypatch) -> None:
+    some, tree = SENTENCES[:5], str(parsing.load()(SENTENCES[0]))
+    warm = MultiViewEncoder.load("builtin", "cpu")
+    structure, explained = warm.structure_vectors(some), str(warm.explain(*some[:2]))
+    trained = {"views": "dep,const,seq", "dim": 4, "word_dim": 4, "device": "cpu"}
+    vectors = MultiViewEncoder.untrained(**trained).encode(some)
+    with AROUND[around]():
+        cold = MultiViewEncoder.load("builtin", "cpu")
+        for encoder in (warm, cold):
+            np.testing.assert_allclose(encoder.encode(some), expected[:5], atol=1e-5)
+        np.testing.assert_allclose(warm.structure_vectors(some), structure, atol=1e-5)
+        assert float(warm.similarity(expected[0], expected[0])) == pytest.approx(1, abs=1e-6)
+        assert str(warm.explain(*some[:2])) == explained
+        assert str(parsing.load()(SENTENCES[0])) == tree
+        np.testing.assert_allclose(MultiViewEncoder.untrained(**trained).encode(some), vectors, atol=1e-6)
+
+
+def test_making_and_loading_an_encoder_draws_nothing_from_torchs_generator() -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    MultiViewEncoder.load("builtin", "cpu").encode("Rain.")
+    MultiViewEncoder.untrained("dep", dim=4, word_dim=4)
+    assert torch.rand(1) == expected
+
+
+def test_a_device_without_numbers_is_refused(expected) -> None:
+    encoder = MultiViewEncoder.load("builtin", "cpu")
+    for call in (
+        lambda: MultiViewEncoder.load("builtin", "meta"),
+        lambda: encoder.encode("x", device="meta"),
+    ):
+        with pytest.raises(UserError, match="device 'meta' cannot be used"):
+            call()
+    np.testing.assert_allclose(encoder.encode(SENTENCES[:2]), expected[:2], atol=1e-6)

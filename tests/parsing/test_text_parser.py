@@ -59,9 +59,27 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
     kept = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
     assert batch.head[kept].tolist() == toys.arrays(good).head.tolist()
     check_trees(batch)
+    once = SimpleNamespace(**{name: getattr(toys.dependency, name) for name in ("relations", "identity")})
+    failures = [TimeoutError("a signal")]
+    once.parse = lambda sentences: (
+        exec("raise f.pop()", {"f": failures}) if failures else toys.dependency.parse(sentences)
+    )
+    assert not TextParser(once, None).arrays(good[:1]).flags.any()
     short = SimpleNamespace(**{name: getattr(toys.dependency, name) for name in ("relations", "identity")})
     short.parse = lambda sentences: toys.dependency.parse(sentences[: max(1, len(sentences) - 1)])
     assert not TextParser(short, None).arrays(good).flags.any()
+
+
+def test_a_parser_that_fails_on_any_sentence_is_an_error(toys: TextParser, monkeypatch) -> None:
+    def broken(sentences: list[object]) -> None:
+        raise RuntimeError("expected Float\nbut found BFloat16")
+
+    monkeypatch.setattr(toys.constituency, "parse", broken)
+    with pytest.raises(
+        UserError,
+        match=r"^constituency parser: fails on any sentence here \(RuntimeError: expected Float but",
+    ):
+        toys.arrays([("fine", "words")] * 9)
 
 
 def check_trees(batch: Batch) -> None:
