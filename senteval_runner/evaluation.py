@@ -41,6 +41,7 @@ from senteval_runner.protocol.classify import Classification, inner_kfold, kfold
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
+from senteval_runner.protocol.neighbours import neighbour_ranks, neighbour_scores
 from senteval_runner.protocol.structure import binding_scores, nearer, pair_scores
 from senteval_runner.vectors.embed import Encoder, Part, SentenceVectors, StoredEncoder, as_vectors
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
@@ -175,7 +176,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     for name, part in task.splits.items():
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
-    by_cosine = task.name in STS_SUBSETS or task.name in STRUCTURE_TASKS
+    by_cosine = task.name in (*STS_SUBSETS, *STRUCTURE_TASKS, "Neighbours")
     read = vectors if by_cosine else getattr(vectors, "features", vectors)
     readings = [getattr(read, "reading", "")]
     try:
@@ -232,7 +233,9 @@ def _scorer(task: str) -> Scorer:
         return _score_relatedness
     if task in STS_SUBSETS or task in STRUCTURE_TASKS:
         return _score_cosines
-    return _score_kfold if task in ("TREC", "MRPC") else _score_split
+    if task == "Neighbours":
+        return _score_neighbours
+    return _score_kfold if task in ("TREC", "MRPC", "Authors") else _score_split
 
 
 def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification) -> _Scored:
@@ -326,6 +329,18 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, s
         "metrics": metrics,
         "predictions": {name: value.tolist() for name, value in predicted.items()},
         "gold": {name: value.tolist() for name, value in gold.items()},
+    }
+
+
+def _score_neighbours(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
+    """How often the nearest sentence of a book is the one before or after, without training."""
+    vectors = {title: book.u[np.argsort(book.order)] for title, book in rows.items()}
+    ranks = neighbour_ranks(vectors)
+    found = {title: (rank_N == 1).astype(np.float64) for title, rank_N in ranks.items()}
+    return {
+        "metrics": neighbour_scores(ranks),
+        "predictions": {title: hit_N.tolist() for title, hit_N in found.items()},
+        "gold": {title: np.ones(len(hit_N)).tolist() for title, hit_N in found.items()},
     }
 
 

@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from corpora.books import books
+from corpora.books.authors import author_rows
 from corpora.inputs import bad_row, readable
 from corpora.senteval.structure import Pair, read_hans, read_minimal, read_paws, triplets
 from corpora.senteval.tasks import (
     BINARY_TASKS,
+    BOOK_TASKS,
     PROBING_FILES,
     PUBLISHED_ROWS,
     STRUCTURE_TASKS,
@@ -86,7 +89,8 @@ class TaskData:
     kind: Literal["single", "pair"]
     """Single sentences, or sentence pairs."""
     splits: dict[str, Split]
-    """``all`` (MR CR SUBJ MPQA), ``train dev test`` (TREC, MRPC: no ``dev``), or the subsets of STS12-16."""
+    """``all`` (MR CR SUBJ MPQA), ``train dev test`` (TREC, MRPC: no ``dev``), the subsets of STS12-16, or
+    the titles of the books of Neighbours."""
     classes: tuple[str, ...] = ()
     """Names of the class ids; empty where ``y`` is a score."""
     files: Files = field(default_factory=dict)
@@ -115,6 +119,8 @@ def read_task(name: str, data: Path) -> TaskData:
     files = find_files(name, data)
     if name in PROBING_FILES:
         return _read_probing(name, files)
+    if name in BOOK_TASKS:
+        return _read_authors() if name == "Authors" else _read_neighbours()
     if name in STRUCTURE_TASKS:
         return _read_structure(name, files)
     if name in BINARY_TASKS:
@@ -283,6 +289,28 @@ def _read_probing(name: str, files: Files) -> TaskData:
         splits[split] = Split(a=[columns[-1].split() for _, columns in found], y=y)
     files = {split: [path] for split in splits}
     return TaskData(name=name, kind="single", splits=splits, classes=classes, files=files)
+
+
+def _read_authors() -> TaskData:
+    """Sentences of books by ten authors; the test part is of other books."""
+    splits: dict[str, Split] = {}
+    authors: list[str] = []
+    for split, part in (("train", "train"), ("test", "heldout")):
+        rows, labels, authors = author_rows(part)
+        splits[split] = Split(a=rows, y=labels)
+    return TaskData(name="Authors", kind="single", splits=splits, classes=tuple(authors))
+
+
+def _read_neighbours() -> TaskData:
+    """The held-out books, each a split, their sentences in running order; y is the place in the book."""
+    words = Tokenizer("spacy", running=False)
+    splits = {
+        book.title: Split(
+            a=[list(words.line(text)) for text in book.sentences], y=[*range(len(book.sentences))]
+        )
+        for book in books("heldout")
+    }
+    return TaskData(name="Neighbours", kind="single", splits=splits)
 
 
 def _read_structure(name: str, files: Files) -> TaskData:

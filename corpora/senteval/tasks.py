@@ -26,6 +26,8 @@ RELATEDNESS_TASKS = ("STSBenchmark", "SICKRelatedness")
 """Scored by a regression that is trained, and by the cosine of test pairs."""
 STRUCTURE_TASKS = ("Binding", "HANS", "PAWS", "MinimalPairs")
 """Pairs of the same words (:mod:`corpora.senteval.structure`), scored by cosine; not of the toolkit."""
+BOOK_TASKS = ("Authors", "Neighbours")
+"""Made of the books in the package (:mod:`corpora.books`), without files; not of the toolkit."""
 PROBING_FILES: Mapping[str, str] = {
     "Length": "sentence_length",
     "WordContent": "word_content",
@@ -65,6 +67,8 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "SST5": {split: (f"SST/fine/sentiment-{split}",) for split in _THREE},
     "SNLI": {split: tuple(f"SNLI/{part}.{split}" for part in ("s1", "s2", "labels")) for split in _THREE},
     **{name: {"all": (f"{file}.txt",)} for name, file in PROBING_FILES.items()},
+    "Authors": {},
+    "Neighbours": {},
     "Binding": {},
     "HANS": {"all": ("heuristics_evaluation_set.txt",)},
     "PAWS": {"all": ("paws_wiki_dev.tsv",)},
@@ -126,7 +130,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "sst": ("SST2", "SST5"),
     "probing": tuple(PROBING_FILES),
     "structure": STRUCTURE_TASKS,
-    "all": tuple(task for task in TASK_NAMES if task not in ("SNLI", *STRUCTURE_TASKS)),
+    "books": BOOK_TASKS,
+    "all": tuple(task for task in TASK_NAMES if task not in ("SNLI", *STRUCTURE_TASKS, *BOOK_TASKS)),
 }
 """Tasks by the name of their group; mv are those of the multi-view paper."""
 

@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from corpora.books import books
+from corpora.books import Book, books
+from corpora.books.authors import author_rows, masked_sentences
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 
@@ -41,3 +42,20 @@ def test_a_book_is_a_document_and_the_default_is_train() -> None:
         open_corpus("books", split="dev")
     with pytest.raises(UserError, match="--format running: books has a sentence per line"):
         open_corpus("books", format="running")
+
+
+def test_names_and_numerals_are_masked_but_words_that_begin_a_sentence_are_not() -> None:
+    sentences = ("The man met Mary in 1897.", 'Then Mary said: "They know the Man."', "Mary left London.")
+    book = Book(split="train", author="A", title="T", year=1900, sentences=sentences)
+    first, second, third = masked_sentences(book)
+    assert first == ["The", "man", "met", "Name", "in", "0", "."]
+    assert second == ["Then", "Name", "said", ":", '"', "They", "know", "the", "Man", ".", '"']
+    assert third == ["Name", "left", "Name", "."]
+
+
+def test_authors_are_told_on_books_that_training_has_not_seen() -> None:
+    rows, labels, authors = author_rows("heldout")
+    assert len(authors) == 10 and Counter(labels).most_common()[-1][1] > 200
+    known = {tuple(tokens) for tokens in author_rows("train")[0]}
+    assert not known & {tuple(tokens) for tokens in rows if len(tokens) > 12}
+    assert all(6 <= len(tokens) <= 40 for tokens in rows)
