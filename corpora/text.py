@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from corpora.characters import as_written, plain
 from corpora.inputs import input_hash, list_files, read_lines, relative_name
 from corpora.support.errors import UserError
 
@@ -33,7 +34,8 @@ Tokens = tuple[str, ...]
 class Tokenizer:
     """Text to words and sentences: spaCy's rules for English, without a trained model, or white space.
 
-    White-space tokens of spaCy's are dropped: parsers cannot take them.
+    White-space tokens of spaCy's are dropped: parsers cannot take them. The rules see plain characters
+    (:mod:`corpora.characters`), and the words come back as the text has them.
 
     Args:
         name: ``spacy`` (its English rules) or ``space`` (split at white space; sentences by spaCy's rule).
@@ -68,10 +70,20 @@ class Tokenizer:
 
     def line(self, text: str) -> Tokens:
         """Tokens of one sentence; ``("",)`` for text without any."""
-        return tuple(self._words(text)) or ("",)
+        seen = plain(text)
+        words = self._words(seen)
+        return tuple(words if seen == text else as_written(text, words)) or ("",)
 
     def sentences(self, text: str) -> list[Tokens]:
         """Sentences of running text; empty for text without tokens."""
+        seen = plain(text)
+        found = self._split_up(seen)
+        if seen == text:
+            return found
+        written = iter(as_written(text, itertools.chain.from_iterable(found)))
+        return [tuple(itertools.islice(written, len(sentence))) for sentence in found]
+
+    def _split_up(self, text: str) -> list[Tokens]:
         from spacy.tokens import Doc
 
         if self.is_space or _LONG_RUN.search(text):
@@ -215,7 +227,7 @@ def text_corpus(
     def sentences(file: Path) -> Iterator[Sentence | None]:
         """The sentences of a file, None for every blank line."""
         for line in read_lines(file):
-            if not line.text.strip():
+            if not plain(line.text).strip():
                 yield None
             elif not running:
                 tokens = tokenizer.line(clean(line.text))

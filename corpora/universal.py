@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from corpora.characters import plain
 from corpora.text import Sentence
 
 _UPOS = {
@@ -50,7 +51,7 @@ def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequenc
     found = []
     for word, tag, relation in zip(words, tags, _bases(relations), strict=True):
         upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
-        if word.lower() in ("not", "n't", "n’t"):
+        if plain(word).lower() in ("not", "n't"):
             upos = "PART"
         elif upos == "DET" and relation not in ("det", "advmod"):
             upos = "PRON"

@@ -6,9 +6,9 @@
     doc[1].head, doc[1].dep_, doc[1].tag_       # and doc.sents
     next(doc.sents)._.parse_string              # constituents: benepar's own extensions
 
-Sentences that an earlier component found are kept; otherwise spaCy's sentencizer rule splits. White-space
-tokens, which parsers cannot take, hang from the word before them (at the start of a document, from the first
-word) with the relation ``dep`` and the tag ``_SP``.
+Sentences that an earlier component found are kept; otherwise spaCy's sentencizer rule splits. Tokens of white
+space or of characters without width, which parsers cannot take, hang from the word before them (at the start
+of a document, from the first word) with the relation ``dep`` and the tag ``_SP``.
 
 Every pipeline that spaCy makes imports this module, ours for tokens too, so it imports nothing heavy (with
 benepar's extensions and what they import it took half of the time to a first sentence).
@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Token
+
+from corpora.characters import plain
 
 if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
@@ -65,7 +67,7 @@ class ParserComponent:
         """Parse the document in place."""
         if not doc.has_annotation("SENT_START"):
             doc = self._split(doc)
-        places = [[token.i for token in span if not token.is_space] for span in doc.sents]
+        places = [[token.i for token in span if not _is_blank(token)] for span in doc.sents]
         places = [words for words in places if words]
         parsed = self.parser.parse([[doc[i].text for i in words] for words in places])
         if places:
@@ -73,6 +75,10 @@ class ParserComponent:
         if places and self.parser.constituency is not None:
             doc._._constituent_data = _constituents(doc, places, parsed)
         return doc
+
+
+def _is_blank(token: Token) -> bool:
+    return not plain(token.text).strip()
 
 
 def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
@@ -87,7 +93,7 @@ def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
             tags[i] = tag
     before = places[0][0]
     for token in doc:
-        if token.is_space:
+        if _is_blank(token):
             heads[token.i] = before
         else:
             before = token.i

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
@@ -106,11 +108,11 @@ class TextParser:
         return {
             "dependency": dict(self.dependency.identity) if self.dependency else None,
             "constituency": dict(self.constituency.identity) if self.constituency else None,
-            "options": {"max_tokens": self.max_tokens},
+            "options": {"max_tokens": self.max_tokens, "characters": VERSION},
         }
 
     def __call__(self, text: str) -> Trees:
-        """Parse running text of any length.
+        """Parse running text of any length; as in files, no sentence crosses a line break.
 
         Raises:
             UserError: not a string (:meth:`parse` takes tokens), or one with a lone surrogate.
@@ -119,7 +121,8 @@ class TextParser:
             raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
         if not is_encodable(text):
             raise UserError(f"parse: {text!r:.60}: {NOT_UTF8}")
-        return self.parse(self._tokenizer.sentences(text))
+        lines = re.split("\r\n|\n|\r", text)
+        return self.parse([found for line in lines for found in self._tokenizer.sentences(line)])
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -252,7 +255,7 @@ def prepare(
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
     for i, tokens in enumerate(map(tuple, sentences)):
-        blank = [not word or word.isspace() for word in tokens]
+        blank = [not plain(word).strip() for word in tokens]
         if all(blank):
             flags_B[i] |= EMPTY
             tokens = ("",)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
+from corpora.characters import plain
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView, spellings
 from multiview.engines.plan import Plan
@@ -261,7 +262,8 @@ def bindings_of(batch: Batch) -> list[dict[tuple[str, str], list[str]]]:
     relation = relation_bits(batch.relations)[batch.relation]
     arcs = canonical_arcs(batch.head, relation, word_flags(batch.types)[batch.token], batch.sentence_offsets)
     sentence = np.searchsorted(batch.sentence_offsets, arcs.head, side="right") - 1
-    words = [batch.types[word].lower() for word in batch.token]
+    types = [plain(word).lower() for word in batch.types]
+    words = [types[word] for word in batch.token]
     found: list[dict[tuple[str, str], list[str]]] = [{} for _ in range(len(batch))]
     for role, head, dependent, row in zip(arcs.role, arcs.head, arcs.dependent, sentence, strict=True):
         found[row].setdefault((ROLES[role], words[head]), []).append(words[dependent])

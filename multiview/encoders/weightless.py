@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
+from corpora.characters import plain
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from parsing.trees.batch import Batch
@@ -55,11 +56,11 @@ class WeightlessView(Encoder):
         return plan_words(batch)
 
     def types(self, batch: Batch) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-        """The distinct words, U of them, a token of each, [U], and each token's word, [N]."""
+        """The distinct words in plain characters, U of them, a token of each, [U], each token's word, [N]."""
         if batch.types is None:
             raise ValueError(f"view {self.name} reads words; the batch holds vocabulary ids")
         used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
-        return [batch.types[place] for place in used], first_U, word_N
+        return [plain(batch.types[place]) for place in used], first_U, word_N
 
 
 @register_view("bag")

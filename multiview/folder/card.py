@@ -103,6 +103,11 @@ def model_card(
             "The views also learned from a sentence encoder's vectors of the corpus, "
             f"`{config.objective.teacher}`; what that encoder was trained on counts for this model too.\n\n"
         )
+    if not str(member.corpus.get("tokenizer")).startswith("spacy"):
+        text += (
+            "The corpus came in words. `encode` splits strings by spaCy's rules and takes lists of words as "
+            "they are.\n\n"
+        )
     for need, identity in sorted(member.parsers.items()):
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
     text += "".join(f"- {label}: {said}\n" for label, said in verdict)

@@ -60,15 +60,14 @@ class Reader:
                     raise UserError(f"the model's parts were trained on trees of different {need} parsers")
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Tokens of one input; a string is tokenised as the training text (by spaCy if that was not)."""
+        """Tokens of one input; a string is split by spaCy's rules, whatever the training text was."""
         if not isinstance(text, str):
             return tuple(text)
         with LOADING:
             if self._tokenizer is None:
                 from corpora.text import Tokenizer
 
-                spaced = str(self.corpus.get("tokenizer", "")).startswith("space")
-                self._tokenizer = Tokenizer("space" if spaced else "spacy", running=False)
+                self._tokenizer = Tokenizer("spacy", running=False)
             return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from corpora.characters import places_of, plain
 from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import Float
@@ -58,10 +59,10 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
         vectors = MultiViewEncoder.load(words, "cpu").word_vectors
     else:
         loaded = load_word_vectors(model_folder(words), VECTOR_CACHE)
-        rows = {word: row for row, word in enumerate(loaded.words)}
+        rows = places_of(loaded.words)
 
         def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-            found = [rows.get(token, rows.get(token.lower(), -1)) for token in tokens]
+            found = [rows.get(token, rows.get(token.lower(), -1)) for token in map(plain, tokens)]
             rows_N = np.array(found, np.int64)
             return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
@@ -95,7 +96,7 @@ def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence
 
 def ngrams(word: str) -> list[str]:
     """Names of a word's character n-grams in lower case: ``<ca``, ``cat``, ``at>``, ``<cat`` … of ``cat``."""
-    marked = f"<{word.lower()}>"
+    marked = f"<{plain(word).lower()}>"
     return [f"ngram:{marked[start : start + n]}" for n in LENGTHS for start in range(len(marked) - n + 1)]
 
 
@@ -126,7 +127,7 @@ class Bag:
             trees = TreeCache.open(corpus)
             folded: Counter[str] = Counter()
             for word, count in trees.type_counts().items():
-                folded[word.lower()] += count
+                folded[plain(word).lower()] += count
             total = folded.total()
             self.probability = {word: count / total for word, count in folded.items()}
             self.rarest = min(self.probability.values())
@@ -138,7 +139,7 @@ class Bag:
         """The weight of a word."""
         if not self.probability:
             return 1.0
-        return SIF_A / (SIF_A + self.probability.get(word.lower(), self.rarest))
+        return SIF_A / (SIF_A + self.probability.get(plain(word).lower(), self.rarest))
 
     def _means(self, sentences: Sequence[Sequence[str]]) -> Float:
         """Weighted means [n, E], the direction still in them."""

@@ -33,6 +33,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from corpora.characters import VERSION
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json, sha256_file
 from multiview.encoders.binding import WIDTH
@@ -265,7 +266,7 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     prefix, base, dim, option = form.prefix, form.base, form.dim, form.value
     if not prefix and not option:
         return _by_name(spec)
-    decided: list[object] = [prefix, dim]
+    decided: list[object] = [VERSION, prefix, dim]
     if form.file is not None:
         decided.append(sha256_file(form.file))
     kind: Kind = "random" if prefix == "random" else "bag"
@@ -312,7 +313,7 @@ def _on_disk(spec: str) -> Source:
     kind: Kind
     if path.is_file():
         kind = "vectors" if path.suffix == ".npz" else "words"
-        return Source(spec=spec, kind=kind, key=sha256_file(path)[:16], base=spec)
+        return Source(spec=spec, kind=kind, key=json_digest([VERSION, sha256_file(path)], 16), base=spec)
     config = path / "config.json"
     if not config.exists() and not (path / "modules.json").exists():
         raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
@@ -322,7 +323,7 @@ def _on_disk(spec: str) -> Source:
     files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
     # Training again what is finished adds lines to its log.
     kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(path).parts)]
-    key = json_digest([[str(f.relative_to(path)), sha256_file(f)] for f in kept], 16)
+    key = json_digest([VERSION, [[str(f.relative_to(path)), sha256_file(f)] for f in kept]], 16)
     own = values.get("structure", 0.0) if values.get("readout") or values.get("structure") else None
     kind = "multiview" if ours else "sentence-transformers"
     return Source(spec=spec, kind=kind, key=key, base=spec, own=own if ours else None)

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
@@ -212,7 +213,8 @@ class _Sentences:
         own = TreeCache(self.trees.folder, self.trees.manifest)
         for start in range(0, len(own), BLOCK):
             for words in own.read(start, min(start + BLOCK, len(own)), ("token",)).words():
-                yield [word.lower() for word in words] if self.lower else list(words)
+                seen = map(plain, words)
+                yield [word.lower() for word in seen] if self.lower else list(seen)
                 self.bar.update(1)
 
 

@@ -1,8 +1,9 @@
 """The words of a model and their vectors, for training, inference and storage.
 
 Row 0 of a table is the unknown word, rows 1 to W are the words by falling frequency, and then come the hash
-buckets. A word that is not listed as written backs off to its case variants, then to a hash bucket if there
-are any, then to the unknown word, which has a vector like any other.
+buckets. Words are looked up in plain characters (:mod:`corpora.characters`). One that is not listed backs
+off to its case variants, then to a hash bucket if there are any, then to the unknown word, which has a vector
+like any other.
 
 ``trained``: one table per view; the tables are parameters of the network. ``fixed``: pre-trained vectors for
 all views, memory-mapped; only the rows of a batch are copied to the device.
@@ -30,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from corpora.characters import places_of, plain
 from corpora.support.cli import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import read_array, write_text
@@ -71,9 +73,9 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
         self.words, self.buckets, self.case = list(words), buckets, case
-        self.row_of = {word: row for row, word in enumerate(self.words, start=1)}
-        if len(self.row_of) != len(self.words):
+        if len(set(self.words)) != len(self.words):
             raise UserError("vocabulary: a word is listed twice; list each once")
+        self.row_of = places_of(self.words, first=1)
         digest = hashlib.sha256(f"{case}\n{buckets}\n".encode())
         digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         self.key = digest.hexdigest()
@@ -88,6 +90,7 @@ class Vocabulary:
 
     def row(self, word: str) -> int:
         """Table row of one word type."""
+        word = plain(word)
         lower = word.lower()
         variants: tuple[str, ...] = (word, lower, word.capitalize(), word.upper())
         if self.case != "backoff":
@@ -120,6 +123,7 @@ def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[s
     """
     total: Counter[str] = Counter()
     for word, count in counts.items():
+        word = plain(word)
         total[word.lower() if wanted.case == "lower" else word] += count
     listed = ((word, n) for word, n in total.items() if n >= wanted.min_count and writable(word))
     kept = sorted(listed, key=lambda item: (-item[1], item[0]))[: wanted.size]

@@ -34,6 +34,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from corpora.characters import plain
 from corpora.inputs import readable, stem
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import (
@@ -324,7 +325,9 @@ class Expansion(nn.Module):
         places: dict[str, int] = {}
         for place, word in enumerate(vectors.words):
             # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
+            word = plain(word)
             places.setdefault(word.lower() if lower else word, place)
+        places.pop("", None)
         shared = [(place, known[word]) for word, place in places.items() if word in known]
         if len(shared) < vectors.dim:
             raise UserError(

@@ -23,6 +23,7 @@ from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after
 from transformers import dynamic_module_utils
 
+from corpora.characters import plain
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.networks.parser import DeviceParser, Stages
@@ -53,7 +54,7 @@ class BeneparParser(DeviceParser):
             ValueError: a sentence is longer than the model takes.
         """
         check_tokens(sentences)
-        readable = [[token if self._is_readable(token) else BLANK for token in s] for s in sentences]
+        readable = [[w if self._is_readable(w) else BLANK for w in map(plain, s)] for s in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
         if self.parser.encoder is not None:
             limit = self.parser.add_timing.timing_table.shape[0]

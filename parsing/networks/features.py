@@ -1,7 +1,7 @@
 """Words and characters as integers: vocabularies, word types and padded batches.
 
 A *type* is a distinct word form. Everything that depends on the form alone (word id,
-characters) is computed once per type and looked up by the type's row afterwards, so
+characters) is computed once per type, from its plain form, and looked up by the type's row afterwards, so
 neither id lookup nor the character encoder runs twice on the same word.
 
 Shape suffixes: B sentences, T positions (boundaries included), U distinct types of a batch,
@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from corpora.characters import plain
 from corpora.support.cli import Count, configuration
 from corpora.support.threads import shared_lock
 from parsing.trees.batch import Int64
@@ -45,8 +46,9 @@ class ParserVocabulary:
         words: Counter[str] = Counter()
         characters: set[str] = set()
         for tokens in sentences:
-            words.update(token.lower() for token in tokens)
-            characters.update(*tokens)
+            seen = [plain(token) for token in tokens]
+            words.update(token.lower() for token in seen)
+            characters.update(*seen)
         kept = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
         return cls(words=(*SPECIALS, *kept), characters=(*SPECIALS, *sorted(characters)))
 
@@ -90,9 +92,10 @@ class TypeTable:
         return found[:, 0], found[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
-        ids = [self._character_ids.get(c, UNKNOWN) for c in token[: self.vocabulary.max_characters]]
+        word = plain(token)
+        ids = [self._character_ids.get(c, UNKNOWN) for c in word[: self.vocabulary.max_characters]]
         # An empty token reads as one unknown character.
-        row = self._append(self._word_ids.get(token.lower(), UNKNOWN), ids or [UNKNOWN])
+        row = self._append(self._word_ids.get(word.lower(), UNKNOWN), ids or [UNKNOWN])
         self._rows[token] = row  # after its features: an exception between the two loses a row, not a word
         return row
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.characters import plain
+
 with open(Path(__file__).with_suffix(".tsv"), encoding="utf-8", newline="") as _lines:
     _ROWS = list(csv.DictReader(_lines, delimiter="\t", quoting=csv.QUOTE_NONE))
 _LABELS, _WORDS = (
@@ -42,5 +44,5 @@ def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
 
 def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
     """Which of the words that a rule asks for each one is, as bits: int64 [U]."""
-    lower = [word.lower() for word in words]
+    lower = [plain(word).lower() for word in words]
     return np.array([_FLAGS_OF.get(w, 0) | (ING if w.endswith("ing") else 0) for w in lower], np.int64)

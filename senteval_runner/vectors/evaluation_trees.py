@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
 from corpora.support.files import json_digest, locked
 from corpora.text import Corpus, Sentence, in_pieces
@@ -114,7 +115,8 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
         manifest = Manifest.read(path.parent)
-        if any(manifest.identity.get(kind) != who for kind, who in wanted.items()):
+        same_parsers = all(manifest.identity.get(kind) == who for kind, who in wanted.items())
+        if not same_parsers or manifest.identity.get("options", {}).get("characters") != VERSION:
             continue
         first = first or manifest
         for row in manifest.shards:

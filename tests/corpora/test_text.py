@@ -9,6 +9,7 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.characters import plain
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
@@ -24,6 +25,13 @@ def test_a_blank_line_ends_the_document(tmp_path: Path) -> None:
     corpus = text_corpus(path)
     assert rows(corpus) == [("a.txt#0", ["One two .", "Three ."]), ("a.txt#1", ["Four"])]
     assert rows(corpus) == rows(corpus)
+
+
+def test_lines_of_characters_without_width_are_blank(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("One’s cat\u200b.\n\u200b\nCafe\u0301s\u00ad!\n", encoding="utf-8")
+    documents = [[s.tokens for s in doc.sentences] for doc in text_corpus(path)]
+    assert documents == [[("One", "’s", "cat", ".")], [("Cafe\u0301s", "!")]]
 
 
 def test_running_text_is_cut_within_its_line(tmp_path: Path) -> None:
@@ -88,13 +96,13 @@ SPACY, SPACE = Tokenizer("spacy"), Tokenizer("space")
 @settings(deadline=None, max_examples=40)
 @given(st.text(max_size=300))
 def test_tokens_hold_every_character_but_white_space(text: str) -> None:
-    bare = "".join(text.split())
+    bare = plain("".join(plain(text).split()))
     for tokenizer in (SPACY, SPACE):
         tokens = tokenizer.line(text)
-        assert "".join("".join(tokens).split()) == bare
+        assert plain("".join("".join(tokens).split())) == bare
         assert tokens == ("",) or not any(not token or token.isspace() for token in tokens)
         cut = tokenizer.sentences(text)
-        assert all(cut) and "".join("".join("".join(s) for s in cut).split()) == bare
+        assert all(cut) and plain("".join("".join("".join(s) for s in cut).split())) == bare
 
 
 @pytest.mark.timeout(60)

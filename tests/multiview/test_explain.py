@@ -91,7 +91,6 @@ class GivenConstituency(GivenDependency):
 def encoder_of(views: str, dep: object, const: object) -> MultiViewEncoder:
     """An untrained model with these parsers."""
     encoder = MultiViewEncoder.untrained(views, dim=8, word_dim=6, device="cpu", start="bag")
-    encoder.reader.corpus = {"tokenizer": "space"}
     encoder.reader.parsers |= {"dep": dep, "const": const}
     return encoder
 
@@ -185,7 +184,7 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
 
 
 def test_short_sentences_and_what_has_no_trees(encoder: MultiViewEncoder) -> None:
-    for text in ("", "Word", "!!!"):
+    for text in ("", "Word", "!"):
         for pair in ((text, A), (A, text), (text, text)):
             found = encoder.explain(*pair)
             assert str(found) and all(m.a.positions and m.b.positions for m in found.matches)

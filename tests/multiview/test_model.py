@@ -26,7 +26,7 @@ SENTENCES = [
     "the cat chased a mouse",
     "",
     "word",
-    "!!! ... ? ¿",
+    "! , ? ¿",
     "an unknown zyzzyva flew past Mars . Then it left .",
     "the " * 60,
     "日本語 🙂 née",
@@ -42,7 +42,6 @@ def folder(toy_trees: Path, tmp_path_factory) -> Path:
 
 def load(folder: Path) -> MultiViewEncoder:
     encoder = MultiViewEncoder.load(folder)
-    encoder.reader.corpus = {"tokenizer": "space"}  # what the toy corpus does not say
     encoder.reader.parsers |= {"dep": ToyDependencyParser(), "const": ToyConstituencyParser()}
     return encoder
 
@@ -111,6 +110,13 @@ def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:
     np.testing.assert_allclose(silent.encode(picked, trees=cache), expected[[250, 3, 3, 99]], atol=1e-5)
     mixed = [*picked, ("brand", "new")]
     np.testing.assert_allclose(load(folder).encode(mixed, trees=cache), load(folder).encode(mixed), atol=1e-5)
+
+
+def test_strings_are_split_by_rules_and_tokens_stay(encoder: MultiViewEncoder) -> None:
+    encoder.reader.corpus = {"tokenizer": "space"}  # trained on text that came in words
+    raw, words, glued = encoder.encode(["the cat sat.", ["the", "cat", "sat", "."], ["the", "cat", "sat."]])
+    np.testing.assert_array_equal(raw, words)
+    assert not np.allclose(raw, glued)
 
 
 def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monkeypatch) -> None:

@@ -53,6 +53,27 @@ def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesV
     assert not found[2].any() and found[0].any()  # one word
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("Zoe\u0308 and Rene\u0301e met.", "Zoë and Renée met."),
+        ("\ufeffThe law\u00adyer\u200b praised the doc\u2060tor\u200f.", ACTIVE),
+        ("She didn’t see the king‘s hat.", "She didn't see the king's hat."),
+        ("A self‑made oﬃcer slept.", "A self-made officer slept."),
+        (["The", "lawyer\u200b", "isn’t", "cafe\u0301"], ["The", "lawyer", "isn't", "café"]),
+    ],
+)
+def test_vectors_do_not_see_how_a_character_is_written(
+    builtin: MultiViewEncoder, text: str | list[str], same: str | list[str]
+) -> None:
+    for readout in ("meaning", "features"):
+        one, other = builtin.encode([text, same], readout=readout)
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    one, other = builtin.structure_vectors([text, same])
+    np.testing.assert_allclose(one, other, atol=1e-5)
+    assert one.any()
+
+
 def test_structure_tells_who_did_what(builtin: MultiViewEncoder) -> None:
     vectors = builtin.encode([ACTIVE, PASSIVE, EXCHANGED], structure=1.0)
     cosines = builtin.similarity(vectors, vectors)

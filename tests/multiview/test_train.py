@@ -60,6 +60,7 @@ def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> No
     assert len(verdict) >= 3 and all(line in (folder / "log.txt").read_text() for line in verdict)
     assert main(config) == 0, "a finished run is left alone"
     card = (folder / "README.md").read_text()
+    assert "The corpus came in words. `encode` splits strings by spaCy's rules" in card
     assert "python -m multiview.train" in card and "toy" in card
     assert all("- " + re.sub(r"^(no gain|\w+) +", r"\1: ", line) in card for line in verdict)
     stored = read_json(folder / "config.json")["training"]["config"]

@@ -44,6 +44,14 @@ def test_heads_relations_and_tags_are_the_parsers(doc, trees):
     assert {token.tag_ for token in spaces} == {"_SP"}
 
 
+def test_a_token_without_width_hangs_like_white_space(nlp):
+    odd, whole = nlp("Zoe\u0308’s cat \u200b sat."), nlp("Zoë's cat sat.")
+    assert [token.text for token in odd] == ["Zoe\u0308", "’s", "cat", "\u200b", "sat", "."]
+    assert (odd[3].head.text, odd[3].tag_, odd[3].idx) == ("cat", "_SP", 11)
+    seen = [token for token in odd if token.i != 3]
+    assert [(t.dep_, t.tag_) for t in seen] == [(t.dep_, t.tag_) for t in whole]
+
+
 def test_constituents_are_benepars_extensions(doc, trees):
     for sent, tree in zip(doc.sents, trees, strict=True):
         words = [token for token in sent if not token.is_space]

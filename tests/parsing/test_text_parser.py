@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import parsing
+from corpora.characters import plain
 from corpora.support.errors import UserError
+from corpora.text import text_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 from parsing.trees.batch import Batch, flag_reasons, join
@@ -172,6 +175,46 @@ def test_words_are_those_of_the_text_and_trees_those_of_the_parsers(parser, tree
         assert sentence.tags == [parser.constituency.tags[t] for t in spans.tags]
         labels = [parser.constituency.labels[i] for i in spans.labels]
         assert sentence.spans == list(zip(spans.starts.tolist(), spans.ends.tolist(), labels, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("The mayor’s aide donʼt know ‘em.", "The mayor's aide don't know 'em."),
+        ("Zoe\u0308 co\u00adoperates\u200b.", "Zoë cooperates."),
+        ("A well\u2011known oﬃcer slept.", "A well-known officer slept."),
+    ],
+)
+def test_trees_do_not_see_how_a_character_is_written(parser, text: str, same: str) -> None:
+    (found,), (expected,) = parser(text), parser(same)
+    assert [plain(word) for word in found.words] == expected.words
+    for name in ("flags", "heads", "relations", "tags", "spans"):
+        assert getattr(found, name) == getattr(expected, name), name
+    (tokens,) = parser.parse([found.words])
+    assert tokens == found
+    end = 0
+    for word in found.words:  # a user finds the words in the text
+        end = text.index(word, end) + len(word)
+
+
+def test_a_line_break_ends_a_sentence_as_in_files(parser, tmp_path: Path) -> None:
+    text = "Chapter One\r\n\r\nThe rain fell on\nthe town. Nobody slept.\n\u200b\n"
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode())
+    read = [s.tokens for doc in text_corpus(path, format="running") for s in doc.sentences]
+    assert [tuple(s.words) for s in parser(text)] == read
+    assert [" ".join(words) for words in read] == [
+        "Chapter One",
+        "The rain fell on",
+        "the town .",
+        "Nobody slept .",
+    ]
+
+
+def test_words_without_width_are_blank(parser) -> None:
+    one, other, emoji = parser.parse([["\u200b", "\ufeff"], ["a", "\u200b"], ["👩", "\u200d", "💻"]])
+    assert one.words == [""] and "empty" in one.flag_names and "blank token" in other.flag_names
+    assert emoji.flag_names == [] and parser("\u200b") == ()
 
 
 def test_one_parser_alone():

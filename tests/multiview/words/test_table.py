@@ -36,6 +36,15 @@ def test_a_word_backs_off_to_other_cases_then_to_a_bucket() -> None:
     assert vocabulary.lookup(["the", "THE", "paris", "usa", "dog", ""]).tolist() == [1, 1, 2, 4, 0, 0]
     assert Vocabulary(WORDS, case="exact").lookup(["THE", "cat"]).tolist() == [0, 3]
     assert Vocabulary(["the"], case="lower").lookup(["THE"]).tolist() == [1]
+    curly = Vocabulary(["n’t", "’s", "'s", "café"])
+    assert curly.lookup(["n't", "nʼt", "’s", "cafe\u0301", "Ca\u00adfé", "\u200b"]).tolist() == [
+        1,
+        1,
+        3,
+        4,
+        4,
+        0,
+    ]
     hashed = Vocabulary(WORDS, buckets=7)
     rows = hashed.lookup([f"word{i}" for i in range(200)])
     assert hashed.rows == 12 and set(rows.tolist()) == set(range(5, 12))
@@ -61,6 +70,8 @@ def test_corpus_words_are_sorted_and_can_be_written() -> None:
     ):
         words, numbers = corpus_words(counts, table)
         assert dict(zip(words, numbers.tolist(), strict=True)) == expected and words == list(expected)
+    apart = {"n’t": 2, "n't": 1, "\u200b": 9}
+    assert corpus_words(apart, TableConfig(size=3))[0] == ["n't"]
     weight = inverse_frequency(np.array([900, 100]), rows=4)
     assert weight == pytest.approx([1, 0.001 / 0.901, 0.001 / 0.101, 1])
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from corpora.characters import plain
 from corpora.support.errors import UserError
 from multiview.folder.reading import Reader
 from parsing.networks import constituency as constituency_module
@@ -183,12 +184,12 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
 @pytest.mark.data
 def test_the_shipped_parsers_are_those_of_the_libraries_on_gum(data_folder):
     parser, folder = load_parser("dep"), data_folder / "treebank" / "gum"
-    sentences = [list(s.tokens) for s in read_dependencies([folder / "dev.conllu"])[::4]]
+    sentences = [[plain(w) for w in s.tokens] for s in read_dependencies([folder / "dev.conllu"])[::4]]
     parses = parser.parse(sentences)
     named = [[parser.relations[i] for i in p.relations] for p in parses]
     assert ([p.heads.tolist() for p in parses], named) == stock_predict(to_supar(parser.model), sentences)
     parser = load_parser("const")
-    sentences = [list(tree.words) for tree in read_treebank([folder / "dev.ptb"])[::8]]
+    sentences = [[plain(word) for word in tree.words] for tree in read_treebank([folder / "dev.ptb"])[::8]]
     stock = stock_parse(to_benepar(parser.model), sentences, subbatch_max_tokens=500)
     assert as_lists(parser.parse(sentences)) == as_lists(stock)
 

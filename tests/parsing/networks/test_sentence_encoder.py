@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.characters import plain
 from parsing.networks.config import EncoderConfig
 from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
 from parsing.networks.sentence_encoder import (
@@ -47,7 +48,7 @@ def test_a_batch_equals_word_by_word_lookup(sentences, end):
     words, spelling, counts = batch.table.features(batch.rows_U)
     for b, sentence in enumerate(sentences):
         expected = [(BEGIN, [BEGIN])]
-        for token in sentence:
+        for token in map(plain, sentence):
             spelled = [characters.get(c, UNKNOWN) for c in token[:7]] or [UNKNOWN]
             expected.append((ids.get(token.lower(), UNKNOWN), spelled))
         expected += [(END, [END])] * end
