@@ -173,7 +173,7 @@ def run(config: ViewsConfig, system: System, rate: float | None) -> None:
         *("senteval_runner.run", system.spec(config.output / "models", config.trees)),
         *("--tasks", config.tasks, "--protocol", config.protocol),
         *("--data", data_folder(config.data)),
-        *("--output", report, "--cache", report / "vectors", "--random-seed", system.seed),
+        *("--output", report, "--cache", report / "vectors", "--random-seed", system.seed, "--no-baselines"),
     )
     shutil.rmtree(report / "vectors", ignore_errors=True)  # 50 MB that nothing reads again
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
 from tyro.conf import Positional
 
 from corpora.senteval.tasks import data_folder, expand_tasks
-from corpora.support.cli import Count, CountOrNone, Seed, configuration
+from corpora.support.cli import Count, CountOrNone, Seed, config_to_json, configuration
 from corpora.support.errors import UserError
+from corpora.support.files import json_digest
 from multiview.names.grammar import check_names
 
 
@@ -41,14 +43,28 @@ class SentEvalConfig:
     file. The expanded model stays in a folder beside the model."""
     random_seed: Seed = 0
     """Seed of random encoders and of the projection."""
-    output: Path = Path("runs/reports/senteval")
-    """Folder of the report."""
+    output: Path | None = None
+    """Folder of the report; None is one below runs/reports/senteval, named by models, tasks and options."""
+    baselines: bool = True
+    """Score random words too and, where the tree cache of its training is here, every trained model before
+    its first step (start:MODEL)."""
     cache: Path = Path("runs/embeddings")
     """Folder of sentence vectors, one subfolder per model."""
     trees: Path = Path("runs/trees")
     """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
     device: str | None = None
     """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the report: the same for the same command, another for another one."""
+        if self.output is not None:
+            return self.output
+        places = ("output", "cache", "trees", "data", "device")
+        asked = {name: value for name, value in config_to_json(self).items() if name not in places}
+        models = [Path(part).name for spec in self.models for part in spec.split("+")]
+        name = re.sub(r"[^\w.=-]+", "-", "-".join([*models, self.tasks])).strip("-.")[:60]
+        return Path("runs/reports/senteval") / f"{name}-{json_digest(asked, 6)}"
 
     @property
     def seed_list(self) -> list[int]:

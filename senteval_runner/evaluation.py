@@ -302,7 +302,7 @@ def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protoco
             "cosine.pearson": pearson(untrained, gold),
             "cosine.spearman": spearman(untrained, gold),
         },
-        "predictions": {"test": test.to_file_order(predictions)},
+        "predictions": {"test": test.to_file_order(predictions), "cosine": test.to_file_order(untrained)},
         "gold": {"test": test.to_file_order(test.y)},
     }
 

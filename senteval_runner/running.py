@@ -25,12 +25,14 @@ from corpora.support.files import json_digest, read_record, write_json, write_re
 from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from multiview.names.grammar import split_parts
+from multiview.names.networks import training_trees
 from multiview.names.sources import Source, distinct_names, find_source
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Cell, Page, Score, Section, Table
+from senteval_runner.report.resamples import drawn_scores
 from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 from senteval_runner.vectors.models import open_model
@@ -72,6 +74,11 @@ class Model:
         return None if None in hours else sum(filter(None, hours))
 
     @property
+    def tasks(self) -> list[str]:
+        """The tasks that have a score."""
+        return list(dict.fromkeys(task for results in self.results.values() for task in results))
+
+    @property
     def scores(self) -> list[dict[str, dict[str, float]]]:
         """Metrics by task, one entry per seed."""
         return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
@@ -84,8 +91,11 @@ def run(config: SentEvalConfig) -> int:
     specs = list(dict.fromkeys(config.models))
     if config.expand is not None:
         specs = expand_models(specs, config.expand)
-    if set(names) & set(STRUCTURE_TASKS) and not any(spec.startswith("bag:random") for spec in specs):
-        specs.append("bag:random")  # what the words alone tell; it fails where they are the same
+    asked = len(specs)
+    added, notes = baselines(specs) if config.baselines else ([], [])
+    if (config.baselines or set(names) & set(STRUCTURE_TASKS)) and "bag:random" not in specs:
+        added = ["bag:random", *added]  # what the words alone tell
+    specs = list(dict.fromkeys([*specs, *added]))
     tasks, missing = read_tasks(names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks)
     named = partial(
@@ -98,20 +108,34 @@ def run(config: SentEvalConfig) -> int:
         Model(name=name, encoder=encoder, skipped=dict(missing))
         for name, encoder in zip(shown, opened, strict=True)
     ]
-    logger = log_to(config.output)
-    write_json(config.output / "config.json", config_to_json(config))
+    logger = log_to(config.folder)
+    write_json(config.folder / "config.json", config_to_json(config))
+    for note in notes:
+        logger.warning("%s", note)
     for name, why in missing.items():
         logger.warning("skipped %s: %s", name, why)
-    cells = config.output / "parts"
+    cells = config.folder / "parts"
     with progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate") as bar:
         for task in tasks:
             for note in task.count_notes():
                 logger.warning("%s", note)
             for model in models:
+                bar.set_postfix_str(f"{task.name} of {model.name}")
                 _score(model, task, seeds, protocol, cells, logger)
                 bar.update(len(seeds))
     write_results(config, protocol, models)
-    return 0 if any(model.results for model in models) else 2
+    return 0 if any(model.results for model in models[:asked]) else 2
+
+
+def baselines(specs: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The names of trained models before their first step, and a line for each model that has none."""
+    found: dict[str, str | None] = {}
+    for source in (find_source(part) for spec in specs for part in split_parts(spec)):
+        if source.kind == "multiview" and source.base not in found:
+            trees = training_trees(model_folder(source.base))
+            found[source.base] = None if trees is None else f"start:{source.base}?corpus={trees}"
+    why = "left out before its first step: the tree cache of its training is not here"
+    return [spec for spec in found.values() if spec], [f"{m}: {why}" for m, s in found.items() if not s]
 
 
 def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
@@ -206,12 +230,13 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
         for metric, value in sorted(result.metrics.items())
     ]
     frame = pandas.DataFrame(flat, columns=["model", "protocol", "seed", "task", "metric", "value"])
-    write_text(config.output / "results.csv", frame.to_csv(index=False, lineterminator="\n"))
+    write_text(config.folder / "results.csv", frame.to_csv(index=False, lineterminator="\n"))
     rows = [{"model": name, "seed": seed, **result.figures()} for name, seed, result in results]
-    write_json(config.output / "results.json", {**_about(config, protocol, models), "results": rows})
+    write_json(config.folder / "results.json", {**_about(config, protocol, models), "results": rows})
     scored = [model for model in models if model.results]
     scores = {model.name: model.scores for model in scored}
-    sections = tables.score_sections(scores, {model.name: (model.dim, model.hours) for model in scored})
+    efforts = {model.name: (model.dim, model.hours) for model in scored}
+    sections = tables.score_sections(scores, efforts, _drawn(scored))
     if len(scored) > 1:
         first = {model.name: next(iter(model.results.values())) for model in scored}
         sections.append(Section("Differences between models", [tables.difference_table(first)]))
@@ -220,12 +245,26 @@ def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[M
     about = f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {config.seeds}{projected}."
     page = Page("SentEval", sections, about)
     print(page.markdown(), end="")
-    write_text(config.output / "results.md", page.markdown())
-    write_text(config.output / "results.tex", page.latex())
+    write_text(config.folder / "results.md", page.markdown())
+    write_text(config.folder / "results.tex", page.latex())
     if scored:
         drawn = [*sections, _bars(scores)]
-        write_text(config.output / "report.html", Page("SentEval", drawn, about).html())
-    print(f"written: {config.output}: report.html, results.md, results.tex, results.csv, results.json")
+        write_text(config.folder / "report.html", Page("SentEval", drawn, about).html())
+    print(f"written: {config.folder}: report.html, results.md, results.tex, results.csv, results.json")
+
+
+def _drawn(models: Sequence[Model]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Every model's scores on resamples of the items, by task and metric."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    total = sum(len(model.tasks) for model in models)
+    with progress(total=total, unit="task", description="report: intervals") as bar:
+        for model in models:
+            found[model.name] = {}
+            for task in model.tasks:
+                seeds = [results[task] for results in model.results.values() if task in results]
+                found[model.name][task] = drawn_scores(seeds)
+                bar.update(1)
+    return found
 
 
 def _bars(models: tables.Models) -> Section:

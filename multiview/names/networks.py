@@ -10,6 +10,7 @@ Legend of dimension suffixes: n sentences, N words of a batch, G word-vector siz
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -148,6 +149,22 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         device=pick_device(device),
         name=f"start:{Path(model).name}",
     )
+
+
+def training_trees(folder: Path) -> Path | None:
+    """The tree cache that a model was trained on, as named then or in ``runs/trees``; None if it is gone.
+
+    Args:
+        folder: of the model.
+    """
+    records = model_records(folder).values()
+    named = [(record.training.get("config") or {}).get("trees") for record in records]
+    for place in [*map(Path, filter(None, named)), *sorted(Path("runs/trees").glob("*"))]:
+        with contextlib.suppress(UserError):  # no cache, or an unfinished one
+            content = TreeCache.open(place).identity.get("content_sha256")
+            if all(record.training.get("trees") == content for record in records):
+                return place
+    return None
 
 
 def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:

@@ -12,27 +12,24 @@ from __future__ import annotations
 
 import csv
 import itertools
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STRUCTURE_TASKS, STS_SUBSETS
+from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from corpora.support.progress import progress
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Cell, Column, Score, Section, Table
+from senteval_runner.report.resamples import PAIR_TASKS, Resamples, paired_bootstrap
 
 Scores = Mapping[str, Mapping[str, float]]
 """Metrics by task."""
 Models = Mapping[str, Sequence[Scores]]
 """Scores by model, one entry per seed."""
-
-Values = NDArray[np.float64]
-RESAMPLES = 1000
 PAPER_COLUMNS: tuple[tuple[str, str, str, float], ...] = (
     *((task, task, "acc", 1) for task in ("MR", "CR", "SUBJ", "MPQA", "TREC")),
     ("MRPC acc", "MRPC", "acc", 1),
@@ -60,10 +57,6 @@ NOTE = (
 )
 
 
-PAIR_TASKS = tuple(task for task in STRUCTURE_TASKS if task != "Binding")
-"""Tasks of structure whose main metric is average precision."""
-
-
 def headline(task: str, metrics: Mapping[str, float]) -> float:
     """A task's main metric in percent: accuracy, Pearson, AP, or of STS the mean Spearman over subsets."""
     if task in PAIR_TASKS:
@@ -74,7 +67,10 @@ def headline(task: str, metrics: Mapping[str, float]) -> float:
 
 
 def paper_row(scores: Scores) -> dict[str, float]:
-    """Scores by column of the paper's table; ``average`` is added when no score is missing."""
+    """Scores by column of the paper's table; ``average`` is added when no score is missing.
+
+    Like :func:`similarity_row` and :func:`headline` it takes a resample's scores, or all of them as arrays.
+    """
     return with_average(
         {
             column: scores[task][metric] * factor
@@ -90,14 +86,15 @@ def task_means(row: Mapping[str, float]) -> dict[str, float]:
     for column, task, metric, _ in PAPER_COLUMNS:
         if column in row:
             by_task.setdefault(task, []).append(100 - row[column] if metric == "mse" else row[column])
-    return {task: statistics.fmean(values) for task, values in by_task.items()}
+    return {task: sum(values) / len(values) for task, values in by_task.items()}
 
 
 def with_average(row: dict[str, float]) -> dict[str, float]:
     """A row of the paper's table and, where no score is missing, its mean over the seven tasks."""
     if any(column not in row for column, *_ in PAPER_COLUMNS):
         return row
-    return row | {AVERAGE: statistics.fmean(task_means(row).values())}
+    means = task_means(row)
+    return row | {AVERAGE: sum(means.values()) / len(means)}
 
 
 @cache
@@ -122,7 +119,7 @@ def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
         if metric in scores.get(task, {})
     }
     if len(averaged) > 1 and set(averaged) <= row.keys():
-        row[STS_AVERAGE] = statistics.fmean(row[column] for column in averaged)
+        row[STS_AVERAGE] = sum(row[column] for column in averaged) / len(averaged)
     return row
 
 
@@ -142,9 +139,19 @@ def headlines(models: Models) -> dict[str, list[dict[str, float]]]:
     }
 
 
-def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float | None]]) -> list[Section]:
-    """The tables of scores; ``efforts`` are the size of a vector and the hours of training by model."""
-    averaged = averaged_columns(models)
+def score_sections(
+    models: Models,
+    efforts: Mapping[str, tuple[int | None, float | None]],
+    drawn: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+) -> list[Section]:
+    """The tables of scores.
+
+    Args:
+        models: scores by model, one entry per seed.
+        efforts: the size of a vector and the hours of training by model.
+        drawn: by model and task what :func:`resamples.drawn_scores` gives, for intervals.
+    """
+    averaged, drawn = averaged_columns(models), drawn or {}
     paper = {name: [paper_row(one) for one in seeds] for name, seeds in models.items()}
     similar = {name: [similarity_row(one, averaged) for one in seeds] for name, seeds in models.items()}
     others = headlines(models)
@@ -156,7 +163,8 @@ def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float
         notes = ["SICK-R times 100; lower MSE is better."]
         if AVERAGE not in columns:
             notes.append("No average: it needs every task of the multi-view paper's table.")
-        blocks = [_paper_table(columns, paper, notes, efforts)]
+        spans = {name: _spans(paper_row(tasks)) for name, tasks in drawn.items()}
+        blocks = [_paper_table(columns, paper, notes, efforts, spans)]
         sections.append(Section("Classification and relatedness", blocks))
     if columns := _known((*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS), similar):
         notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
@@ -164,16 +172,32 @@ def score_sections(models: Models, efforts: Mapping[str, tuple[int | None, float
             notes.append("STS-B (trained): Pearson times 100 of a regression on the training part.")
         if STS_AVERAGE in columns:
             notes.append(f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.")
-        sections.append(Section("Similarity", [_score_table(columns, similar, notes)]))
+        spans = {name: _spans(similarity_row(tasks, averaged)) for name, tasks in drawn.items()}
+        sections.append(Section("Similarity", [_score_table(columns, similar, notes, spans)]))
+    main = {
+        name: _spans({task: headline(task, metrics) for task, metrics in tasks.items() if metrics})
+        for name, tasks in drawn.items()
+    }
     if columns := [task for task in tasks if task not in elsewhere and task not in probing]:
-        sections.append(Section("Other tasks", [_score_table(columns, others)]))
+        sections.append(Section("Other tasks", [_score_table(columns, others, (), main)]))
     if probing:
-        sections.append(Section("Probing", [_score_table(probing, others, ["Accuracy in percent."])]))
+        sections.append(Section("Probing", [_score_table(probing, others, ["Accuracy in percent."], main)]))
     return sections
 
 
 Rows = Mapping[str, Sequence[Mapping[str, float]]]
 """Scores by model and column, one entry per seed."""
+
+
+Spans = Mapping[str, Mapping[str, tuple[float, float]]]
+"""95 % intervals by model and column."""
+INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
+
+
+def _spans(drawn: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """The 95 % intervals of columns, each drawn [R]."""
+    ends = {column: np.quantile(values_R, (0.025, 0.975)) for column, values_R in drawn.items()}
+    return {column: (float(low), float(high)) for column, (low, high) in ends.items()}
 
 
 def _known(columns: Sequence[str], rows: Rows) -> list[str]:
@@ -185,6 +209,7 @@ def _paper_table(
     rows: Rows,
     notes: Sequence[str],
     efforts: Mapping[str, tuple[int | None, float | None]],
+    spans: Spans,
 ) -> Table:
     """The paper's columns; its rows that have one of our scores below ours."""
     shown = [place for place in (0, 1) if any(effort[place] is not None for effort in efforts.values())]
@@ -194,35 +219,40 @@ def _paper_table(
         if any(cells):
             before = [(line["dim"], line["hours"])[place] for place in shown]
             quoted.append([f"{line['model']} ({line['quoted from']})", *before, *cells])
-    table = _score_table(columns, rows, notes)
+    table = _score_table(columns, rows, notes, spans)
     effort = [(Column("Dim", digits=0), Column("Hrs"))[place] for place in shown]
     own = [[row[0], *(efforts[str(row[0])][place] for place in shown), *row[1:]] for row in table.rows]
     name, *rest = table.columns
     return replace(table, columns=[name, *effort, *rest], rows=own, quoted=quoted, quoted_title=NOTE)
 
 
-def _score_table(columns: Sequence[str], rows: Rows, notes: Sequence[str] = ()) -> Table:
-    """Means with deviations over seeds, the best mean of each column marked."""
+def _score_table(columns: Sequence[str], rows: Rows, notes: Sequence[str], spans: Spans) -> Table:
+    """Means with deviations over seeds and intervals over items, the best mean of each column marked."""
     best = [Column(name, best="low" if name.endswith("MSE") else "high") for name in columns]
-    cells: list[list[Cell]] = [
-        [name, *(Score.over_seeds([one[column] for one in seeds if column in one]) for column in columns)]
-        for name, seeds in rows.items()
-    ]
-    return Table(["model", *best], cells, notes=notes)
+    cells: list[list[Cell]] = []
+    for name, seeds in rows.items():
+        row: list[Cell] = [name]
+        for column in columns:
+            score = Score.over_seeds([one[column] for one in seeds if column in one])
+            row.append(score and replace(score, interval=spans.get(name, {}).get(column)))
+        cells.append(row)
+    return Table(["model", *best], cells, notes=[*notes, *[INTERVALS] * any(map(bool, spans.values()))])
 
 
 def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     """Every two models, results by model and task, compared on one seed: a row per pair."""
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(itertools.combinations(results, 2))
+    drawn = {id(one): Resamples(one) for by_task in results.values() for one in by_task.values()}
 
     def difference(one: TaskResult, other: TaskResult) -> str:
         name = next(m for m in ("all.pearson.mean", "ap", "acc", "pearson") if m in one.metrics)
         factor = 1 if name in ("acc", "ap") else 100
-        ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(one, other)[1]
+        sides = drawn[id(one)], drawn[id(other)]
+        ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(*sides)[1]
         found = [(ahead, p)]
         if one.task in STS_SUBSETS:
-            ahead, p = paired_bootstrap(one, other, ranked=True)
+            ahead, p = paired_bootstrap(*sides, ranked=True)
             found.append((100 * ahead, p))
         return "; ".join(f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})" for ahead, p in found)
 
@@ -241,60 +271,3 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
         "Pearson, mean over subsets; Spearman over all pairs. HANS, PAWS, MinimalPairs: average precision."
     )
     return Table(["models", *tasks], rows, notes=[note])
-
-
-def paired_bootstrap(a: TaskResult, b: TaskResult, *, ranked: bool = False) -> tuple[float, float]:
-    """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
-
-    Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman
-    over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice
-    the share of resamples in which the difference does not have the sign it has on all items. Drawn pairs
-    keep their ranks among all pairs, because ranking every resample anew takes seconds a task and moves p by
-    less than its own error.
-    """
-    from scipy.stats import rankdata
-    from sklearn.metrics import average_precision_score
-
-    stream = np.random.RandomState(0)
-    sides = [
-        [np.asarray(of[name], dtype=np.float64) for name in sorted(a.gold)]  # stored in any order
-        for of in (a.gold, a.predictions, b.predictions)
-    ]
-    if ranked:
-        sides = [[rankdata(np.concatenate(side))] for side in sides]
-    whole, differences = 0.0, np.zeros(RESAMPLES)
-    for gold_N, pa_N, pb_N in zip(*sides, strict=True):
-        n = len(gold_N)
-        if a.task in STS_SUBSETS or a.task in RELATEDNESS_TASKS:
-            drawn = [
-                _ahead(pa_N, pb_N, gold_N, stream.randint(0, n, (100, n))) for _ in range(RESAMPLES // 100)
-            ]
-            ahead, drawn_R = float(_ahead(pa_N, pb_N, gold_N, np.arange(n)[None])[0]), np.concatenate(drawn)
-        elif a.task in PAIR_TASKS:
-            every = (np.arange(n), *(stream.randint(0, n, n) for _ in range(RESAMPLES)))
-            aps = np.array([[average_precision_score(gold_N[r], p[r]) for p in (pa_N, pb_N)] for r in every])
-            ahead, drawn_R = float(aps[0, 0] - aps[0, 1]), aps[1:, 0] - aps[1:, 1]
-        else:
-            gain_N = (pa_N == gold_N).astype(float) - (pb_N == gold_N)
-            # The mean depends only on how often each of the outcomes is drawn.
-            outcomes, times = np.unique(gain_N, return_counts=True)
-            ahead, drawn_R = float(gain_N.mean()), stream.multinomial(n, times / n, RESAMPLES) @ outcomes / n
-        whole += ahead / len(sides[0])
-        differences += drawn_R / len(sides[0])
-    against = float((differences * np.sign(whole) <= 0).mean())
-    return whole, 1.0 if whole == 0 else min(1.0, max(2 * against, 2 / RESAMPLES))
-
-
-def _ahead(pa_N: Values, pb_N: Values, gold_N: Values, rows_RN: NDArray[np.integer]) -> Values:
-    """How far Pearson of A is ahead of B's on each resample: [R]; a constant side has 0."""
-
-    def deviations(values_N: Values) -> Values:
-        drawn_RN = values_N[rows_RN]
-        centred: Values = drawn_RN - drawn_RN.mean(1, keepdims=True)
-        return centred
-
-    p_RN, q_RN, g_RN = map(deviations, (pa_N, pb_N, gold_N))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r_R, s_R = ((d * g_RN).sum(1) / np.sqrt((d**2).sum(1) * (g_RN**2).sum(1)) for d in (p_RN, q_RN))
-    found: Values = np.nan_to_num(r_R) - np.nan_to_num(s_R)
-    return found

@@ -204,6 +204,8 @@ class Part:
         """Encode the sentences that the store lacks; returns all as texts."""
         texts = [text_of(tokens) for tokens in sentences]
         missing = self.store.missing(texts)
+        if missing:
+            _ = self._loaded  # trees are parsed now, with a progress of their own
         with progress(total=len(missing), description=f"encode {self.name}") as bar:
             for start in range(0, len(missing), CHUNK):
                 chunk = missing[start : start + CHUNK]

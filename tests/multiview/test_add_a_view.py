@@ -56,8 +56,11 @@ def test_the_page_works_as_it_is_printed(
     assert "    import bow\n" in card and "python -m multiview.train --plugin bow " in card
     vectors = np.load(workplace / "sentences.txt.npy")
     assert vectors.shape == (2, 256)
-    results = json.loads((workplace / "runs/reports/senteval/results.json").read_text())
-    assert [result["task"] for result in results["results"]] == ["CR"]
+    (report,) = (workplace / "runs/reports/senteval").glob("bow-seq-laptop-CR-*/results.json")
+    results = json.loads(report.read_text())["results"]
+    assert {(result["model"], result["task"]) for result in results} == {
+        (model, "CR") for model in ("bow-seq-laptop", "bag:random", "start:bow-seq-laptop")
+    }
 
     text = re.sub(
         r"^    >>> (.*)$", r"\1", "\n".join(re.findall(r"^    >>> .*$", PAGE, re.MULTILINE)), flags=re.M

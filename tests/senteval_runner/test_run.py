@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from corpora.senteval.files import read_task
 from corpora.support.cli import check
 from corpora.support.errors import UserError
+from multiview import train
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
@@ -28,7 +30,7 @@ from senteval_runner.run import main as run_main
 from tests.fixtures.files import differing
 
 Run = Callable[..., int]
-FAST = {"tasks": "CR", "protocol": "fast"}
+FAST = {"tasks": "CR", "protocol": "fast", "baselines": False}
 
 
 def config(tmp_path: Path, data: Path, *named: str, **options) -> SentEvalConfig:
@@ -87,6 +89,45 @@ def test_a_random_bag_stands_beside_tasks_of_structure(tmp_path, words, run) -> 
     assert run(words, tasks="Binding") == 0
     scores = {r["model"]: r["metrics"]["acc"] for r in written(tmp_path)["results"]}
     assert set(scores) == {"words.txt", "bag:random"} and scores["bag:random"] < 20
+
+
+def test_every_command_has_a_report_of_its_own_and_keeps_it() -> None:
+    def folder(*models: str, **options) -> Path:
+        return SentEvalConfig(models=models, **options).folder
+
+    asked = folder("runs/models/mine", tasks="CR")
+    assert asked == folder("runs/models/mine", tasks="CR", device="cpu", cache=Path("else"))
+    assert re.fullmatch(r"runs/reports/senteval/mine-CR-[0-9a-f]{6}", str(asked))
+    others = (
+        folder("runs/models/mine"),
+        folder("runs/old/mine", tasks="CR"),
+        folder("runs/models/mine", "bag:random", tasks="CR"),
+        folder("runs/models/mine", tasks="CR", protocol="fast"),
+        folder("runs/models/mine", tasks="CR", seeds="1,2"),
+        folder("runs/models/mine?structure=0.1", tasks="CR"),
+        folder("m" * 300),
+    )
+    assert len({asked, *others}) == 8 and all(len(other.name) < 70 for other in others)
+    assert folder("mine", output=Path("there")) == Path("there")
+
+
+def test_random_words_and_the_start_stand_beside_a_trained_model(
+    tmp_path, data, toy_trees, model, run
+) -> None:
+    """The start only where the tree cache of the training is still there; both are an option."""
+    sizes = ["--encoder.dim", "4", "--table.dim", "4", "--loop.max-steps", "2", "--loop.batch", "8"]
+    trained = ["--views", "seq,seq", "--trees", str(toy_trees), "--name", "mine", "--device", "cpu", *sizes]
+    assert train.cli(trained) == 0
+    mine = "runs/models/mine"
+    assert run(f"{mine}?views=0-seq", f"{model}+{mine}", baselines=True) == 0
+    scored = {"mine?views=0-seq", "mine+mine", "bag:random", "start:mine"}
+    assert set(written(tmp_path)["models"]) == {r["model"] for r in written(tmp_path)["results"]} == scored
+    log = (tmp_path / "report/log.txt").read_text()
+    assert log.count("left out") == 1 and f"{model}: left out before its first step" in log
+    assert run(mine) == 0 and set(written(tmp_path)["models"]) == {"mine"}
+    # what is added does not count: nothing that was asked for has a score
+    np.savez("x.npz", sentences=np.array(["other"]), vectors=np.ones((1, 2)))
+    assert run("x.npz", baselines=True) == 2
 
 
 def test_an_interrupted_run_leaves_the_files_of_a_whole_one(

@@ -7,7 +7,7 @@ import pytest
 
 from senteval_runner import evaluate
 from senteval_runner.protocol.structure import binding_scores, pair_scores
-from senteval_runner.report.tables import paired_bootstrap
+from senteval_runner.report.resamples import paired_bootstrap
 from tests.senteval_runner.report.test_tables import result
 
 

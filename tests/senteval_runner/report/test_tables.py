@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import pearsonr, rankdata
+from sklearn.metrics import f1_score
 
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report import tables
-from senteval_runner.report.tables import AVERAGE, NOTE, paired_bootstrap, published_rows
+from senteval_runner.report.resamples import Resamples, drawn_scores, paired_bootstrap
+from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
 from tests.senteval_runner.test_run import Run
 from tests.senteval_runner.test_run import run as run
 
 Parts = dict[str, np.ndarray]
 
 
-def result(task: str, predicted: Parts, gold: Parts) -> TaskResult:
-    return TaskResult(
+def result(task: str, predicted: Parts, gold: Parts) -> Resamples:
+    found = TaskResult(
         task=task,
         metrics={},
         dim=3,
@@ -27,6 +31,7 @@ def result(task: str, predicted: Parts, gold: Parts) -> TaskResult:
         predictions={name: values.tolist() for name, values in predicted.items()},
         gold={name: gold[name].tolist() for name in predicted},
     )
+    return Resamples(found)
 
 
 def p_by_hand(ahead, n: int, draws: int) -> float:  # type: ignore[no-untyped-def]
@@ -52,12 +57,12 @@ def test_bootstrap_of_correlations(ranked: bool) -> None:
     rng = np.random.RandomState(5)
     gold = {name: np.round(rng.rand(n) * 5) for name, n in (("OnWN", 60), ("FNWN", 30))}
 
-    def scored(noise: float, names: list[str]) -> TaskResult:
+    def scored(noise: float, names: list[str]) -> Resamples:
         rows = {name: np.round(gold[name] + noise * rng.randn(len(gold[name])), 1) for name in names}
         return result("STS13", rows, gold)
 
     one, other = scored(2.0, ["OnWN", "FNWN"]), scored(2.4, ["FNWN", "OnWN"])
-    sides = (one.predictions, other.predictions, gold)
+    sides = (one.result.predictions, other.result.predictions, gold)
     names = [["OnWN", "FNWN"]] if ranked else [["OnWN"], ["FNWN"]]
     flat = [[np.concatenate([of[name] for name in part]) for of in sides] for part in names]
     if ranked:
@@ -79,6 +84,46 @@ def test_bootstrap_of_correlations(ranked: bool) -> None:
     constant = result("STS13", {name: np.ones(len(values)) for name, values in gold.items()}, gold)
     exact = result("STS13", gold, gold)
     assert paired_bootstrap(exact, constant, ranked=ranked) == (pytest.approx(1.0), 0.002)
+
+
+@pytest.mark.parametrize("metric", ["acc", "f1", "mse", "pearson", "spearman"])
+def test_intervals_equal_drawing_by_hand(metric: str) -> None:
+    """Of several seeds that of their mean, on the same resamples."""
+    rng = np.random.RandomState(3)
+    gold = rng.randint(0, 2, 80) if metric in ("acc", "f1") else rng.rand(80)
+    sides = [np.where(rng.rand(80) < 0.7, gold, 1 - gold), np.where(rng.rand(80) < 0.8, gold, 1 - gold)]
+    score = {
+        "acc": lambda g, f: 100 * np.mean(g == f),
+        "f1": lambda g, f: 100 * f1_score(g, f),
+        "mse": lambda g, f: np.mean((g - f) ** 2),
+        "pearson": lambda g, f: pearsonr(g, f).statistic,
+        "spearman": lambda g, f: pearsonr(g, f).statistic,  # of ranks among all
+    }[metric]
+    items = [gold, *sides] if metric != "spearman" else [rankdata(side) for side in (gold, *sides)]
+    rows = [rng.randint(0, 80, 80) for _ in range(2000)]
+    by_hand = [np.mean([score(items[0][r], side[r]) for side in items[1:]]) for r in rows]
+    results = [result("MRPC", {"test": side}, {"test": gold}).result for side in sides]
+    drawn = drawn_scores([replace(one, metrics={metric: 0.0, "seconds": 1.0}) for one in results])
+    assert set(drawn) == {metric} and drawn[metric].shape == (1000,)
+    expected, found = (np.quantile(values, [0.025, 0.975]) for values in (by_hand, drawn[metric]))
+    assert found == pytest.approx(expected, abs=0.15 * float(np.ptp(expected)))
+
+
+def test_intervals_stand_beside_the_scores_and_their_average() -> None:
+    rng = np.random.RandomState(0)
+    drawn = {task: {"acc": 80 + rng.randn(1000)} for task in ("MR", "CR", "SUBJ", "MPQA", "TREC")}
+    drawn["MRPC"] = {"acc": 70 + rng.randn(1000), "f1": 80 + rng.randn(1000)}
+    drawn["SICKRelatedness"] = {name: 0.5 + 0.01 * rng.randn(1000) for name in ("pearson", "spearman", "mse")}
+    scores = {task: {name: float(v.mean()) for name, v in of.items()} for task, of in drawn.items()}
+    (section,) = tables.score_sections({"mine": [scores]}, {"mine": (3, None)}, {"mine": drawn})
+    cells = dict(zip(section.blocks[0].head(), next(iter(section.blocks[0].body())), strict=True))
+    texts = {head.text: cell.text for head, cell in cells.items()}
+    low, high = map(float, re.findall(r"[\d.]+", texts["MR"])[1:])
+    assert high - low == pytest.approx(2 * 1.96, rel=0.1)
+    low, high = map(float, re.findall(r"[\d.]+", texts["average"])[1:])
+    apart = (5 + 1 / 2 + 1 / 3) ** 0.5 / 7  # seven tasks are drawn, two of them with several metrics
+    assert high - low == pytest.approx(2 * 1.96 * apart, rel=0.1)
+    assert tables.INTERVALS in section.blocks[0].notes
 
 
 def test_published_rows_are_whole() -> None:

@@ -1,0 +1,126 @@
+"""Scores on resamples of a test set's items, drawn with replacement: what intervals and differences rest on.
+
+Legend of dimension suffixes: N items, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from sklearn.metrics import average_precision_score
+
+from corpora.senteval.tasks import RELATEDNESS_TASKS, STRUCTURE_TASKS, STS_SUBSETS
+from senteval_runner.protocol.config import TaskResult
+
+Values = NDArray[np.float64]
+RESAMPLES = 1000
+BLOCK = 100
+"""Resamples that are scored together."""
+PAIR_TASKS = tuple(task for task in STRUCTURE_TASKS if task != "Binding")
+"""Tasks of structure whose main metric is average precision."""
+
+
+def _pearson(gold_RN: Values, found_RN: Values) -> Values:
+    """A constant side has 0."""
+    g_RN, f_RN = (side - side.mean(1, keepdims=True) for side in (gold_RN, found_RN))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r_R: Values = (g_RN * f_RN).sum(1) / np.sqrt((g_RN**2).sum(1) * (f_RN**2).sum(1))
+    return np.nan_to_num(r_R)
+
+
+def _average_precision(gold_RN: Values, found_RN: Values) -> Values:
+    pairs = zip(gold_RN, found_RN, strict=True)
+    return 100 * np.array([average_precision_score(gold_N, found_N) for gold_N, found_N in pairs])
+
+
+SCORES: dict[str, Callable[[Values, Values], Values]] = {
+    "acc": lambda gold_RN, found_RN: 100 * (gold_RN == found_RN).mean(1),
+    "f1": lambda gold_RN, found_RN: 200 * (gold_RN * found_RN).sum(1) / (gold_RN + found_RN).sum(1).clip(1),
+    "mse": lambda gold_RN, found_RN: ((gold_RN - found_RN) ** 2).mean(1),
+    "pearson": _pearson,
+    "spearman": _pearson,  # of ranks
+    "ap": _average_precision,
+}
+"""By the last part of a metric's name: from items [R, N], gold and found, to the scores [R], as metrics have
+them."""
+
+
+def scores_of(result: TaskResult, metric: str, *, draws: int = 0) -> Values:
+    """A task's score on all items, [1], or on resamples of them, [draws].
+
+    Drawn items keep their ranks among all: to rank every resample anew takes seconds a task and moves an end
+    of an interval by less than its own error. The same draws come for every result of a task.
+
+    Args:
+        result: with gold labels and predictions.
+        metric: of the task; ``all.`` is the mean over subsets, ``concatenated.`` is over all their items.
+        draws: resamples; 0 takes the items as they are.
+    """
+    scope, _, kind = metric.removesuffix(".mean").rpartition(".")
+    names = sorted(result.gold)  # stored in any order
+    predicted = ["cosine"] if scope == "cosine" else names
+    gold = [np.asarray(result.gold[name], np.float64) for name in names]
+    found = [np.asarray(result.predictions[name], np.float64) for name in predicted]
+    if scope == "concatenated":
+        gold, found = [np.concatenate(gold)], [np.concatenate(found)]
+    stream, parts = np.random.RandomState(0), []
+    for gold_N, found_N in zip(gold, found, strict=True):
+        items, n = [gold_N, found_N], len(gold_N)
+        if kind == "spearman":
+            items = [rankdata(side) for side in items]
+        if not draws:
+            parts.append(SCORES[kind](*(side[None] for side in items)))
+            continue
+        blocks = [stream.randint(0, n, (min(BLOCK, draws - at), n)) for at in range(0, draws, BLOCK)]
+        parts.append(np.concatenate([SCORES[kind](*(side[rows] for side in items)) for rows in blocks]))
+    mean: Values = np.mean(parts, axis=0)
+    return mean
+
+
+class Resamples:
+    """One result's scores, each computed once, however many others it is compared with."""
+
+    def __init__(self, result: TaskResult) -> None:
+        self.result = result
+        self._known: dict[tuple[str, int], Values] = {}
+
+    def scores(self, metric: str, *, draws: int = 0) -> Values:
+        """See :func:`scores_of`."""
+        if (metric, draws) not in self._known:
+            self._known[metric, draws] = scores_of(self.result, metric, draws=draws)
+        return self._known[metric, draws]
+
+
+def drawn_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
+    """One task's metrics on resamples, [R] each: means over the results of several seeds.
+
+    Without those that no predictions are kept of: subsets by themselves, ``Binding``, whose items come in
+    frames, and results of an earlier version.
+    """
+    first, drawn = results[0], {}
+    for metric in first.metrics if first.task != "Binding" else ():
+        scope, _, kind = metric.removesuffix(".mean").rpartition(".")
+        kept = scope in ("", "all", "concatenated") or (scope == "cosine" and "cosine" in first.predictions)
+        if kind in SCORES and kept and not (kind == "acc" and first.task in PAIR_TASKS):
+            drawn[metric] = np.mean([scores_of(one, metric, draws=RESAMPLES) for one in results], axis=0)
+    return drawn
+
+
+def paired_bootstrap(a: Resamples, b: Resamples, *, ranked: bool = False) -> tuple[float, float]:
+    """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
+
+    Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman
+    over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice
+    the share of resamples in which the difference does not have the sign it has on all items.
+    """
+    task = a.result.task
+    correlated = task in STS_SUBSETS or task in RELATEDNESS_TASKS
+    metric = "all.pearson" if correlated else "ap" if task in PAIR_TASKS else "acc"
+    metric = "concatenated.spearman" if ranked else metric
+    whole = float((a.scores(metric) - b.scores(metric))[0]) / (1 if correlated else 100)
+    drawn_R = a.scores(metric, draws=RESAMPLES) - b.scores(metric, draws=RESAMPLES)
+    against = float((drawn_R * np.sign(whole) <= 0).mean())
+    return whole, 1.0 if whole == 0 else min(1.0, max(2 * against, 2 / RESAMPLES))
