@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tyro.conf import Positional
 
@@ -13,6 +14,23 @@ from corpora.support.cli import Count, CountOrNone, Seed, config_to_json, config
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
 from multiview.names.grammar import check_names
+
+REPORTS = Path("runs/reports/senteval")
+PLACES = ("output", "cache", "trees", "data", "device")
+"""Options that change no figure."""
+
+
+def report_name(config: Any, words: Iterable[str]) -> str:
+    """The name of a command's own report: what it is about, and a digest of its options.
+
+    Args:
+        config: the options.
+        words: what it is about; of paths the last part is shown.
+    """
+    asked = {name: value for name, value in config_to_json(config).items() if name not in PLACES}
+    shown = "-".join(Path(part).name for word in words for part in word.split("+"))
+    plain = re.sub(r"[^\w.=-]+", "-", shown).strip("-.")
+    return f"{plain[:60] or 'report'}-{json_digest(asked, 6)}"
 
 
 @configuration
@@ -58,13 +76,12 @@ class SentEvalConfig:
     @property
     def folder(self) -> Path:
         """Folder of the report: the same for the same command, another for another one."""
-        if self.output is not None:
-            return self.output
-        places = ("output", "cache", "trees", "data", "device")
-        asked = {name: value for name, value in config_to_json(self).items() if name not in places}
-        models = [Path(part).name for spec in self.models for part in spec.split("+")]
-        name = re.sub(r"[^\w.=-]+", "-", "-".join([*models, self.tasks])).strip("-.")[:60]
-        return Path("runs/reports/senteval") / f"{name}-{json_digest(asked, 6)}"
+        return self.output or REPORTS / report_name(self, [*self.models, self.tasks])
+
+    @property
+    def cells(self) -> Path:
+        """Folder of finished tasks, which all reports share that lie where they do by default."""
+        return (self.output or REPORTS) / "parts"
 
     @property
     def seed_list(self) -> list[int]:

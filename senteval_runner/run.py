@@ -5,9 +5,9 @@
 
 Input: models (see ``multiview.names.sources``) and SentEval's data folder. Output: ``--output``, or a folder
 of ``runs/reports/senteval`` of the command's own, with ``results.json``, ``results.csv`` (one score a line),
-``results.md``, ``results.tex``, ``report.html``, predictions per item in ``parts/``. Every distinct sentence
-is parsed once per pair of parsers (``--trees``) and encoded once per model (``--cache``). Finished tasks are
-not repeated: the same command resumes a stopped run.
+``results.md``, ``results.tex``, ``report.html``; predictions per item in ``parts/``, there or beside it.
+Every distinct sentence is parsed once per pair of parsers (``--trees``) and encoded once per model
+(``--cache``). Finished tasks are not repeated: the same command resumes a stopped run.
 """
 
 from __future__ import annotations

@@ -114,14 +114,13 @@ def run(config: SentEvalConfig) -> int:
         logger.warning("%s", note)
     for name, why in missing.items():
         logger.warning("skipped %s: %s", name, why)
-    cells = config.folder / "parts"
     with progress(total=len(models) * len(tasks) * len(seeds), unit="task", description="evaluate") as bar:
         for task in tasks:
             for note in task.count_notes():
                 logger.warning("%s", note)
             for model in models:
                 bar.set_postfix_str(f"{task.name} of {model.name}")
-                _score(model, task, seeds, protocol, cells, logger)
+                _score(model, task, seeds, protocol, config.cells, logger)
                 bar.update(len(seeds))
     write_results(config, protocol, models)
     return 0 if any(model.results for model in models[:asked]) else 2

@@ -9,8 +9,9 @@ from it, each a method on a data set with a seed, and a page of tables of their 
 
     cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", "Retrieve answers.")
 
-Output: ``report.html``, ``report.md``, ``results.json``, ``log.txt``; finished cells below
-``cells/`` or in their own folders. The same command again computes only what is not there.
+Output: ``report.html``, ``report.md``, ``results.json`` (without ``--output`` in a folder of the command's
+own), ``log.txt``; finished cells below ``cells/`` or in their own folders. The same command again computes
+only what is not there.
 
 Presets are ``presets.toml`` beside the configuration, a table per preset::
 
@@ -157,6 +158,7 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     Raises:
         UserError: the preset's inputs are not given, or nothing could be computed.
     """
+    from senteval_runner.config import report_name
     from senteval_runner.report.page import Section
 
     if (preset := getattr(config, "preset", None)) is not None:
@@ -175,6 +177,9 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")
     if reasons:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
+    if output == getattr(type(config), "output", None):  # by default, where reports of other models are
+        about = ("sets", "models", "backbones", "encoders", "cross")
+        output /= report_name(config, [str(word) for name in about for word in getattr(config, name, ())])
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
     write_json(output / "results.json", results)
     write_text(output / "report.html", page.html())

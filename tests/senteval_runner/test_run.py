@@ -109,6 +109,8 @@ def test_every_command_has_a_report_of_its_own_and_keeps_it() -> None:
     )
     assert len({asked, *others}) == 8 and all(len(other.name) < 70 for other in others)
     assert folder("mine", output=Path("there")) == Path("there")
+    mine, both = (SentEvalConfig(models=names) for names in (("mine",), ("mine", "bag:random")))
+    assert mine.cells == both.cells, "what one has scored the other does not score again"
 
 
 def test_random_words_and_the_start_stand_beside_a_trained_model(

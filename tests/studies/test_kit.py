@@ -16,7 +16,8 @@ from studies.kit import Cell, Figures, Run, run_study
 
 @configuration
 class ToyConfig:
-    output: Path
+    output: Path = Path("runs/toy")
+    models: tuple[str, ...] = ()
     rate: float = 1.0
 
 
@@ -95,6 +96,15 @@ def test_the_report_has_the_page_and_what_was_left_out(tmp_path: Path) -> None:
     assert results["cells"][2] == {"cell": "cell 2", "value": 2.0} and results["config"]["rate"] == 1.0
     with pytest.raises(UserError, match="9: no such data"):
         run_study(ToyConfig(output=tmp_path / "none"), lambda _, run: toy_without(run))
+
+
+def test_commands_of_other_models_have_other_reports_and_share_their_cells(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for models in (("runs/mine",), ("runs/mine", "other"), ("runs/mine",)):
+        assert run_study(ToyConfig(models=models), toy) == 2
+    first, second = sorted(path.parent.name for path in Path("runs/toy").glob("*/results.json"))
+    assert first.startswith("mine-") and second.startswith("mine-other-")
+    assert len(list(Path("runs/toy/cells").iterdir())) == 3
 
 
 def toy_without(run: Run) -> Page:
