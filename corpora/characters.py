@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from unicodedata import category, normalize
+from unicodedata import normalize
 
 VERSION = 1
 """Of the rules; part of what decides trees and vectors."""
@@ -40,11 +40,25 @@ _PRINTED = str.maketrans({
 
 def plain(text: str) -> str:
     """A word or text without characters that have no width, composed (NFC), in plain print forms."""
-    return text if text.isascii() else _composed(_HIDDEN.sub("", text))
+    return text if text.isascii() else normalize("NFC", _HIDDEN.sub("", text).translate(_PRINTED))
 
 
-def _composed(text: str) -> str:
-    return normalize("NFC", text.translate(_PRINTED))
+def as_written(text: str, words: Iterable[str]) -> list[str]:
+    """Words of ``plain(text)``, in order, as ``text`` has them, hidden characters around them left out."""
+    seen = plain(text)
+    if seen == text:
+        return list(words)
+    hidden = {place for found in _HIDDEN.finditer(text) for place in range(*found.span())}
+    # Decomposed, every character stands for itself.
+    origin = [
+        p for p, c in enumerate(text) if p not in hidden for _ in normalize("NFD", c.translate(_PRINTED))
+    ]
+    apart, end, written = normalize("NFD", seen), 0, []
+    for word in (normalize("NFD", word) for word in words):
+        start = apart.index(word, end)
+        end = start + len(word)
+        written.append(text[origin[start] : origin[end - 1] + 1])
+    return written
 
 
 def places_of(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
@@ -54,34 +68,3 @@ def places_of(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
         if seen := plain(word):
             place_of.setdefault(seen, place)
     return place_of
-
-
-def as_written(text: str, words: Iterable[str]) -> list[str]:
-    """Words of ``plain(text)``, in order, as ``text`` has them, hidden characters around them left out."""
-    hidden = {place for found in _HIDDEN.finditer(text) for place in range(*found.span())}
-    pieces: list[list[int]] = []  # a character and the marks on it, as places in the text
-    for place, character in enumerate(text):
-        if place not in hidden:
-            if pieces and _joins(character) and not text[pieces[-1][0]].isspace():
-                pieces[-1].append(place)
-            else:
-                pieces.append([place])
-    seen, spans = "", []  # the plain text, and where in the text each of its characters comes from
-    for places in pieces:
-        made = _composed("".join(text[place] for place in places))
-        seen += made
-        if len(made) == len(places):
-            spans += [(place, place + 1) for place in places]
-        else:
-            spans += [(places[0], places[-1] + 1)] * len(made)
-    written, end = [], 0
-    for word in words:
-        start = seen.index(word, end)
-        end = start + len(word)
-        written.append(text[spans[start][0] : spans[end - 1][1]])
-    return written
-
-
-def _joins(character: str) -> bool:
-    """Whether a character may be composed with the one before it: a mark, or a later part of a syllable."""
-    return category(character)[0] == "M" or "\u1160" <= character <= "\u11ff"

@@ -70,16 +70,11 @@ class Tokenizer:
 
     def line(self, text: str) -> Tokens:
         """Tokens of one sentence; ``("",)`` for text without any."""
-        seen = plain(text)
-        words = self._words(seen)
-        return tuple(words if seen == text else as_written(text, words)) or ("",)
+        return tuple(as_written(text, self._words(plain(text)))) or ("",)
 
     def sentences(self, text: str) -> list[Tokens]:
         """Sentences of running text; empty for text without tokens."""
-        seen = plain(text)
-        found = self._split_up(seen)
-        if seen == text:
-            return found
+        found = self._split_up(plain(text))
         written = iter(as_written(text, itertools.chain.from_iterable(found)))
         return [tuple(itertools.islice(written, len(sentence))) for sentence in found]
 

@@ -13,18 +13,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
-from unicodedata import normalize
 
 from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, output_file
+from corpora.support.files import atomic_path
 from corpora.text import Document, Sentence, in_pieces
 from corpora.universal import universal_tags
 
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_ESCAPED = re.compile("|".join(_ESCAPES))
+_ESCAPES |= {r"\/": "/", r"\*": "*"}
+_ESCAPED = re.compile("|".join(map(re.escape, _ESCAPES)))
 _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
-_LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
@@ -80,6 +80,8 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
         if "-" in columns[0] or "." in columns[0]:
             continue
         words.append((line, columns))
+        if not columns[1]:
+            raise UserError(f"{path}:{line.number}: an empty word; CoNLL-U writes _")
         if columns[0] != str(len(words)):
             raise UserError(f"{path}:{line.number}: word id {columns[0][:40]!r}, expected {len(words)}")
     if not words:
@@ -107,12 +109,12 @@ def write_conllu(path: Path, documents: Iterable[Document]) -> None:
     Raises:
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
     """
-    with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(conllu_lines(documents))
 
 
 def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``, or ``dep`` of a head.
+    """Lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``.
 
     A corpus of words does not say where spaces were: ``# text`` and ``SpaceAfter`` follow English print.
     """
@@ -122,13 +124,10 @@ def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
             row += 1
             if place == 0 and not document.continued:
                 # The id may be the name of a file, which may hold line breaks.
-                yield f"# newdoc id = {normalize('NFC', _LINE_BREAK.sub(' ', document.id))}\n"
+                yield f"# newdoc id = {LINE_BREAK.sub(' ', document.id)}\n"
             words, unknown = sentence.tokens, ("_",) * len(sentence.tokens)
             tags, heads = sentence.tags or unknown, sentence.heads or unknown
-            relations = [
-                relation if relation != "_" or head == "_" else "dep" if head else "root"
-                for head, relation in zip(heads, sentence.relations or unknown, strict=True)
-            ]
+            relations = sentence.relations or unknown
             close = _close(words, tags, relations)
             text = "".join(word + " " * (not joined) for word, joined in zip(words, close, strict=True))
             yield f"# sent_id = {row}\n# text = {text.rstrip()}\n"
@@ -160,13 +159,13 @@ def _close(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) 
 
 
 def unescape(word: str) -> str:
-    """``-LRB-`` -> ``(`` and so on; also inside a word."""
-    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word) if "-" in word else word
+    r"""``-LRB-`` -> ``(``, ``\/`` -> ``/`` and so on; also inside a word."""
+    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word)
 
 
 def escape(word: str) -> str:
-    """``(`` -> ``-LRB-`` and ``)`` -> ``-RRB-``, so that a bracketed tree can hold the word."""
-    return word.replace("(", "-LRB-").replace(")", "-RRB-")
+    r"""``(`` -> ``-LRB-``, ``)`` -> ``-RRB-``, ``/`` -> ``\/``, ``*`` -> ``\*``, as in the Penn Treebank."""
+    return re.sub("[/*]", r"\\\g<0>", word.replace("(", "-LRB-").replace(")", "-RRB-"))
 
 
 def read_brackets(path: Path) -> Iterator[Sentence]:
@@ -216,7 +215,7 @@ def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
     Raises:
         UserError: a sentence has no tree.
     """
-    with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
         for row, sentence in enumerate(sentences, start=1):
             if sentence.tree is None:
                 raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")

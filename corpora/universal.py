@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from unicodedata import normalize
 
 from corpora.characters import plain
 from corpora.text import Sentence
@@ -67,11 +68,15 @@ def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequenc
 
 
 def valid(sentence: Sentence) -> Sentence:
-    """The sentence with a tree that the guidelines allow.
+    """The sentence with a tree that the guidelines allow; words composed, a missing relation ``dep``.
 
-    Trees with other labels, or over 256 words (time grows with the square), stay as they are.
+    Trees with other labels, or over 256 words (time grows with the square), stay as they are otherwise.
     """
-    names = _bases(sentence.relations or ())
+    words = tuple(normalize("NFC", " ".join(word.split())) or "_" for word in sentence.tokens)
+    pairs = zip(sentence.heads or (), sentence.relations or (), strict=True)
+    named = tuple(name if name != "_" else "dep" if head else "root" for head, name in pairs)
+    sentence = replace(sentence, tokens=words, relations=named or None)
+    names = _bases(named)
     if not sentence.heads or not names or len(names) > 256 or not _RELATIONS.issuperset(names):
         return sentence
     while (mended := _relabelled(sentence, sentence.heads)) != sentence:

@@ -4,16 +4,20 @@
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
-Words of fallback trees have the relation ``dep`` (tags ``_``). What UD's ``validate.py`` would refuse at its
-first three levels is mended in the file, for labels of Universal Dependencies (:mod:`corpora.universal`).
+The trees are the cache's; words of fallback trees have the relation and the tag ``_``. With ``--validate``,
+what UD's ``validate.py`` would refuse at its first three levels is mended in the CoNLL-U, for labels of
+Universal Dependencies (:mod:`corpora.universal`), and the words that this changes are counted.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from tyro.conf import Positional
 
@@ -34,6 +38,8 @@ class ExportConfig:
     """CoNLL-U file to write (UPOS is made of tag and relation)."""
     ptb: Path | None = None
     """Bracket file to write, one tree per line."""
+    validate: bool = False
+    """Mend arcs and relations of the CoNLL-U that UD's validator would refuse."""
 
 
 def main(config: ExportConfig) -> None:
@@ -49,11 +55,27 @@ def main(config: ExportConfig) -> None:
         if path is not None and not cache.has(view):
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
     if config.conllu is not None:
-        write_conllu(config.conllu, documents(cache))
+        mended: Counter[str] = Counter()
+        found = documents(cache)
+        write_conllu(config.conllu, (valid_document(d, mended) for d in found) if config.validate else found)
         print(f"{config.conllu}: written")
+        if config.validate:
+            print(f"  {mended['changed']:,} of {mended['words']:,} words changed by --validate")
     if config.ptb is not None:
         write_brackets(config.ptb, (s for d in documents(cache) for s in d.sentences))
         print(f"{config.ptb}: written")
+
+
+def valid_document(document: Document, mended: Counter[str]) -> Document:
+    """The document as UD's validator wants it; counts its ``words`` and those ``changed``."""
+    from corpora.universal import valid
+
+    sentences = tuple(map(valid, document.sentences))
+    for pair in zip(document.sentences, sentences, strict=True):
+        old, new = (zip(s.tokens, s.heads or (), s.relations or (), strict=True) for s in pair)
+        mended["changed"] += sum(before != after for before, after in zip(old, new, strict=True))
+        mended["words"] += len(pair[0].tokens)
+    return replace(document, id=normalize("NFC", document.id), sentences=sentences)
 
 
 def documents(cache: TreeCache) -> Iterator[Document]:

@@ -62,7 +62,7 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.inputs import input_hash
-    from corpora.support.files import locked
+    from corpora.support.files import locked, sweep
     from parsing.pipeline.driver import shards_of
     from parsing.trees.brackets import labels_and_tags, read_trees
     from parsing.trees.cache import write_shard
@@ -73,7 +73,7 @@ def import_trees(
     hashes = {f"{name}_sha256": input_hash(path, [path]) for name, path in files.items()}
     source = {"name": "gold", "version": "1", **hashes}
     golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
-    relations = sorted({name for gold in golds for name in gold.relations or ()})
+    relations = sorted({name for gold in golds for name in gold.relations or ()} - {FALLBACK_NAME})
     labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
     manifest = Manifest(
         identity={
@@ -83,11 +83,12 @@ def import_trees(
         },
         relations=(*relations, FALLBACK_NAME) if conllu else (),
         labels=(*labels, DUMMY_NAME) if ptb else (),
-        tags=(*tags, FALLBACK_NAME) if ptb else (),
+        tags=(*(tag for tag in tags if tag != FALLBACK_NAME), FALLBACK_NAME) if ptb else (),
         shard_sentences=shard_sentences,
         complete=True,
     )
     with locked(output):
+        sweep(output)
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
@@ -139,27 +140,27 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -
     Raises:
         UserError: heads that do not form a tree; the message names the sentence.
     """
-    from parsing.text_parser import assemble, prepare
+    from parsing.text_parser import assemble
     from parsing.trees.batch import DependencyParse
     from parsing.trees.brackets import read_tree, to_parse
 
     relations, labels, tags = (
         {name: i for i, name in enumerate(each)} for each in (names.relations, names.labels, names.tags)
     )
-    longest = max(len(gold.tokens) for gold in golds)  # gold trees of any length are kept
-    sentences, flags, usable = prepare([gold.tokens for gold in golds], None, longest)
     arcs = spans = None
     if relations:
         arcs = {
             i: DependencyParse(
-                heads=np.array(golds[i].heads, np.int32),
-                relations=np.array([relations[name] for name in golds[i].relations or ()], np.int32),
+                heads=np.array(gold.heads, np.int32),
+                relations=np.array([relations[name] for name in gold.relations or ()], np.int32),
             )
-            for i in usable
+            for i, gold in enumerate(golds)
         }
     if labels:
-        spans = {i: to_parse(read_tree(golds[i].tree or ""), labels, tags) for i in usable}
+        spans = {i: to_parse(read_tree(gold.tree or ""), labels, tags) for i, gold in enumerate(golds)}
     faults: list[str] = []
+    # Gold trees of any length are kept, and of any words.
+    sentences, flags = [gold.tokens for gold in golds], np.zeros(len(golds), np.uint8)
     batch = assemble(sentences, flags, names.inventories, arcs, spans, faults.append)
     if faults:
         raise UserError(f"{where}: {faults[0]}")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from spacy.language import Language
-from spacy.tokens import Doc, Token
+from spacy.tokens import Doc
 
 from corpora.characters import plain
 
@@ -67,7 +67,7 @@ class ParserComponent:
         """Parse the document in place."""
         if not doc.has_annotation("SENT_START"):
             doc = self._split(doc)
-        places = [[token.i for token in span if not _is_blank(token)] for span in doc.sents]
+        places = [[token.i for token in span if plain(token.text).strip()] for span in doc.sents]
         places = [words for words in places if words]
         parsed = self.parser.parse([[doc[i].text for i in words] for words in places])
         if places:
@@ -75,10 +75,6 @@ class ParserComponent:
         if places and self.parser.constituency is not None:
             doc._._constituent_data = _constituents(doc, places, parsed)
         return doc
-
-
-def _is_blank(token: Token) -> bool:
-    return not plain(token.text).strip()
 
 
 def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
@@ -93,10 +89,10 @@ def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
             tags[i] = tag
     before = places[0][0]
     for token in doc:
-        if _is_blank(token):
-            heads[token.i] = before
-        else:
+        if plain(token.text).strip():
             before = token.i
+        else:
+            heads[token.i] = before
     add = doc.vocab.strings.add
     columns = {}
     if parsed[0].heads is not None:

@@ -326,7 +326,8 @@ def assemble(
 ) -> Batch:
     """Sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
 
-    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. ``flags`` [B] is updated,
+    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. Treebanks may have
+    the relation and the tag ``_``. ``flags`` [B] is updated,
     and ``tell`` gets a line for each parse with something wrong.
     """
     ids: dict[str, int] = {}
@@ -343,7 +344,7 @@ def assemble(
             defect, arc, here = "", arcs.get(i), slice(offsets[i], offsets[i + 1])
             if arc is not None:
                 defect = "ids outside the parser's inventories, or not one per word"
-                if len(arc.heads) == len(tokens) and _fits(arc.relations, len(tokens), fallback):
+                if len(arc.heads) == len(tokens) and _fits(arc.relations, len(tokens), fallback + 1):
                     defect = DEFECTS[dependency_heights(arc.heads, np.array([0, len(tokens)]))[1][0]]
             if defect:
                 tell(_fault("dependency tree", defect, tokens))
@@ -360,7 +361,8 @@ def assemble(
             n, parse, tree = len(tokens), spans.get(i), None
             if parse is not None:
                 try:
-                    if not (_fits(parse.tags, n, no_tag) and _fits(parse.labels, len(parse.labels), dummy)):
+                    labels = parse.labels
+                    if not (_fits(parse.tags, n, no_tag + 1) and _fits(labels, len(labels), dummy)):
                         raise ValueError("ids outside the parser's inventories")
                     tree = binarise(parse, dummy)
                     tag[offsets[i] : offsets[i + 1]] = parse.tags

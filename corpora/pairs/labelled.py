@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.inputs import bad_row, read_lines, read_table, stem
+from corpora.inputs import bad_row, number_of, read_lines, read_table, stem
 from corpora.support.errors import UserError
 from corpora.support.files import parse_json
 
@@ -49,8 +49,7 @@ class Paraphrase:
         """The numeric value of a feature; None without it."""
         for pair in self.raw_features.split():
             if pair.startswith(name + "="):
-                with contextlib.suppress(ValueError):
-                    return float(pair.removeprefix(name + "="))
+                return number_of(pair.removeprefix(name + "="))
         return None
 
 

@@ -11,8 +11,6 @@ lower-cased; an empty one is ``[]``.
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Literal
 
 from corpora.books import books
 from corpora.books.authors import author_rows
-from corpora.inputs import bad_row, readable
+from corpora.inputs import bad_row, number_of, readable
 from corpora.senteval.structure import Pair, read_hans, read_minimal, read_paws, triplets
 from corpora.senteval.tasks import (
     BINARY_TASKS,
@@ -182,9 +180,8 @@ def _value(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | f
         if text not in classes:
             raise bad_row(path, row, f"a label among {' '.join(classes)}", text)
         return classes.index(text)
-    with contextlib.suppress(ValueError):
-        if math.isfinite(score := float(text)):
-            return score
+    if (score := number_of(text)) is not None:
+        return score
     raise bad_row(path, row, "a number", text)
 
 

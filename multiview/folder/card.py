@@ -104,10 +104,7 @@ def model_card(
             f"`{config.objective.teacher}`; what that encoder was trained on counts for this model too.\n\n"
         )
     if not str(member.corpus.get("tokenizer")).startswith("spacy"):
-        text += (
-            "The corpus came in words. `encode` splits strings by spaCy's rules and takes lists of words as "
-            "they are.\n\n"
-        )
+        text += "The corpus came in words. `encode` splits strings by spaCy's rules; lists of words stay.\n\n"
     for need, identity in sorted(member.parsers.items()):
         text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
     text += "".join(f"- {label}: {said}\n" for label, said in verdict)

@@ -49,7 +49,6 @@ class Reader:
         self.device = "cpu"
         """Where parsers that are loaded from now on encode and score."""
         self.identities: dict[str, Any] = {}
-        self.corpus: dict[str, Any] = members[0].corpus if members else {}
         self.parsers: dict[str, Any] = {}
         """Loaded or given ones, by annotation; one with other trees than the model's is refused on use."""
         self._tokenizer: Tokenizer | None = None

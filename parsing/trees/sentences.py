@@ -1,30 +1,32 @@
 """Parsed sentences as words, names and spans: for people, drawing and export, not for training.
 
 A dependency tree is drawn from 1-based heads (0 for the root) and relation names, a constituency tree from
-its tags and labelled spans (start, end, label) in preorder, the whole sentence first: as text, or as SVG
-(:mod:`parsing.trees.drawings`).
+its tags and labelled spans (start, end, label) in preorder, the whole sentence first: as text, or as SVG by
+spaCy's displaCy and by svgling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING, Any
-from unicodedata import normalize
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+from corpora.support.errors import printable
 from corpora.text import Document, Sentence
-from corpora.treebanks import conllu_lines
+from corpora.treebanks import LINE_BREAK, conllu_lines
 from corpora.universal import valid
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
 from parsing.trees.brackets import SpanTree, write_tree
-from parsing.trees.drawings import constituency_svg, dependency_svg, nested, shown
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 STEP = 400
+CHARACTER_PX, GAP_PX = 10, 40
+"""Approximate width of a character in displaCy's drawings, and between words."""
 PAPER = "overflow-x:auto;background:#fff;color:#000"
 """A drawing scrolls by itself, and is black on white in the dark, too."""
 
@@ -55,23 +57,25 @@ class ParsedSentence:
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
-        """What the treebank writers take: NFC, ``_`` for an empty word, a tree that UD's guidelines allow."""
-        words = tuple(normalize("NFC", " ".join(word.split())) or "_" for word in self.words)
+        """What the treebank writers take; a line break or tab in a word is a blank, an empty word ``_``."""
+        words = tuple(
+            word if word and not LINE_BREAK.search(word) else " ".join(word.split()) or "_"
+            for word in self.words
+        )
         tree = None
         if self.spans is not None and self.tags is not None:
             tree = write_tree(SpanTree(words, tuple(self.tags), tuple(self.spans)))
-        sentence = Sentence(
+        return Sentence(
             words,
             tags=None if self.tags is None else tuple(self.tags),
             heads=None if self.heads is None else tuple(self.heads),
             relations=None if self.relations is None else tuple(self.relations),
             tree=tree,
         )
-        return valid(sentence)
 
-    def to_conllu(self) -> str:
-        """The sentence in CoNLL-U, see :func:`corpora.treebanks.conllu_lines`."""
-        return Trees([self]).to_conllu()
+    def to_conllu(self, *, validate: bool = False) -> str:
+        """The sentence in CoNLL-U, see :meth:`Trees.to_conllu`."""
+        return Trees([self]).to_conllu(validate=validate)
 
     def to_ptb(self) -> str:
         """The constituency tree in Penn Treebank brackets, on one line; "" if there is none."""
@@ -111,9 +115,21 @@ class Trees(tuple[ParsedSentence, ...]):
     def _repr_html_(self) -> str:
         return "".join(sentence._repr_html_() for sentence in self)
 
-    def to_conllu(self) -> str:
-        """All sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`."""
-        annotated = tuple(sentence.annotation() for sentence in self)
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> ParsedSentence: ...
+    @overload
+    def __getitem__(self, index: slice) -> Trees: ...
+    def __getitem__(self, index: Any) -> Any:
+        found: Any = super().__getitem__(index)
+        return Trees(found) if isinstance(index, slice) else found
+
+    def to_conllu(self, *, validate: bool = False) -> str:
+        """All sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`.
+
+        They are as they are, or with ``validate`` mended (:func:`corpora.universal.valid`).
+        """
+        mended = valid if validate else lambda sentence: sentence
+        annotated = tuple(mended(sentence.annotation()) for sentence in self)
         return "".join(conllu_lines([Document("", annotated, continued=True)]))
 
     def to_ptb(self) -> str:
@@ -182,13 +198,73 @@ def dependency_text(
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
     """One constituent per line, indented; words with their tags."""
     lines = []
-    stack: list[tuple[Any, str]] = [(nested(words, tags, spans), "")]
+    stack: list[tuple[Any, str]] = [(_nested(words, tags, spans), "")]
     while stack:
         (label, *children), indent = stack.pop()
         leaf = isinstance(children[0], str)
         lines.append(f"{indent}{label} {children[0]}" if leaf else f"{indent}{label}")
         stack += [] if leaf else [(child, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)
+
+
+def dependency_svg(
+    words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
+) -> str:
+    """Arcs from heads to dependents above the words; the root's relation stands with its tag."""
+    from spacy.displacy.render import DependencyRenderer
+
+    texts = [shown(word) for word in words]
+    below = [printable(tag) for tag in tags or [""] * len(words)]
+    arcs = []
+    for word, (head, relation) in enumerate(zip(heads, map(shown, relations), strict=True)):
+        if head == 0:
+            below[word] = f"{below[word]} ({relation})".strip()
+            continue
+        left, right = sorted((word, head - 1))
+        direction = "left" if word < head - 1 else "right"
+        arcs.append({"start": left, "end": right, "label": escape(relation), "dir": direction})
+    longest = max(map(len, [*texts, *below]))
+    renderer = DependencyRenderer({"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8})
+    # The library escapes words, but neither tags nor relations.
+    labelled = [{"text": word, "tag": escape(tag)} for word, tag in zip(texts, below, strict=True)]
+    # displacy.render would put a random id into each picture. Arcs of several pictures on one page need ids
+    # that differ; those of equal trees may be equal.
+    name = sha256(repr((labelled, arcs)).encode()).hexdigest()[:12]
+    svg: str = renderer.render_svg(name, labelled, arcs)
+    return svg
+
+
+def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
+    """The tree from the top, a word under each tag."""
+    import svgling
+
+    drawing: str = svgling.draw_tree(_nested(words, tags, spans)).get_svg().tostring()
+    return drawing
+
+
+def _nested(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> list[Any]:
+    """A tree as nested lists, [label, child, ...] and [tag, word]."""
+    waiting = list(reversed(spans))
+    path: list[list[Any]] = [[]]
+    ends = [len(words) + 1]
+    for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
+        while waiting and waiting[-1][0] == position:
+            _, end, label = waiting.pop()
+            node = [printable(label) or "·"]
+            path[-1].append(node)
+            path.append(node)
+            ends.append(end)
+        path[-1].append([shown(tag), shown(word)])
+        while ends[-1] == position + 1:
+            path.pop()
+            ends.pop()
+    tree: list[Any] = path[0][0]
+    return tree
+
+
+def shown(name: str) -> str:
+    """A word, tag, label or relation without characters that would upset a terminal or XML."""
+    return printable(name) or "∅"
 
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>

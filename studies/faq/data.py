@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.inputs import read_table
+from corpora.inputs import number_of, read_table
 from corpora.ranking.lexical import Scores
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
@@ -85,9 +85,9 @@ def read_faq(folder: Path) -> Data:
         for kind, name, known in (("query", query, queries), ("entry", entry, entries)):
             if name not in known:
                 raise UserError(f"{row.where}: unknown {kind} {name!r}")
-        if not grade.removeprefix("-").isdecimal():
+        if (value := number_of(grade)) is None or value % 1:
             raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
-        if int(grade) > 0:
+        if value > 0:
             relevant.setdefault(query, set()).add(entries[entry])
     for file, table in zip(parts, (train, test), strict=True):
         if not table.keys() & relevant.keys():

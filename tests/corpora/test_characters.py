@@ -52,8 +52,7 @@ def test_words_come_back_as_they_are_written(text: str) -> None:
         end = text.index(word, end) + len(word)
 
 
-def test_no_character_is_composed_with_one_that_is_no_mark() -> None:
-    """Else the pieces of a text in plain characters would not be the plain text."""
+def test_every_character_that_can_be_composed_is_found_in_the_text() -> None:
     for point in range(sys.maxunicode + 1):
         parts = decomposition(chr(point)).split()
         if len(parts) == 2 and "<" not in parts[0]:

@@ -56,6 +56,7 @@ def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
         (row(1, "a", 0) + row(3, "b", 1), r"a\.conllu:2: word id '3', expected 2"),
         (row(1, "a", 0) + row(2, "b", "9" * 5_000), r"a\.conllu:2: head '9{40}', expected 0 to 2"),
         (row("1-2", "a", "_"), r"a\.conllu:1: a sentence without words"),
+        (row(1, "", 0), r"a\.conllu:1: an empty word; CoNLL-U writes _"),
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, text: str, message: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from corpora.support.errors import UserError
 from corpora.support.files import file_record, read_record, write_record
+from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
@@ -113,7 +114,9 @@ def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:
 
 
 def test_strings_are_split_by_rules_and_tokens_stay(encoder: MultiViewEncoder) -> None:
-    encoder.reader.corpus = {"tokenizer": "space"}  # trained on text that came in words
+    encoder.members[0].corpus["tokenizer"] = "space"  # trained on text that came in words
+    reader = Reader(encoder.members)
+    reader.parsers, encoder.reader = encoder.reader.parsers, reader
     raw, words, glued = encoder.encode(["the cat sat.", ["the", "cat", "sat", "."], ["the", "cat", "sat."]])
     np.testing.assert_array_equal(raw, words)
     assert not np.allclose(raw, glued)

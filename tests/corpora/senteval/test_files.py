@@ -76,6 +76,7 @@ def test_rows_are_the_toolkits(
     [
         ("TREC", (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"), r"TREC_10.label:2: expected a label .*'WHO'"),
         ("STS13", (*STS13 * 2, STS13[0], "1\n2\n"), r"STS.gs.OnWN.txt: 2 rows, but .* has 3"),
+        ("STS13", (*STS13 * 2, STS13[0], "1_0\n\n2\n"), r"STS.gs.OnWN.txt:1: expected a number, found '1_0'"),
         ("SST2", (b"good\t1\n\xff\t0\n", SST2, SST2), r"sentiment-train:2: not utf-8 \(byte 0xff\)"),
         ("SubjNumber", (PROBING + "te\tJJ\tc\n",), r"number.txt:5: expected a label that occurs"),
     ],

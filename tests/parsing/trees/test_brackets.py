@@ -58,6 +58,22 @@ def test_brackets_in_words() -> None:
     assert write_tree(odd) == "(TOP (S (NP (A a_b) (B _) (C -LRB-x-RRB-))))"
 
 
+@pytest.mark.parametrize(
+    ("word", "held"),
+    [
+        ("3/4", r"3\/4"),
+        ("S*NP", r"S\*NP"),
+        (r":\/", r":\\/"),
+        ("\\", "\\"),
+        (r"C:\*", r"C:\\*"),
+        ("//", r"\/\/"),
+    ],
+)
+def test_slashes_and_stars_are_escaped_as_in_the_penn_treebank(word: str, held: str) -> None:
+    written = write_tree(SpanTree((word,), ("X",), ((0, 1, "S"),)))
+    assert written == f"(TOP (S (X {held})))" and read_tree(written).words == (word,)
+
+
 NO_TREES = """
 (TOP (NP ()) (DT the))
 (TOP (-NONE- *))

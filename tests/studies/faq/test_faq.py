@@ -225,6 +225,8 @@ def test_the_papers_preset(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
     ("name", "rows", "told"),
     [
         ("qrels", "query_id\tdoc_id\trelevance\nq0.0\td99\t1", r"qrels\.tsv:2: unknown entry 'd99'"),
+        ("qrels", "query_id\tdoc_id\trelevance\nq0.0\td1\t1_0", "relevance '1_0' is not a whole number"),
+        ("qrels", "query_id\tdoc_id\trelevance\nq0.0\td1\t٣", "relevance '٣' is not a whole number"),
         ("qrels", "query_id\tdoc_id\trelevance\nq0.1\td0\t1", "no query of queries-test.tsv has a relevant"),
     ],
 )
