@@ -29,7 +29,7 @@ demo: $(DEMO)
 # What behaves; ALL=1 is everything but gpu.
 SELECT := $(if $(ALL),not gpu,not slow and not repo and not process and not data and not gpu)
 test: $(TEST)
-	$(PY) -m pytest -n auto --dist loadfile -m "$(SELECT)"
+	$(PY) -m pytest -n auto --dist worksteal -m "$(SELECT)"
 
 check: $(DEV)
 	$(PY) -m ruff format --check .

@@ -1,11 +1,12 @@
-"""Input files: plain or compressed, read line by line in flat memory, or as tables of tab-separated cells.
+"""Input files and streams: plain or compressed, line by line in flat memory, or as tables of cells.
 
 Every reader treats unclean text the same way:
 
 - bytes that are not UTF-8, and NULs, become U+FFFD, and the line is marked ``replaced``;
 - a line over 256 KiB is cut there (between characters) and marked ``truncated``; the rest is skipped
   without holding it in memory, so a 1 GB line costs 256 KiB;
-- a byte-order mark is dropped; CR LF and LF end a line, and so does the end of the file.
+- a byte-order mark is dropped; CR LF and LF end a line, and so does the end of the file;
+- what a file is, its first bytes say, whatever its name: compressed text is read, what is no text is refused.
 
 Rows of tables know their file and line; blank lines between them are skipped and cells are stripped::
 
@@ -15,6 +16,7 @@ Rows of tables know their file and line; blank lines between them are skipped an
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import hashlib
@@ -27,21 +29,40 @@ import shutil
 import sys
 import tempfile
 import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Collection, Iterator, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from corpora.support.errors import LONE_SURROGATE, UserError
+from corpora.support.errors import LONE_SURROGATE, UserError, out_of_space
+from corpora.support.files import check_regular
 from corpora.support.progress import progress
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_ROW_BYTES = 64 * 2**20
 """Rows may hold whole documents, unlike the lines of a corpus."""
 NOT_UTF8 = "has a lone surrogate, half a character, which UTF-8 cannot hold; replace it"
-OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-"""How to open a compressed file, by suffix."""
+PACKED_SUFFIXES = (".gz", ".xz", ".bz2", ".lzma")
+UNPACKERS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
+    rb"\x1f\x8b\x08": lambda packed: gzip.GzipFile(fileobj=packed),
+    rb"\xfd7zXZ\0|\]\0\0": lzma.LZMAFile,
+    rb"BZh[1-9](1AY&SY|\x17rE8P\x90)": bz2.BZ2File,
+}
+"""How to read compressed bytes, by what they start with."""
+FOREIGN = {
+    rb"\APK[\x03\x05]": "a zip archive, as .docx, .odt and .epub are",
+    rb"\A(7z\xbc\xaf|Rar!|\x1f\x9d|\x28\xb5\x2f\xfd)": "packed by a program that is not supported",
+    rb"\A.{257}ustar": "a tar archive",
+    rb"\A%PDF-": "PDF",
+    rb"\A\{\\rtf": "RTF",
+    rb"\A(\xff\xfe|\xfe\xff|([^\0]\0){4}|(\0[^\0]){4})": "UTF-16 text (iconv -f utf-16 -t utf-8)",
+    rb"\0{4}": "binary data",
+}
+"""What is no UTF-8 text, by what is found in its first bytes."""
+HEAD_BYTES = 4096
+_CONTROL = re.compile("[\0-\x07\x0e-\x19]")
+"""Characters that text has by damage alone."""
 _BLOCK_BYTES = 1 << 20
 
 
@@ -66,26 +87,36 @@ def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
         suffix: in a folder, keep only files with this suffix, or one of these (before a compression suffix).
 
     Raises:
-        UserError: ``path`` does not exist, a name is not UTF-8, or the folder holds no such file.
+        UserError: ``path`` does not exist, a name is not UTF-8, a file is a pipe or a device, a folder holds
+            a link to itself or to one above it, or no such file.
     """
-    found = [path] if path.is_file() else []
+    found = [path]
     if path.is_dir():
-        found = sorted(path.rglob("*"), key=lambda file: file.relative_to(path).parts)
-        found = [file for file in found if file.is_file() and stem(file).endswith(suffix)]
-        found = [file for file in found if not any(p.startswith(".") for p in file.relative_to(path).parts)]
+        found = [file for file in _below(path) if stem(file).endswith(suffix)]
+        found.sort(key=lambda file: file.relative_to(path).parts)
         if not found:
             raise UserError(f"{path}: no {suffix}{' ' if suffix else ''}files in this folder")
-    if not found:
-        raise UserError(f"{path}: no such file or folder")
-    for file in found:  # documents are named after files
+    for file in found:
+        check_regular(file)
+        # Documents are named after files.
         if not is_encodable(str(file)):
             raise UserError(f"{os.fsencode(file)!r}: the name is not UTF-8; rename it")
     return found
 
 
+def _below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """What lies in a folder and its subfolders, through links too, without what is hidden."""
+    place = folder.resolve()
+    if place in above:
+        raise UserError(f"{folder}: a link to a folder that it lies in; remove it")
+    for path in folder.iterdir():
+        if not path.name.startswith("."):
+            yield from _below(path, (*above, place)) if path.is_dir() else [path]
+
+
 def stem(path: Path) -> str:
     """The file's name without a compression suffix."""
-    return path.name.removesuffix(path.suffix) if path.suffix in OPENERS else path.name
+    return path.stem if path.suffix.lower() in PACKED_SUFFIXES else path.name
 
 
 def relative_name(root: Path, file: Path) -> str:
@@ -96,6 +127,8 @@ def relative_name(root: Path, file: Path) -> str:
 def input_hash(root: Path, files: list[Path]) -> str:
     """SHA-256 over the names and bytes of the input files, in order; compressed ones as they are."""
     whole = hashlib.sha256()
+    for file in files:
+        check_regular(file)
     total = sum(file.stat().st_size for file in files)
     with progress(total=total, unit="B", description="hashing input") as bar:
         for file in files:
@@ -128,54 +161,83 @@ def as_file(spec: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "standard-input")
-        with readable(Path(spec)) as stream, open(copy, "wb") as target:
+        with readable(Path(spec), stream=True) as stream, open(copy, "wb") as target:
             shutil.copyfileobj(stream, target)
         yield str(copy)
 
 
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, decompressing ``.gz`` and ``.xz``, with read errors that name the file.
+def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]:
+    """Open a text, compressed or not, with read errors that name the file.
 
     Args:
-        path: ``-`` is standard input.
+        path: a file, or a stream (:func:`is_stream`).
+        stream: whether a stream will do, which is read once.
 
     Raises:
-        UserError: the file is missing, truncated, or not what its suffix says.
+        UserError: the file is missing, truncated, no regular one, or no text.
     """
+    if not is_stream(path):
+        check_regular(path)
+    elif not stream:
+        raise UserError(f"{path}: a stream, but this is read more than once; write it to a file first")
     try:
-        if path == STANDARD_INPUT:
-            yield sys.stdin.buffer
-            return
-        with OPENERS.get(path.suffix, open)(path, "rb") as stream:
-            yield io.BufferedReader(stream, _BLOCK_BYTES)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: a folder, expected a file") from None
+        with _standard_input() if path == STANDARD_INPUT else io.FileIO(path) as file:
+            raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, _BLOCK_BYTES)
+            head = raw.peek(HEAD_BYTES)
+            unpack = next((UNPACKERS[start] for start in UNPACKERS if re.match(start, head)), None)
+            text = raw if unpack is None else io.BufferedReader(unpack(raw), _BLOCK_BYTES)
+            if foreign := _foreign(text.peek(HEAD_BYTES)[:HEAD_BYTES]):
+                raise UserError(f"{path}: {foreign}; give text in UTF-8")
+            yield text
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if out_of_space(error):  # of the caller, who writes
+            raise
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
 
 
-def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Iterator[Line]:
-    """The lines of a file, one at a time.
+def _standard_input() -> contextlib.nullcontext[Any]:
+    """The bytes of standard input, which stays open.
 
     Raises:
-        UserError: the file is missing, truncated or corrupt, or is UTF-16; the message names it.
+        UserError: the process was started without.
+    """
+    if sys.stdin is None:
+        raise UserError("-: standard input is closed")
+    return contextlib.nullcontext(sys.stdin.buffer)
+
+
+def _foreign(head: bytes) -> str | None:
+    """What the start of a file shows it to be, if that is no text in UTF-8."""
+    for sign, name in FOREIGN.items():
+        if re.search(sign, head, re.DOTALL):
+            return name
+    text = head.decode("utf-8", "replace")
+    # A seventh of Czech in latin-2 is no UTF-8, which is read and marked; damaged text has few controls.
+    odd = text.count("\ufffd") + 6 * len(_CONTROL.findall(text))
+    return "binary data, or text in another encoding" if odd > max(16, 0.3 * len(text)) else None
+
+
+def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False) -> Iterator[Line]:
+    """The lines of a file, one at a time; for ``stream`` see :func:`readable`.
+
+    Raises:
+        UserError: what :func:`readable` raises, or lines that end in CR alone; the message names the file.
     """
     limit = max_bytes + 2  # a line may end in CR LF
-    with readable(path) as stream:
+    with readable(path, stream=stream) as text:
         number = 0
-        while raw := stream.readline(limit if number else limit + len(BOM_UTF8)):
+        start = text.peek()
+        if b"\r" in start[:-1] and b"\n" not in start:
+            raise UserError(f"{path}: its lines end in CR alone; convert it (tr '\\r' '\\n')")
+        while raw := text.readline(limit if number else limit + len(BOM_UTF8)):
             number += 1
             if number == 1:
-                if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-                    raise UserError(f"{path}: UTF-16 text; convert it to UTF-8 (iconv -f utf-16 -t utf-8)")
                 raw = raw.removeprefix(BOM_UTF8)
             if raw.endswith(b"\n"):
                 raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             elif len(raw) > max_bytes:  # read on to the end of this line
-                while (part := stream.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
+                while (part := text.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
                     pass
             truncated = len(raw) > max_bytes
             yield Line(number, *decode(_cut(raw, max_bytes) if truncated else raw), truncated)

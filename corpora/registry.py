@@ -10,7 +10,7 @@ spec            --format    --tokenize     what it is
 books           lines       spacy          parts of English books, in the package
 umbc            running     spacy          UMBC WebBase, ``word_TAG`` files with ``space``
 *.conllu, *.ptb gold        gold           treebanks, files or a folder of one kind; words are fixed
-file, folder    lines       spacy          UTF-8 text, also ``.gz``, ``.xz``
+file, folder    lines       spacy          UTF-8 text, also by gzip, xz, bzip2
 ==============  ==========  =============  ==========================================================
 
 UMBC WebBase (Han et al. 2013) is three billion words of English web paragraphs. The archive unpacks into
@@ -82,7 +82,7 @@ def open_corpus(
         near = did_you_mean(path.name, NAMED)
         raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
     files = list_files(path)
-    kinds = {TREEBANKS.get(Path(stem(file)).suffix) for file in files}
+    kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower()) for file in files}
     if kinds == {None}:
         return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
     if len(kinds) > 1:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from corpora.inputs import Line, read_lines
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
+from corpora.support.files import atomic_path, output_file
 from corpora.text import Document, Sentence, in_pieces
 from corpora.universal import universal_tags
 
@@ -109,7 +109,7 @@ def write_conllu(path: Path, documents: Iterable[Document]) -> None:
     Raises:
         UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
     """
-    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+    with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         stream.writelines(conllu_lines(documents))
 
 
@@ -215,7 +215,7 @@ def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
     Raises:
         UserError: a sentence has no tree.
     """
-    with atomic_path(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+    with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         for row, sentence in enumerate(sentences, start=1):
             if sentence.tree is None:
                 raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")

@@ -22,7 +22,7 @@ from tyro.conf import Positional, arg
 from corpora.inputs import is_stream, read_lines
 from corpora.support.cli import Command, Share, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import write_array, write_json
+from corpora.support.files import output_file, write_array, write_json
 from multiview.names.grammar import check_names, split_parts
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def sentences_of(path: Path) -> Iterator[str]:
     Raises:
         UserError: no such file, or a line (it is named) is not UTF-8 or too long.
     """
-    for line in read_lines(path):
+    for line in read_lines(path, stream=True):
         if line.replaced or line.truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
         if line.text.strip():
@@ -144,6 +144,7 @@ def main(config: EncodeConfig) -> int:
         raise UserError("--output: needed for standard input and pipes")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
+    files = output_file(output), output_file(Path(f"{output}.json"))  # refused now, not after the work
     texts, trees = open_sentences(config.file)
     encoder = config.encoder()
     if config.expand is not None:
@@ -158,8 +159,8 @@ def main(config: EncodeConfig) -> int:
     start = time.perf_counter()
     vectors = encoder.encode(texts, trees=trees, normalize=config.normalize)
     seconds = time.perf_counter() - start
-    write_array(output, vectors)
-    write_json(Path(f"{output}.json"), config_to_json(config))
+    write_array(files[0], vectors)
+    write_json(files[1], config_to_json(config))
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
     print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
     return 0

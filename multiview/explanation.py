@@ -280,7 +280,7 @@ def best_matches(
 
 
 def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
-    from parsing.trees.sentences import shown
+    from parsing.trees.drawings import shown
 
     positions = np.flatnonzero(cover_W).tolist()
     words = []
@@ -320,6 +320,6 @@ def _unit(rows: Float) -> Float:
 
 
 def _text(sentence: ParsedSentence) -> str:
-    from parsing.trees.sentences import shown
+    from parsing.trees.drawings import shown
 
     return " ".join(map(shown, sentence.words))

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from corpora.support.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError, refusals
-from corpora.support.files import atomic_path, locked, read_json, sweep, write_json
+from corpora.support.files import atomic_path, locked, read_json, write_json
 from multiview.config import LAPTOP, TrainConfig, preset
 from parsing.run import PAPER_SENTENCES
 
@@ -101,8 +101,6 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     expands = config.table.expand > 0 and config.words != "fixed" and distributed.first
     new_words = open_vectors(config, cache, new_words=True) if expands else None
     folder = config.folder
-    if distributed.first:
-        sweep(folder)
     logger = log_to(folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
     found = "" if config.trees else ", the only tree cache under runs/trees"
@@ -120,8 +118,9 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     """Print what the paper's data would cost here: a sample of books is parsed, and trained on."""
     from corpora.registry import open_corpus
+    from corpora.support.surroundings import available_cores
     from multiview.training.trainer import Trainer
-    from parsing.pipeline.driver import Pool, available_cores, run_corpus
+    from parsing.pipeline.driver import Pool, run_corpus
     from parsing.run import SAMPLE, cost
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache

@@ -62,7 +62,7 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.inputs import input_hash
-    from corpora.support.files import locked, sweep
+    from corpora.support.files import locked
     from parsing.pipeline.driver import shards_of
     from parsing.trees.brackets import labels_and_tags, read_trees
     from parsing.trees.cache import write_shard
@@ -88,7 +88,6 @@ def import_trees(
         complete=True,
     )
     with locked(output):
-        sweep(output)
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []

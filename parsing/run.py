@@ -123,7 +123,8 @@ def parse(config: ParseConfig, spec: str) -> None:
     """Parse the corpus ``spec``, which may be a copy of what the configuration names."""
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError, refusals
-    from parsing.pipeline.driver import LocalPool, available_cores, run_corpus
+    from corpora.support.surroundings import available_cores
+    from parsing.pipeline.driver import LocalPool, run_corpus
     from parsing.text_parser import load
 
     opened = functools.partial(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +16,7 @@ import pytest
 
 from corpora.support.cli import LOGGER
 
-pytest_plugins = [f"tests.fixtures.{name}" for name in ("senteval", "trees", "builtin", "device")]
-
+FIXTURES = [f"tests.fixtures.{name}" for name in ("senteval", "trees", "builtin", "device")]
 ROOT = Path(__file__).resolve().parent.parent
 
 # As in every command, and before anything imports torch or scikit-learn (parsing/networks/device.py).
@@ -25,17 +26,26 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def pytest_configure() -> None:
-    """A shell's background job ignores Ctrl-C; every command that a test starts would inherit that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A shell's background job ignores Ctrl-C; every command that a test starts would inherit that.
+
+    The process that only hands tests to others does without the fixtures, which import torch.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in [] if config.getoption("numprocesses", None) else FIXTURES:
+        config.pluginmanager.import_plugin(name)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that runs a command in a process of its own is marked so, before -m selects."""
+    """A test that runs a command in a process of its own is marked so, before -m selects.
+
+    Tests of the whole, which take longest, come first, so that none is left over for one worker.
+    """
     for item in items:
         if "command" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.process)
+    items.sort(key=lambda item: len(item.path.parts))
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +57,33 @@ def no_log_of_an_earlier_test() -> Iterator[None]:
         logger.removeHandler(handler)
         handler.close()
     logger.propagate = True
+
+
+@pytest.fixture(autouse=True)
+def no_curves(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings draw no ``curves.png``, which takes as long as a tiny training; those of its own test do."""
+    if request.path.name != "test_train.py":
+        monkeypatch.setattr("multiview.train.plot_curves", lambda folder: None)
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A folder that the first worker to ask for it fills, and all read."""
+    place = tmp_path_factory.getbasetemp()
+    place = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, done = place / name, place / f"{name}.done"
+        with open(place / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

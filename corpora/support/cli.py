@@ -23,7 +23,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +34,8 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from corpora import __version__
 from corpora.support.errors import LONE_SURROGATE, UserError, explain, printable
-from corpora.support.files import locked, sweep
+from corpora.support.files import locked
+from corpora.support.surroundings import settle_streams, usable_streams
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -164,21 +166,12 @@ class Command:
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
         # thread they wait for needs (parsing/networks/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        usable_streams()
         try:
-            words = list(sys.argv[1:] if args is None else args)
-            if told_version(words):
-                return 0
-            for word in words:
-                if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
-                    raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
-            config = self._parse(words)
-            check(config)
-            with self._owned(config):
-                return int(self.main(config) or 0)
-        except SystemExit as stop:  # --help (0) or a usage error (2)
-            return int(stop.code or 0)
+            code = self._run(list(sys.argv[1:] if args is None else args))
+            sys.stdout.flush()  # now: at the end of the process a full disk has no message
+            return code
         except BrokenPipeError:
-            sys.stderr.close()
             return 0
         except KeyboardInterrupt:
             return self._refuse(f"interrupted; {self.kept}", 130)
@@ -186,6 +179,22 @@ class Command:
             if (message := explain(error, kept=self.kept)) is None:  # a bug
                 raise
             return self._refuse(message, 2)
+        finally:
+            settle_streams()
+
+    def _run(self, words: list[str]) -> int:
+        if told_version(words):
+            return 0
+        for word in words:
+            if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
+                raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
+        try:
+            config = self._parse(words)
+            check(config)
+            with self._owned(config):
+                return int(self.main(config) or 0)
+        except SystemExit as stop:  # --help (0) or a usage error (2)
+            return int(stop.code or 0)
 
     def _parse(self, words: list[str]) -> Any:
         """The configuration that a command line gives."""
@@ -205,19 +214,15 @@ class Command:
 
     def _refuse(self, message: str, code: int) -> int:
         if _first_to_say(message):
-            print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the exit code says it too
+                print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
 
-    @contextlib.contextmanager
-    def _owned(self, config: object) -> Iterator[None]:
-        """Hold the folder's lock, and remove the temporary files that killed runs left there."""
+    def _owned(self, config: object) -> contextlib.AbstractContextManager[None]:
+        """Hold the folder's lock."""
         folder = self.owns(config)
-        if folder is None or getattr(config, "dry_run", False):
-            yield
-            return
-        with locked(folder):
-            sweep(folder)
-            yield
+        idle = folder is None or getattr(config, "dry_run", False)
+        return contextlib.nullcontext() if folder is None or idle else locked(folder)
 
 
 def _first_to_say(message: str) -> bool:
@@ -300,17 +305,24 @@ def import_plugin(module: str) -> None:
     A model folder never names such a module: what is imported is the user's choice alone.
 
     Raises:
-        UserError: no such module.
+        UserError: no such module, or an error of the module's own, by its last line and place.
     """
     here = os.getcwd()
     if here not in sys.path:  # a console script's path starts with its own folder
         sys.path.insert(0, here)
     try:
+        if not all(module.split(".")):
+            raise ModuleNotFoundError(name=module)
         importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module's own import failed
-        raise UserError(f"--plugin {module}: no such module in {here} or installed") from None
+    except UserError:
+        raise
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise UserError(f"--plugin {module}: no such module in {here} or installed") from None
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+        raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{place}") from None
 
 
 def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:

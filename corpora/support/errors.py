@@ -18,8 +18,6 @@ NO_MEMORY = re.compile(
 """Libraries report a lack of memory by errors of all types, told apart by the text."""
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character of UTF-16, which no UTF-8 text holds."""
-PATH_MISTAKES = (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError)
-"""Raised for a bad path: a file where a folder is needed, the reverse, or a missing permission."""
 
 
 class UserError(Exception):
@@ -28,10 +26,11 @@ class UserError(Exception):
     Command lines print it and exit with code 2.
 
     Args:
-        message: the line; its middle is left out if it is very long.
+        message: becomes one line; its middle is left out if it is very long.
     """
 
     def __init__(self, message: str) -> None:
+        message = " ".join(message.splitlines())
         if len(message) > LONGEST:
             message = f"{message[: LONGEST - 500]} [...] {message[-400:]}"
         super().__init__(message)
@@ -108,6 +107,6 @@ def explain(error: Exception, *, kept: str) -> str | None:
         return f"out of memory; {kept}"
     if out_of_space(error):
         return f"{at}no space left on the disk, or the file is above its limit; {kept}"
-    if isinstance(error, PATH_MISTAKES) and at:
-        return f"{at}{error.strerror}; give another path"
+    if isinstance(error, OSError) and error.strerror:  # the system's own words: the library's have none
+        return f"{at}{error.strerror}{'; give another path' if at else ''}"
     return None

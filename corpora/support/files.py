@@ -1,4 +1,8 @@
-"""Atomic files: a file under its final name is complete, even if the process is killed at any moment."""
+"""Atomic files: a file under its final name is complete, even if the process is killed at any moment.
+
+Only regular files are read and written here. A pipe or a device may never end, and a link inside a folder
+leads out of it. Of outputs that the user names, :func:`output_file` follows the links.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import math
 import multiprocessing
 import os
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +37,45 @@ BLOCK_ROWS = 65_536
 """Rows of an array that are checked at a time."""
 ABANDONED_S = 3600
 """In a folder that runs share, a temporary file this old belongs to a run that was killed."""
+SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
+"""Their files are devices, streams and switches, even where they look like regular files."""
+MOST_LINKS = 40
+"""Linux follows as many."""
+
+
+def check_regular(path: Path) -> None:
+    """Refuse to read what is no regular file: a pipe or a device may never end.
+
+    Raises:
+        UserError: no such file, or something else.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
+        raise UserError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'a pipe or a device'}, not a file")
+
+
+def output_file(path: Path) -> Path:
+    """The regular file that writing to a name of the user's makes or replaces; links to it stay.
+
+    Raises:
+        UserError: the name leads to a folder, a pipe or a device, or nowhere.
+    """
+    place = Path(path)
+    for _ in range(MOST_LINKS):
+        folder = place.parent.resolve()
+        in_system = folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
+        if not in_system and place.is_symlink():
+            place = folder / place.readlink()
+        elif in_system or (place.exists() and not place.is_file()):
+            break
+        else:
+            return place
+    raise UserError(f"{path}: is not a regular file, which alone can be replaced; give another name")
 
 
 def fsync_path(path: Path) -> None:
@@ -49,10 +93,16 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The temporary file lies in the same folder because ``os.replace`` is atomic only within
     one file system. On an error it is removed and ``path`` keeps what it held.
+
+    Raises:
+        UserError: ``path`` is a link, a folder, a pipe or a device.
     """
     path = Path(path)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UserError(f"{path}: is not a regular file, which alone can be replaced; move it away")
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    # The start of a name says enough, and a long one stays within the file system's limit.
+    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
     os.close(fd)
     umask = os.umask(0)
     os.umask(umask)
@@ -80,21 +130,38 @@ def sweep(folder: Path, *, shared: bool = False) -> None:
         shared: other runs may be writing there now, so only old files go.
     """
     limit = time.time() - ABANDONED_S
-    for parent, below, files in os.walk(folder):
-        # A subfolder with a lock belongs to another command, which may be running.
-        below[:] = [name for name in below if not Path(parent, name, LOCK).exists()]
-        for path in (Path(parent, name) for name in files if TEMPORARY.fullmatch(name)):
+    for path in own_files(folder) if folder.exists() else ():
+        if TEMPORARY.fullmatch(path.name):
             with contextlib.suppress(OSError):
                 if not shared or path.stat().st_mtime < limit:
                     path.unlink()
 
 
+def own_files(folder: Path) -> Iterator[Path]:
+    """The files of an output folder and below, without what other commands have locked.
+
+    Raises:
+        UserError: an entry is a link, a pipe or a device, through which a command would write elsewhere.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                # A subfolder with a lock belongs to another command, which may be running.
+                yield from () if (path / LOCK).exists() else own_files(path)
+            elif entry.is_file(follow_symlinks=False):
+                yield path
+            else:
+                raise UserError(f"{path}: a link, a pipe or a device in an output folder; move it away")
+
+
 @contextlib.contextmanager
 def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
-    """Hold the folder's lock; the operating system frees it however this process ends.
+    """Hold the lock of a folder, in which no temporary file of a killed run stays.
 
-    The lock's file stays in the folder: removing it would let two waiting runs in. Folders made for it go
-    again if nothing was written, so that a refused command leaves nothing behind.
+    The operating system frees the lock however this process ends. The lock's file stays in the folder:
+    removing it would let two waiting runs in. Folders made for it go again if nothing was written, so that a
+    refused command leaves nothing behind.
 
     Args:
         folder: made if it does not exist.
@@ -102,7 +169,7 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
         wait: wait for another run that holds the lock, instead of refusing.
 
     Raises:
-        UserError: another run holds it, or the folder cannot be written.
+        UserError: another run holds it, the folder cannot be written, or it holds a link (:func:`own_files`).
         RuntimeError: a worker process has imported the script that started it, whose lock this is.
     """
     from filelock import FileLock, Timeout
@@ -114,6 +181,8 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
     try:
         made = [] if wait else [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
+        for _ in own_files(folder):  # before the lock's own file is opened, which may be a link
+            pass
         lock = FileLock(folder / LOCK, timeout=-1 if wait else 0)
         lock.acquire()
     except Timeout:
@@ -122,6 +191,7 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
         _tidy(made)
         raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
     try:
+        sweep(folder)
         yield
     finally:
         _tidy(made)
@@ -155,10 +225,9 @@ def read_json(path: Path) -> Any:
         UserError: the file cannot be read or is not JSON that :func:`parse_json` takes; the message names
             file and position.
     """
+    check_regular(path)
     try:
         text = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     return parse_json(text, where=path)
@@ -207,8 +276,7 @@ def read_array(path: Path, dims: int) -> NDArray[Any]:
     """
     import numpy as np
 
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
+    check_regular(path)
     npy, size = np.lib.format, path.stat().st_size
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     try:
@@ -266,8 +334,7 @@ def check_file(path: Path, bytes: int, sha256: str) -> None:
     Raises:
         UserError: it is missing, or not the file that was recorded.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; the folder is not complete")
+    check_regular(path)
     if path.stat().st_size != bytes:
         raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {bytes} were written")
     if sha256_file(path) != sha256:
@@ -281,6 +348,14 @@ def json_digest(value: object, length: int) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    """Hex SHA-256 of a file's bytes.
+
+    Raises:
+        UserError: there is no such file, it is no regular one, or it cannot be read.
+    """
+    check_regular(path)
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None

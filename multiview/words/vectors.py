@@ -44,7 +44,6 @@ from corpora.support.files import (
     locked,
     read_array,
     read_record,
-    sweep,
     write_array,
     write_record,
     write_text,
@@ -143,7 +142,6 @@ def converted(source: Source, cache: Path) -> WordVectors:
     if not _intact(folder, source.record):
         with locked(folder, option="folder for it", wait=True):
             if not _intact(folder, source.record):  # another run may just have made it
-                sweep(folder)
                 # Removed first: if the conversion is killed, the folder must not look complete.
                 (folder / "source.json").unlink(missing_ok=True)
                 _convert(source, folder)

@@ -33,8 +33,9 @@ from unittest.mock import patch
 from corpora.inputs import encodable
 from corpora.support.cli import LOGGER, log_to
 from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import locked, sweep, write_json
+from corpora.support.files import locked, write_json
 from corpora.support.progress import progress
+from corpora.support.surroundings import available_cores
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
@@ -247,7 +248,6 @@ def run_corpus(
     began = time.monotonic()
     with locked(output):
         stored = Manifest.read(output) if (output / NAME).exists() else None
-        sweep(output)
         with pool:
             description = pool.submit("describe")
             total = expected()
@@ -386,11 +386,6 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
                 for fault in faults:
                     log.warning("%s", fault)
                 yield part, batch
-
-
-def available_cores() -> int:
-    """Cores this process may use (a container may have fewer than the machine)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def give_memory_back() -> None:

@@ -57,8 +57,8 @@ def check_shard(path: Path, row: ShardRow) -> None:
     """
     try:
         found = sha256_file(path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
+    except UserError as error:
+        raise UserError(f"{error}; {REMEDY}") from None
     if found != row.sha256:
         raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
 

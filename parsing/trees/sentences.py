@@ -1,32 +1,29 @@
 """Parsed sentences as words, names and spans: for people, drawing and export, not for training.
 
 A dependency tree is drawn from 1-based heads (0 for the root) and relation names, a constituency tree from
-its tags and labelled spans (start, end, label) in preorder, the whole sentence first: as text, or as SVG by
-spaCy's displaCy and by svgling.
+its tags and labelled spans (start, end, label) in preorder, the whole sentence first: as text, or as SVG
+(:mod:`parsing.trees.drawings`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from corpora.support.errors import printable
 from corpora.text import Document, Sentence
 from corpora.treebanks import LINE_BREAK, conllu_lines
 from corpora.universal import valid
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
 from parsing.trees.brackets import SpanTree, write_tree
+from parsing.trees.drawings import constituency_svg, dependency_svg, nested, shown
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 STEP = 400
-CHARACTER_PX, GAP_PX = 10, 40
-"""Approximate width of a character in displaCy's drawings, and between words."""
 PAPER = "overflow-x:auto;background:#fff;color:#000"
 """A drawing scrolls by itself, and is black on white in the dark, too."""
 
@@ -198,73 +195,13 @@ def dependency_text(
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
     """One constituent per line, indented; words with their tags."""
     lines = []
-    stack: list[tuple[Any, str]] = [(_nested(words, tags, spans), "")]
+    stack: list[tuple[Any, str]] = [(nested(words, tags, spans), "")]
     while stack:
         (label, *children), indent = stack.pop()
         leaf = isinstance(children[0], str)
         lines.append(f"{indent}{label} {children[0]}" if leaf else f"{indent}{label}")
         stack += [] if leaf else [(child, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)
-
-
-def dependency_svg(
-    words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
-) -> str:
-    """Arcs from heads to dependents above the words; the root's relation stands with its tag."""
-    from spacy.displacy.render import DependencyRenderer
-
-    texts = [shown(word) for word in words]
-    below = [printable(tag) for tag in tags or [""] * len(words)]
-    arcs = []
-    for word, (head, relation) in enumerate(zip(heads, map(shown, relations), strict=True)):
-        if head == 0:
-            below[word] = f"{below[word]} ({relation})".strip()
-            continue
-        left, right = sorted((word, head - 1))
-        direction = "left" if word < head - 1 else "right"
-        arcs.append({"start": left, "end": right, "label": escape(relation), "dir": direction})
-    longest = max(map(len, [*texts, *below]))
-    renderer = DependencyRenderer({"distance": GAP_PX + CHARACTER_PX * longest, "arrow_spacing": 8})
-    # The library escapes words, but neither tags nor relations.
-    labelled = [{"text": word, "tag": escape(tag)} for word, tag in zip(texts, below, strict=True)]
-    # displacy.render would put a random id into each picture. Arcs of several pictures on one page need ids
-    # that differ; those of equal trees may be equal.
-    name = sha256(repr((labelled, arcs)).encode()).hexdigest()[:12]
-    svg: str = renderer.render_svg(name, labelled, arcs)
-    return svg
-
-
-def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
-    """The tree from the top, a word under each tag."""
-    import svgling
-
-    drawing: str = svgling.draw_tree(_nested(words, tags, spans)).get_svg().tostring()
-    return drawing
-
-
-def _nested(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> list[Any]:
-    """A tree as nested lists, [label, child, ...] and [tag, word]."""
-    waiting = list(reversed(spans))
-    path: list[list[Any]] = [[]]
-    ends = [len(words) + 1]
-    for position, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        while waiting and waiting[-1][0] == position:
-            _, end, label = waiting.pop()
-            node = [printable(label) or "·"]
-            path[-1].append(node)
-            path.append(node)
-            ends.append(end)
-        path[-1].append([shown(tag), shown(word)])
-        while ends[-1] == position + 1:
-            path.pop()
-            ends.pop()
-    tree: list[Any] = path[0][0]
-    return tree
-
-
-def shown(name: str) -> str:
-    """A word, tag, label or relation without characters that would upset a terminal or XML."""
-    return printable(name) or "∅"
 
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>

@@ -27,7 +27,8 @@ from corpora.support.files import write_json, write_text
 from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
 from parsing.trees.cache import TreeCache
-from parsing.trees.sentences import ParsedSentence, cached_sentences, constituency_svg, dependency_svg
+from parsing.trees.drawings import constituency_svg, dependency_svg
+from parsing.trees.sentences import ParsedSentence, cached_sentences
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, bootstrap
 from senteval_runner.vectors.models import open_model

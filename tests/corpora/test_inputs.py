@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
+import tarfile
+import threading
 import tracemalloc
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +22,13 @@ from hypothesis import strategies as st
 from corpora.inputs import Line, input_hash, list_files, read_lines, read_rows, read_table
 from corpora.support.errors import UserError
 
-PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".lzma": lambda raw: lzma.compress(raw, lzma.FORMAT_ALONE),
+}
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -40,9 +52,8 @@ def test_line_ends_marks_and_compression(tmp_path: Path, suffix: str) -> None:
 )
 def test_lines_agree_with_the_obvious_reader(tmp_path_factory, lines: list[bytes], limit: int) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.txt"
+    lines = [b"text " * 820, *lines]  # so that damage is a small part
     path.write_bytes(b"".join(line + b"\n" for line in lines))
-    if path.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return
     got = list(read_lines(path, max_bytes=limit))
     assert len(got) == len(lines)
     for number, (line, raw) in enumerate(zip(got, lines, strict=True)):
@@ -68,21 +79,106 @@ def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
     assert peak_bytes < 24 << 20
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [suffix for suffix in PACK if suffix])
 @pytest.mark.parametrize("keep", [0, 0.5, 0.98])
 def test_a_damaged_file_is_named(tmp_path: Path, suffix: str, keep: float) -> None:
     raw = PACK[suffix](b"".join(b"%d some words\n" % (i * i) for i in range(20_000)))
     path = tmp_path / f"cut.txt{suffix}"
-    path.write_bytes(raw[: int(len(raw) * keep)] or bz2.compress(b"text"))
+    path.write_bytes(raw[: max(12, int(len(raw) * keep))])
     with pytest.raises(UserError, match=rf"cut\.txt\{suffix}: cannot be read"):
         list(read_lines(path))
 
 
-def test_what_is_no_text_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes("text\n".encode("utf-16"))
-    for name, told in (("none", "no such file"), ("", "a folder"), ("a.txt", r"a\.txt: UTF-16 text")):
+@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("name", ["a", "a.txt", "a.txt.GZ", "a.xz", "a.bz2", "a.lzma", "a.zip"])
+def test_the_content_says_how_a_file_is_packed(kind: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(PACK[kind]("Ein Satz .\nNoch einer , größer .\n".encode()))
+    assert [line.text for line in read_lines(tmp_path / name)] == ["Ein Satz .", "Noch einer , größer ."]
+
+
+def zipped() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.txt", "A cat sat .\n" * 100)
+    return file.getvalue()
+
+
+def tarred() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        entry = tarfile.TarInfo("a.txt")
+        entry.size = 12_000
+        archive.addfile(entry, io.BytesIO(b"A cat sat .\n" * 1000))
+    return file.getvalue()
+
+
+SENTENCES = "A cat sat on the mat .\nIt slept , naïvely , for “two” hours .\n"
+NOT_TEXT = {
+    "zip": (zipped(), "zip archive"),
+    "tar": (tarred(), "tar archive"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x24\x0cA cat sat .\n", "packed"),
+    "7z": (b"7z\xbc\xaf\x27\x1c\0\4" + b"x" * 50, "packed"),
+    "pdf": (b"%PDF-1.4\n1 0 obj << /Type /Catalog >>\nA cat sat .\n", "PDF"),
+    "rtf": (b"{\\rtf1\\ansi A cat sat .}\n", "RTF"),
+    "utf-16": (SENTENCES.encode("utf-16"), "UTF-16"),
+    "utf-16-le": (SENTENCES.encode("utf-16-le"), "UTF-16"),
+    "utf-16-be": ("Hi .\n".encode("utf-16-be"), "UTF-16"),
+    "utf-16-le, Chinese": (("春天来了。\n" * 9).encode("utf-16-le"), "another encoding"),
+    "utf-32": (SENTENCES.encode("utf-32-le"), "binary data"),
+    "gbk": (("春天来了。\n" * 9).encode("gbk"), "another encoding"),
+    "cp1251": ("Кошка спит на новом ковре .\n".encode("cp1251"), "another encoding"),
+    "noise": (np.random.default_rng(0).bytes(5000), "binary data"),
+    "zeros": (bytes(50), "binary data"),
+    "npy": (b"\x93NUMPY\x01\0v\0" + b" " * 118 + np.ones(2000, np.float32).tobytes(), "binary data"),
+    "CR": (SENTENCES.replace("\n", "\r").encode(), "end in CR alone"),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_TEXT)
+@pytest.mark.parametrize("pack", ["", ".gz"])
+def test_what_is_no_text_is_named(kind: str, pack: str, tmp_path: Path) -> None:
+    content, told = NOT_TEXT[kind]
+    (tmp_path / "a.txt").write_bytes(PACK[pack](content))
+    with pytest.raises(UserError, match=rf"a\.txt: .*{told}"):
+        next(read_lines(tmp_path / "a.txt"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_little_damage_is_read_and_marked(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Déjà vu , à côté , très été .\n".encode(encoding))
+    [line] = read_lines(tmp_path / "a.txt")
+    assert line.replaced == (encoding == "latin-1") and line.text.endswith(
+        "t\ufffd ." if line.replaced else "té ."
+    )
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name, told in (
+        ("none", "no such file"),
+        ("", "a folder"),
+        ("pipe", "a stream, but this is read more than once"),
+        ("device", "a pipe or a device"),
+    ):
         with pytest.raises(UserError, match=told):
             next(read_lines(tmp_path / name))
+
+
+def test_a_stream_is_read_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(gzip.compress(b"one\ntwo\n"),))
+    writer.start()
+    assert [line.text for line in read_lines(tmp_path / "pipe", stream=True)] == ["one", "two"]
+    writer.join()
+
+
+def test_standard_input_that_is_closed_is_named(monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserError, match=r"^-: standard input is closed$"):
+        next(read_lines(Path("-"), stream=True))
+    with pytest.raises(UserError, match=r"^-: a stream, but this is read more than once"):
+        next(read_lines(Path("-")))
 
 
 def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path) -> None:
@@ -98,6 +194,30 @@ def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path)
     before = input_hash(tmp_path, files)
     files[-1].write_bytes(b"z")
     assert input_hash(tmp_path, files) != before
+
+
+def test_linked_folders_are_read_and_circles_refused(tmp_path: Path) -> None:
+    corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    for folder in (corpus, elsewhere / "below"):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text("A cat .\n")
+    (corpus / "b.txt").symlink_to(elsewhere / "below" / "a.txt")
+    (corpus / "linked").symlink_to(elsewhere)
+    files = [corpus / name for name in ("a.txt", "b.txt", "linked/below/a.txt")]
+    assert list_files(corpus) == files
+    for target in (corpus, elsewhere, tmp_path, Path(".")):
+        (elsewhere / "below" / "circle").symlink_to(target)
+        with pytest.raises(UserError, match=r"circle.*: a link to a folder that it lies in"):
+            list_files(corpus)
+        (elsewhere / "below" / "circle").unlink()
+    (elsewhere / "below" / "nothing").symlink_to("nowhere")
+    with pytest.raises(UserError, match="nothing: no such file"):
+        list_files(corpus)
+    assert list_files(corpus, ".txt") == files
+    os.mkfifo(elsewhere / "pipe.txt")
+    for wanted in (lambda: list_files(corpus, ".txt"), lambda: input_hash(corpus, [elsewhere / "pipe.txt"])):
+        with pytest.raises(UserError, match=r"pipe\.txt: a pipe or a device"):
+            wanted()
 
 
 def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:

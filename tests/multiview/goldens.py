@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "seq,const": {"objective": {"score": "cosine", "same": 1.0, "direction": "both"}, "loop": FALLING},
     "dep,dep": {"objective": {"score": "cosine", "denominator": "all"}, "loop": FALLING},
-    "dep,const": {"loop": {"segments": 2, "micro_batch": 5}},
+    "dep,const": {"loop": {"segments": 2, "micro_batch": 4, "batch": 5}},
     "const,const": {
         "objective": {"score": "cosine", "denominator": "all", "direction": "both"},
         "table": {"update": "rows", "rate": 5.0},
@@ -42,7 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def configuration(trees: Path, views: str, output: Path, **encoder: str) -> TrainConfig:
     """A short run of a pair of views."""
     options = dict(OPTIONS.get(views, {}))
-    loop = {"max_steps": STEPS, "epochs": 100, "batch": 8, **options.pop("loop", {})}
+    loop = {"max_steps": STEPS, "epochs": 100, "batch": 6, **options.pop("loop", {})}
     return changed(TINY, trees=trees, views=views, output=output, loop=loop, encoder=encoder, **options)
 
 

@@ -35,7 +35,7 @@ def test_it_is_the_folder(builtin: Path, corpus: Path, tmp_path: Path, capsys) -
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), expected[[0, 2]])  # no blank line
     assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in repr(encoder)
     for name in ("bultin", "built-in", "Builtin"):
-        assert encode.cli([name, "no.txt"]) == 2
+        assert encode.cli([name, str(corpus)]) == 2
         assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
         with pytest.raises(UserError, match="did you mean builtin"):
             find_source(name)

@@ -18,22 +18,18 @@ EPSILON = 1e-8
 def const_tree(encoder: Encoder, x: Tensor, left: np.ndarray, right: np.ndarray) -> list[Tensor]:
     """States of the 2n - 1 nodes of one sentence (Tai et al. 2015, equations 9-14, N = 2)."""
     D, n = encoder.dim, len(x)
-    W = dict(zip("iou", encoder.input_weight.split(D), strict=True))
-    U = {
-        gate: {"l": block[:, :D], "r": block[:, D:]}
-        for gate, block in zip(["i", "o", "u", "fl", "fr"], encoder.recurrent_weight.split(D), strict=True)
-    }
-    b = dict(zip("iouf", encoder.bias.split(D), strict=True))
+    b_iou, b_f = encoder.bias.split([3 * D, D])
+    words = (x @ encoder.input_weight.T + b_iou).split(D, dim=1)
+    b = torch.cat([b_iou, b_f, b_f])
     h, c = [], []
     for node in range(2 * n - 1):
         if node < n:
-            i, o, u = (W[g] @ x[node] + b[g] for g in "iou")
+            i, o, u = (gate[node] for gate in words)
             c.append(torch.sigmoid(i) * torch.tanh(u))
         else:
             k, m = left[node - n], right[node - n]
-            i, o, u = (U[g]["l"] @ h[k] + U[g]["r"] @ h[m] + b[g] for g in "iou")
-            fl, fr = (torch.sigmoid(U[g]["l"] @ h[k] + U[g]["r"] @ h[m] + b["f"]) for g in ("fl", "fr"))
-            c.append(torch.sigmoid(i) * torch.tanh(u) + fl * c[k] + fr * c[m])
+            i, o, u, fl, fr = (encoder.recurrent_weight @ torch.cat([h[k], h[m]]) + b).split(D)
+            c.append(torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(fl) * c[k] + torch.sigmoid(fr) * c[m])
         h.append(torch.sigmoid(o) * torch.tanh(c[node]))
     return h
 
@@ -41,17 +37,10 @@ def const_tree(encoder: Encoder, x: Tensor, left: np.ndarray, right: np.ndarray)
 def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray, role: np.ndarray | None) -> list[Tensor]:
     """States of the n words of one sentence, children first by recursion; roles if the encoder knows them."""
     D, n = encoder.dim, len(x)
-    W = dict(zip("iou", encoder.input_weight.split(D), strict=True))
-    U = dict(zip("iou", encoder.recurrent_weight.split(D), strict=True))
-    W_q, W_f = encoder.parent_weight.split(D)
-    W_p, U_f = encoder.child_weight.split(D)
-    b = dict(zip("iouqfp", encoder.bias.split(D), strict=True))
-    b_p, b_f = [b["p"]] * n, [b["f"]] * n
-    if role is not None:
-        b_p, b_f = (
-            [bias + encoder.role_bias[r, part] for r in role]
-            for bias, part in ((b["p"], slice(D)), (b["f"], slice(D, None)))
-        )
+    b_iou, b_q, b_f, b_p = encoder.bias.split([3 * D, D, D, D])
+    of_role = torch.zeros(n, 2 * D, dtype=x.dtype) if role is None else encoder.role_bias[role]
+    W_x = x @ encoder.input_weight.T + b_iou
+    q_x, f_x = (x @ encoder.parent_weight.T).split(D, dim=1)
     h: dict[int, Tensor] = {}
     c: dict[int, Tensor] = {}
 
@@ -62,16 +51,15 @@ def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray, role: np.ndarray | N
         mixed = torch.zeros(D, dtype=x.dtype)
         kept = torch.zeros(D, dtype=x.dtype)
         if children:
-            q = W_q @ x[j] + b["q"]
-            scores = []
+            q, scores = q_x[j] + b_q, []
             for k in children:
-                p = W_p @ h[k] + b_p[k]
+                p, f = (encoder.child_weight @ h[k] + of_role[k]).split(D)
+                p = p + b_p
                 scores.append(q @ p / (q.norm().clamp_min(EPSILON) * p.norm().clamp_min(EPSILON)))
+                kept = kept + torch.sigmoid(f_x[j] + f + b_f) * c[k]
             alpha = torch.softmax(torch.stack(scores), 0)
-            for a, k in zip(alpha, children, strict=True):
-                mixed = mixed + a * h[k]
-                kept = kept + torch.sigmoid(W_f @ x[j] + U_f @ h[k] + b_f[k]) * c[k]
-        i, o, u = (W[g] @ x[j] + U[g] @ mixed + b[g] for g in "iou")
+            mixed = alpha @ torch.stack([h[k] for k in children])
+        i, o, u = (W_x[j] + encoder.recurrent_weight @ mixed).split(D)
         c[j] = torch.sigmoid(i) * torch.tanh(u) + kept
         h[j] = torch.sigmoid(o) * torch.tanh(c[j])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,27 @@ def test_one_format_alone_and_a_cache_that_is_not_overwritten(files, tmp_path: P
     assert not left.exists()
     with pytest.raises(UserError, match="--conllu or --ptb"):
         import_trees(tmp_path / "other")
+
+
+def test_an_export_goes_through_a_link_and_never_over_a_device(files, tmp_path: Path) -> None:
+    import_trees(tmp_path / "cache", conllu=files[0], ptb=files[1])
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "b.ptb").symlink_to("disk/b.ptb")
+    export(tmp_path / "cache", ptb=tmp_path / "b.ptb")
+    assert (tmp_path / "b.ptb").is_symlink() and (tmp_path / "disk" / "b.ptb").read_text() == PTB
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "out").symlink_to("/proc/self/fd/1")
+    for path in (tmp_path / "pipe", tmp_path / "out", tmp_path, Path("/"), Path("..")):
+        for option in ("conllu", "ptb"):
+            with pytest.raises(UserError, match="is not a regular file"):
+                export(tmp_path / "cache", **{option: path})
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "out").is_symlink()
+
+
+def test_an_import_of_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path / "nowhere", tmp_path, Path("-")):
+        for option in ("conllu", "ptb"):
+            with pytest.raises(UserError, match=r"a pipe or a device|no such file|a folder"):
+                import_trees(tmp_path / "cache", **{option: path})
+    assert not (tmp_path / "cache").exists()

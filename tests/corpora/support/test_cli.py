@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import Command, Count, configuration
+from corpora.support.cli import Command, Count, configuration, import_plugin
 from corpora.support.errors import MissingExtraError, UserError
 
 
@@ -33,12 +34,14 @@ FULL = "no space left on the disk, or the file is above its limit; steps are kep
     ("error", "code", "message"),
     [
         (UserError("x.txt, row 3: bad"), 2, "x.txt, row 3: bad"),
-        (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb\ufffdc\ufffd.txt: bad"),
+        (UserError("a\x1b[2Jb\nc\udce9.txt: bad"), 2, "a\ufffd[2Jb c\ufffd.txt: bad"),
         (MissingExtraError("ray", "ray"), 2, "ray is not installed: pip install 'multiview-embeddings[ray]'"),
         (OSError("Unable to write (errno = 28, error message = 'No space left on device')"), 2, FULL),  # h5py
         (ValueError("I/O error: No space left on device (os error 28)"), 2, FULL),  # safetensors
         (KeyboardInterrupt(), 130, "interrupted; steps are kept"),
         (MemoryError(), 2, "out of memory; steps are kept"),
+        (FileNotFoundError(2, "Nothing there", "a.txt"), 2, "a.txt: Nothing there; give another path"),
+        (FileNotFoundError(2, "No usable temporary directory"), 2, "No usable temporary directory"),
     ],
 )  # fmt: skip
 def test_errors_become_exit_codes(
@@ -59,9 +62,9 @@ def test_arguments_that_are_not_utf8_are_one_line(capsys: pytest.CaptureFixture[
 
 def test_a_bug_keeps_its_traceback() -> None:
     def fail(config: Options) -> None:
-        raise OSError(errno.EIO, "I/O error", "/x")
+        raise KeyError("/x")
 
-    with pytest.raises(OSError, match="I/O error"):
+    with pytest.raises(KeyError, match="/x"):
         Command(Options, fail, "p", "d")([])
 
 
@@ -87,3 +90,77 @@ def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture
     assert first(["--output", str(tmp_path)]) == 0
     assert inner == [2, 0]
     assert "another run is writing here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("", "no such module"),
+        (".", "no such module"),
+        ("nowhere.at.all", "no such module"),
+        ("broken", r"SyntaxError: .*broken\.py, line 2\)"),
+        ("failing", r"ZeroDivisionError: division by zero \(.*failing\.py, line 2\)"),
+        ("wanting", r"ModuleNotFoundError: No module named 'nowhere' \(.*wanting\.py, line 1\)"),
+    ],
+)
+def test_a_plugin_that_fails_is_one_line(module: str, told: str, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "broken.py").write_text("x = 1\ny = = 2\n")
+    (tmp_path / "failing.py").write_text("x = 0\ny = 1 / x\n")
+    (tmp_path / "wanting.py").write_text("import nowhere\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=f"^--plugin {module}: {told}"):
+        import_plugin(module)
+
+
+SCRIPT = """
+import sys
+from corpora.support.cli import Command, configuration
+from corpora.support.errors import UserError
+
+@configuration
+class Options:
+    refuse: bool = False
+
+def main(config):
+    if config.refuse:
+        raise UserError("a: bad")
+    print("\u2260")
+
+sys.exit(Command(Options, main, "p", "d")())
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("streams", "codes", "out"),
+    [
+        ("", (0, 2), "\u2260\n"),
+        ("2>&-", (0, 2), "\u2260\n"),
+        ("2>/dev/full", (0, 2), "\u2260\n"),
+        ("<&- 2>&-", (0, 2), "\u2260\n"),
+        (">&-", (0, 2), ""),
+        (">/dev/full", (2, 2), ""),
+        ("| true", (0, 2), ""),
+    ],
+)
+def test_closed_and_full_streams_leave_the_exit_code(streams: str, codes: tuple[int, int], out: str) -> None:
+    for words, code in zip(("", "--refuse"), codes, strict=True):
+        shell = f'"{sys.executable}" -c "$SCRIPT" {words} {streams}; exit ${{PIPESTATUS[0]}}'
+        done = subprocess.run(
+            ["bash", "-c", shell], env={**os.environ, "SCRIPT": SCRIPT}, capture_output=True, timeout=60
+        )
+        assert (done.returncode, done.stdout.decode()) == (code, "" if words else out), done.stderr
+        assert b"Traceback" not in done.stderr and b"ignored" not in done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_what_a_terminal_cannot_show_is_a_question_mark(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, b"?\n")

@@ -17,8 +17,11 @@ from corpora.support.files import (
     check_file,
     file_record,
     locked,
+    output_file,
+    read_array,
     read_json,
     read_record,
+    sha256_file,
     sweep,
     write_array,
     write_json,
@@ -152,3 +155,81 @@ def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(t
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment)
     assert "ended with 1" in done.stdout
     assert "work under `if __name__ == '__main__':`" in done.stderr
+
+
+def odd_files(folder: Path) -> dict[str, Path]:
+    """What is no regular file: none may be opened, which could wait for ever, or be replaced."""
+    os.mkfifo(folder / "pipe")
+    (folder / "below").mkdir()
+    (folder / "stream").symlink_to("/proc/self/fd/1")
+    (folder / "null").symlink_to(os.devnull)
+    (folder / "nowhere").symlink_to("nowhere")
+    odd = {name: folder / name for name in ("pipe", "below", "stream", "null", "nowhere")}
+    return odd | {path: Path(path) for path in ("", "..", "/", "/proc/self/mem", "/dev/new", os.devnull)}
+
+
+@pytest.mark.parametrize(
+    "name", [*["pipe", "below", "stream", "null", "nowhere", "..", "/", "/proc/self/mem", "/dev/new"], ""]
+)
+def test_an_output_that_is_no_file_is_refused_and_stays(name: str, tmp_path: Path) -> None:
+    path = odd_files(tmp_path)[name]
+    before = os.lstat(path) if os.path.lexists(path) else None
+    with pytest.raises(UserError, match="is not a regular file"):
+        output_file(path)
+    if name not in ("/proc/self/mem", "/dev/new"):  # no entries of output folders
+        with pytest.raises(UserError, match="is not a regular file"):
+            write_json(path, 1)
+    assert before is None or os.lstat(path).st_ino == before.st_ino
+
+
+def test_an_output_through_links_replaces_the_file_they_lead_to(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (disk / "value.json").write_text("old")
+    (disk / "link").symlink_to("value.json")
+    (tmp_path / "value.json").symlink_to("disk/link")
+    (tmp_path / "new.json").symlink_to("disk/new.json")
+    for name in ("value.json", "new.json"):
+        write_json(output_file(tmp_path / name), 1)
+        assert (tmp_path / name).is_symlink() and not (disk / name).is_symlink()
+        assert read_json(disk / name) == 1
+    write_json(output_file(Path("/dev/shm") / f"{tmp_path.name}.json"), 1)
+    (Path("/dev/shm") / f"{tmp_path.name}.json").unlink()
+    write_json(tmp_path / ("x" * 250), 1)  # the temporary name is no longer than the file system takes
+
+
+@pytest.mark.parametrize("name", ["pipe", "below", "null", "nowhere"])
+@pytest.mark.parametrize("read", [read_json, sha256_file, lambda path: read_array(path, 2)])
+def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read, tmp_path: Path) -> None:
+    path = odd_files(tmp_path)[name]
+    with pytest.raises(UserError, match=f"{name}: (a pipe or a device|a folder|no such file|cannot be read)"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["log.txt", ".lock", "parts", "parts/MR.json"])
+@pytest.mark.parametrize("kind", ["file", "folder", "pipe"])
+def test_a_link_or_a_pipe_in_an_output_folder_is_refused(name: str, kind: str, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    (folder / name).parent.mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "victim").write_text("as it was")
+    if kind == "pipe":
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).symlink_to(elsewhere / "victim" if kind == "file" else elsewhere)
+    with pytest.raises(UserError, match=rf"{name}: a link, a pipe or a device"), locked(folder):
+        raise AssertionError
+    assert (elsewhere / "victim").read_text() == "as it was" and len(list(elsewhere.iterdir())) == 1
+
+
+def test_an_output_folder_may_be_a_link_itself(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk")
+    with locked(tmp_path / "run"):
+        write_json(tmp_path / "run" / "a.json", 1)
+    assert read_json(tmp_path / "disk" / "a.json") == 1
+
+
+def test_a_message_is_one_line() -> None:
+    assert str(UserError("a\nb\u2028c\r\nd")) == "a b c d"
+    assert len(str(UserError("x" * 10**6))) < 1600

@@ -7,13 +7,8 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsing.trees.sentences import (
-    constituency_svg,
-    constituency_text,
-    dependency_svg,
-    dependency_text,
-    shown,
-)
+from parsing.trees.drawings import constituency_svg, dependency_svg, shown
+from parsing.trees.sentences import constituency_text, dependency_text
 
 WORDS = ["The", "<old>", "日本", "&", "works"]
 HEADS = [3, 3, 5, 5, 0]
@@ -63,3 +58,18 @@ def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject)
     found = texts(dependency_svg(words, heads, ["r"] * n))
     assert sorted(found) == sorted([word for word in drawn if word] + ["(r)"] + ["r"] * (n - 1))
     assert texts(constituency_svg(words, ["t"] * n, [(0, n, "S")])).count("t") >= n
+
+
+def test_a_drawing_is_as_wide_as_its_words_and_shrinks_to_its_page() -> None:
+    words = ["The", "lawyer", "praised", "the", "doctor", "."]
+    root = ElementTree.fromstring(dependency_svg(words, [2, 3, 0, 5, 3, 3], ["r"] * 6, ["t"] * 6))
+    assert 250 < int(root.attrib["width"]) < 400 and "max-width:100%" in root.attrib["style"]
+    # The arc to the full stop passes above the arc to "doctor", that one above the arc to "the".
+    tops = [int(rect.attrib["y"]) for rect in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert tops[4] < tops[3] < tops[2]
+
+
+def test_all_words_of_constituents_are_on_the_lowest_line() -> None:
+    words, tags = ["Rain", "falls", "."], ["NN", "VBZ", "."]
+    svg = ElementTree.fromstring(constituency_svg(words, tags, [(0, 3, "S"), (0, 1, "NP"), (1, 2, "VP")]))
+    assert "max-width:100%" in svg.attrib["style"] and svg.attrib["viewBox"]

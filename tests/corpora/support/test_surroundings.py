@@ -1,0 +1,36 @@
+"""What the machine grants: cores by the limits of control groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpora.support import surroundings
+from corpora.support.surroundings import available_cores
+
+
+@pytest.mark.parametrize(
+    ("limits", "cores"),
+    [
+        ({}, 8),
+        ({"cpu.max": "max 100000"}, 8),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "9900000 100000"}, 8),
+        ({"a/cpu.max": "300000 100000", "a/b/cpu.max": "max 100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/b/cpu.cfs_period_us": "100000"}, 8),
+        ({"cpu.max": "nonsense"}, 8),
+        ({"cpu.max": "1 0"}, 8),
+    ],
+)
+def test_a_quota_counts_as_cores(limits: dict[str, str], cores: int, tmp_path: Path, monkeypatch) -> None:
+    for name, text in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    (tmp_path / "memberships").write_text("4:cpu:/a/b\n3:memory:/x\n0::/a/b\n")
+    monkeypatch.setattr(surroundings, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(surroundings, "MEMBERSHIPS", tmp_path / "memberships")
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    assert available_cores() == cores
