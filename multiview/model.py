@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from corpora.sentences import read_sentences
 from corpora.support.errors import UserError
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.readout import Readout, beside, share_of
 from multiview.encoders.registry import Encoder, ViewStack
 from multiview.folder.files import Member, chosen_views, load_members, model_folder, model_records, save_model
-from multiview.folder.reading import Reader, Tokens, as_texts
+from multiview.folder.reading import Reader, Tokens
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.networks.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
@@ -240,7 +241,8 @@ class MultiViewEncoder:
             self.reader.move(self.device)
             for member in self.members:
                 member.network.to(self.device)
-        texts = None if inputs is None else as_texts([inputs] if isinstance(inputs, str) else inputs)
+        listed = [inputs] if isinstance(inputs, str) else inputs
+        texts = None if listed is None else read_sentences(listed, "encode")
         chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
@@ -377,7 +379,7 @@ class MultiViewEncoder:
         """
         from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
 
-        texts = as_texts(inputs)
+        texts = read_sentences(inputs, "structure_vectors")
         vectors = np.zeros((len(texts), WIDTH), np.float32)
         with torch_threads(1):
             for places, batch in self.reader.batches(texts, {"tokens", "dep"}, None, batch_size):
@@ -426,7 +428,7 @@ class MultiViewEncoder:
 
         views = None if view is None else [view]
         with torch_threads(1):
-            sentences = [self.reader.tokens(text) for text in as_texts([a, b])]
+            sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
             nodes = list(nodes_of(batch, self.inputs(batch, views)))
             vectors_BD = self.vectors(batch, views).cpu().numpy()

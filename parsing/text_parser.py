@@ -29,6 +29,7 @@ import numpy as np
 
 from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
+from corpora.sentences import read_sentences
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
 from corpora.text import Tokenizer
@@ -58,7 +59,6 @@ from parsing.trees.batch import (
     Int32,
     Inventories,
     UInt8,
-    check_tokens,
     offsets_of,
 )
 from parsing.trees.sentences import Trees, batch_sentences
@@ -134,7 +134,7 @@ class TextParser:
         Raises:
             UserError: a sentence is a string, or a token is none or has a lone surrogate.
         """
-        rows = sentences if isinstance(sentences, Sequence) else list(sentences)
+        rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.arrays(rows), self.inventories))
 
     def arrays(
@@ -147,8 +147,8 @@ class TextParser:
             flags: [B], set by the reader of the text: TOO_LONG (the line was cut), REPLACED_BYTES.
             tell: called with what a parser did wrong, a line per sentence.
         """
-        check_tokens(sentences)
-        stored, flags_B, parsable = prepare(sentences, flags, self.max_tokens)
+        read = read_sentences(sentences, "parse", strings=False, spaces=True)
+        stored, flags_B, parsable = prepare(read, flags, self.max_tokens)
         # Parsers that share an encoder run together, and each by itself on what that failed on.
         joint = _joined(self.dependency, self.constituency)
         both = {} if joint is None else parse_each(joint, stored, parsable, "joint", lambda fault: None)

@@ -8,13 +8,12 @@ Legend of dimension suffixes: B sentences, N tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.support.errors import UserError
 from corpora.support.threads import shared_lock
 from multiview.encoders.registry import fields_of
@@ -210,25 +209,6 @@ class Reader:
                 index.setdefault(tuple(words), row)
         self._index = (trees, index)
         return index
-
-
-def as_texts(inputs: Iterable[object]) -> list[str | Tokens]:
-    """Sentences as strings or tokens, from a list, tuple, array or column of a table.
-
-    Raises:
-        UserError: an element (its index is named) is neither a string nor tokens, or has a lone surrogate.
-    """
-    if isinstance(inputs, bytes) or not isinstance(inputs, Iterable):
-        raise UserError(f"encode: {inputs!r:.60} is neither a string nor a list of sentences")
-    texts: list[str | Tokens] = []
-    for index, text in enumerate(inputs):
-        tokens = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, Iterable) else (None,)
-        if not all(isinstance(token, str) for token in tokens):
-            raise UserError(f"encode: input {index}, {text!r:.60}, is neither a string nor a list of tokens")
-        if not is_encodable("".join(tokens)):
-            raise UserError(f"encode: input {index}, {text!r:.60}: {NOT_UTF8}")
-        texts.append(text if isinstance(text, str) else tokens)
-    return texts
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:

@@ -24,10 +24,11 @@ from benepar.ptb_unescape import guess_space_after
 from transformers import dynamic_module_utils
 
 from corpora.characters import plain
+from corpora.sentences import read_sentences
 from corpora.support.errors import UserError
 from corpora.support.files import sha256_file
 from parsing.networks.parser import DeviceParser, Stages
-from parsing.trees.batch import ConstituencyParse, check_tokens
+from parsing.trees.batch import ConstituencyParse
 
 VERSION = "0.2.0"
 BLANK = "-"
@@ -53,7 +54,7 @@ class BeneparParser(DeviceParser):
         Raises:
             ValueError: a sentence is longer than the model takes.
         """
-        check_tokens(sentences)
+        sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         readable = [[w if self._is_readable(w) else BLANK for w in map(plain, s)] for s in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
         if self.parser.encoder is not None:

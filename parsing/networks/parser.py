@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from corpora.sentences import read_sentences
 from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
@@ -35,7 +36,7 @@ from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Undrawn, plain_build, plain_torch
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, check_tokens
+from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
 """Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""
@@ -311,7 +312,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         self, sentences: Sequence[Sequence[str]], work: Callable[[Tensor, Tensor], Stages[Result]]
     ) -> list[Result]:
         """Encode sentences batch by batch and do the work on what :meth:`states` returns."""
-        check_tokens(sentences)
+        sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         boundaries = 1 + int(self.vectors.encoder.config.end_boundary)
 
         @torch.inference_mode()

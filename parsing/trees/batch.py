@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.support.errors import UserError
 
 Int = NDArray[np.integer]
@@ -271,23 +270,3 @@ class ConstituencyParser(Protocol):
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """One parse per sentence, in order. Every sentence has at least one non-blank token."""
         ...
-
-
-def check_tokens(sentences: Sequence[Sequence[str]]) -> None:
-    """Refuse text where tokens are meant: a string is a sequence of strings, its characters.
-
-    Raises:
-        UserError: a sentence (it is named) is a string, or a token is none or has a lone surrogate.
-    """
-    if isinstance(sentences, str):
-        sentences = [sentences]
-    for index, tokens in enumerate(sentences):
-        if isinstance(tokens, str):
-            raise UserError(
-                f"parse: sentence {index} is the string {tokens[:60]!r}; give a list of its tokens "
-                "(corpora.text.Tokenizer makes them)"
-            )
-        if odd := [token for token in tokens if not isinstance(token, str)]:
-            raise UserError(f"parse: sentence {index}: {odd[0]!r} is no token but a {type(odd[0]).__name__}")
-        if not is_encodable("".join(tokens)):
-            raise UserError(f"parse: sentence {index}, {' '.join(tokens)!r:.60}: {NOT_UTF8}")

@@ -1,0 +1,62 @@
+"""Sentences as callers in Python have them: the one reader behind every function and adapter that takes any."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from corpora.inputs import NOT_UTF8, is_encodable
+from corpora.support.errors import UserError
+
+NO_LIST = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
+"""What can be iterated over, but not by sentence, or in no order."""
+
+
+def read_sentences(
+    inputs: object, door: str, *, strings: bool = True, spaces: bool = False
+) -> list[str | tuple[str, ...]]:
+    """Sentences, as strings or tokens, of a list, tuple, generator, array or column of a table.
+
+    Args:
+        inputs: what the caller gave.
+        door: what was called, for messages.
+        strings: whether a sentence may be a string; else it is tokens.
+        spaces: whether all tokens of a sentence may hold white space, as a treebank's; else they are taken
+            for sentences in a list too many.
+
+    Raises:
+        UserError: it is something else (one string, a mapping, a set, a table, an array of other than one
+            dimension), or an element (its number is named) is no sentence, or has a lone surrogate.
+    """
+    shape = getattr(inputs, "shape", (0,))
+    if isinstance(inputs, NO_LIST) or not isinstance(inputs, Iterable) or len(shape) != 1:
+        raise UserError(f"{door}: {described(inputs)} is no list of sentences")
+    values = inputs.to_pylist() if hasattr(inputs, "to_pylist") else list(inputs)  # pyarrow's are no strings
+    for number, value in enumerate(values):
+        if fault := _fault(value, strings, spaces):
+            raise UserError(f"{door}: input {number}, {described(value)}, {fault}")
+    return [value if isinstance(value, str) else tuple(value) for value in values]
+
+
+def described(value: object) -> str:
+    """Type, shape and the beginning of a value, on one line."""
+    shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
+    return f"a {type(value).__name__}{shape} ({' '.join(reprlib.repr(value).split())})"
+
+
+def _fault(value: object, strings: bool, spaces: bool) -> str:
+    """What keeps a value from being a sentence; "" if nothing does."""
+    if isinstance(value, str):
+        if not strings:
+            return "is a string; give a list of its tokens (corpora.text.Tokenizer makes them)"
+        return "" if is_encodable(value) else NOT_UTF8
+    listed = isinstance(value, Sequence | np.ndarray) and getattr(value, "ndim", 1) == 1
+    if isinstance(value, NO_LIST) or not listed:
+        return "is neither a string nor a list of tokens"
+    if odd := [token for token in value if not isinstance(token, str)]:
+        return f"is neither a string nor a list of tokens: it holds {described(odd[0])}"
+    if len(value) and not spaces and all(len(token.split()) > 1 for token in value):
+        return "holds sentences, not tokens; put them all in one list"
+    return "" if is_encodable("".join(value)) else NOT_UTF8
