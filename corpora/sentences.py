@@ -1,9 +1,10 @@
-"""Sentences as callers in Python have them: the one reader behind every function and adapter that takes any."""
+"""Sentences as callers in Python have them: the one reader behind every function that takes any."""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def described(value: object) -> str:
     return f"a {type(value).__name__}{shape} ({' '.join(reprlib.repr(value).split())})"
 
 
-def _fault(value: object, strings: bool, spaces: bool) -> str:
+def _fault(value: Any, strings: bool, spaces: bool) -> str:
     """What keeps a value from being a sentence; "" if nothing does."""
     if isinstance(value, str):
         if not strings:

@@ -47,10 +47,51 @@ def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_s
     """
     with one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
         options = {"show_progress_bar": False, "convert_to_numpy": True}
-        vectors: Float = model.encode(list(texts), batch_size=batch_size, **options)  # type: ignore[call-overload]
-    if not (finite := np.isfinite(vectors).all(axis=-1)).all():
-        raise UserError(f"model {name!r}: its vector of {texts[int(finite.argmin())][:80]!r} is not finite")
-    return vectors
+        vectors = model.encode(list(texts), batch_size=batch_size, **options)  # type: ignore[call-overload]
+    rows: Float = rows_of(vectors, texts, f"model {name!r}")[0]
+    return rows
+
+
+def rows_of(
+    output: Any, sentences: Sequence[object], name: str, dim: int | None = None, columns: int = 1
+) -> Float:
+    """What an encoder returned of n sentences as float32 [columns, n, D] in the host's memory.
+
+    Args:
+        output: anything that numpy reads, or a tensor, of [n, D] or [columns, n, D].
+        sentences: what it was of.
+        name: of the encoder, for messages.
+        dim: D, where it is known.
+        columns: vectors of each sentence.
+
+    Raises:
+        UserError: it is of another shape or no numbers, or not all are finite; a sentence is named.
+    """
+    with one_line(f"{name}: encode() returned a {type(output).__name__} that is no array"):
+        listed = isinstance(output, list | tuple)
+        hosted = [_on_host(row) for row in output] if listed else _on_host(output)
+        vectors = np.asarray(hosted)
+    n = len(sentences)
+    shaped = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
+    if not shaped or vectors.dtype.kind not in "fiu" or dim not in (None, vectors.shape[-1]):
+        raise UserError(
+            f"{name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {n} sentences; "
+            f"expected numbers [sentences, {dim or 'dimensions'}]"
+        )
+    with np.errstate(over="ignore"):
+        rows: Float = np.require(vectors, np.float32, "CW").reshape(-1, n, vectors.shape[-1])
+    finite = np.isfinite(rows).all(axis=(0, 2))
+    if not finite.all():
+        raise UserError(
+            f"{name}: encode() returned NaN or infinity for {int((~finite).sum())} of {n} sentences, first "
+            f"{str(sentences[int(np.argmin(finite))])[:80]!r}"
+        )
+    return rows
+
+
+def _on_host(value: Any) -> Any:
+    """A tensor in the host's memory; anything else as it is."""
+    return value.detach().cpu().float().numpy() if hasattr(value, "detach") else value
 
 
 @contextlib.contextmanager

@@ -8,24 +8,30 @@ Every model folder has the modules.json that sentence-transformers looks for. It
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from corpora.support.errors import MissingExtraError
+from corpora.sentences import read_sentences
+from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import read_json, write_json
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import beside, share_of
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
+from parsing.networks.device import pick_device
 
 try:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import InputModule
 except ImportError:
     raise MissingExtraError("sentence-transformers", "burt") from None
+
+
+DOOR = "encode, in a batch sorted by length"
+"""Of what sentence-transformers hands on."""
 
 
 class MultiViewModule(InputModule):
@@ -38,16 +44,28 @@ class MultiViewModule(InputModule):
         self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
 
     @classmethod
-    def load(cls, model_name_or_path: str, *_: Any, **__: Any) -> MultiViewModule:
-        """Load a model folder; sentence-transformers' loading options are ignored."""
+    def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **__: Any) -> MultiViewModule:
+        """Load a model folder; sentence-transformers' other options are ignored."""
+        check_backend(backend)
         return cls(MultiViewEncoder.load(model_name_or_path, "cpu"))
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> MultiViewModule:
+        """Weights go to other devices; they stay float32, in which all is computed."""
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(pick_device(fn(tensor.flatten()[:0]).device))
+
+        super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Pass the texts on; :meth:`forward` parses them."""
-        return {"texts": [(prompt or "") + str(text) for text in inputs]}
+        texts, before = read_sentences(inputs, DOOR), prompt or ""
+        return features_of([before + t if isinstance(t, str) else (*before.split(), *t) for t in texts])
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add ``sentence_embedding`` [B, D]."""
+        refuse_training(self)
         features["sentence_embedding"] = self.encoder.encode(
             features["texts"],
             convert_to_tensor=True,
@@ -85,9 +103,15 @@ class StructureModule(InputModule):
 
     @classmethod
     def load(
-        cls, model_name_or_path: str, *_: Any, trust_remote_code: bool = False, **__: Any
+        cls,
+        model_name_or_path: str,
+        *_: Any,
+        trust_remote_code: bool = False,
+        backend: str = "torch",
+        **__: Any,
     ) -> StructureModule:
         """Load what :meth:`save` wrote; a model that was trusted may trust the one in it."""
+        check_backend(backend)
         folder = Path(model_name_or_path)
         record = read_json(folder / "structure.json")
         source = folder / "source"
@@ -97,10 +121,11 @@ class StructureModule(InputModule):
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Pass the texts on; structure does not read the prompt."""
-        return {"texts": [str(text) for text in inputs], "prompt": prompt}
+        return {**features_of(read_sentences(inputs, DOOR)), "prompt": prompt}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add ``sentence_embedding`` [B, D + S]."""
+        refuse_training(self)
         texts = features["texts"]
         own = self.model.encode(
             texts, prompt=features["prompt"], convert_to_tensor=True, show_progress_bar=False
@@ -124,6 +149,26 @@ class StructureModule(InputModule):
         write_json(folder / "structure.json", {"structure": self.structure})
 
 
+def check_backend(backend: str) -> None:
+    """Refuse a backend that sentence-transformers would have to export the model for."""
+    if backend != "torch":
+        raise UserError(f"backend={backend!r}: parsers and encoders run on torch alone")
+
+
+def features_of(texts: list[str | tuple[str, ...]]) -> dict[str, Any]:
+    """Texts as a batch; sentence-transformers' trainer takes for one what has ``input_ids``."""
+    return {"texts": texts, "input_ids": torch.zeros(len(texts), 1, dtype=torch.long)}
+
+
+def refuse_training(module: torch.nn.Module) -> None:
+    """Raise a UserError where gradients are asked for."""
+    if module.training and torch.is_grad_enabled():
+        raise UserError(
+            "sentence-transformers cannot train this model, which gives vectors without gradients; "
+            "python -m multiview.train does, and multiview.readout fits one to a teacher"
+        )
+
+
 def load(folder: Path | str) -> SentenceTransformer:
     """A model folder, or ``builtin``, as a ``SentenceTransformer``, without ``trust_remote_code``."""
-    return SentenceTransformer(modules=[MultiViewModule.load(str(folder))])
+    return SentenceTransformer(modules=[MultiViewModule.load(str(folder))]).eval()

@@ -20,8 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from corpora.sentences import read_sentences
 from multiview.encoders.readout import beside, share_of
 from multiview.model import MultiViewEncoder
+from multiview.pretrained import rows_of
 
 
 class WithStructure:
@@ -41,16 +43,28 @@ class WithStructure:
         self.source = source or MultiViewEncoder.load("builtin")
 
     def __getattr__(self, name: str) -> Any:
+        if name == "model" or name.startswith("__"):  # asked by who copies, before there is a model
+            raise AttributeError(name)
         return getattr(self.model, name)
 
     def encode(self, sentences: str | Sequence[str], **options: Any) -> NDArray[np.float32] | torch.Tensor:
-        """Vectors [D + S] of a sentence or [n, D + S] of a list; ``options`` are those of the model."""
-        own = torch.atleast_2d(torch.as_tensor(self.model.encode(sentences, **options)).float())
-        texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        bound = torch.from_numpy(self.source.structure_vectors(texts)).to(own.device)
-        joined = beside(own, bound, self.structure)
+        """Vectors [D + S] of a sentence or [n, D + S] of a list; ``options`` are those of the model.
+
+        Raises:
+            UserError: something is no sentence, or the model's vectors are no [n, D] of finite numbers.
+        """
+        texts = read_sentences([sentences] if isinstance(sentences, str) else sentences, "encode")
+        if not texts:
+            return self.encode(["."], **options)[:0]
+        output = self.model.encode(texts, **options)
+        own = torch.from_numpy(rows_of(output, texts, type(self.model).__name__)[0])
+        joined = beside(own, torch.from_numpy(self.source.structure_vectors(texts)), self.structure)
         result = joined[0] if isinstance(sentences, str) else joined
-        return result if options.get("convert_to_tensor") else result.cpu().numpy()
+        return (
+            result.to(getattr(output, "device", "cpu"))
+            if options.get("convert_to_tensor")
+            else result.numpy()
+        )
 
     def similarity(self, one: Any, other: Any) -> torch.Tensor:
         """Cosine of every vector of ``one`` with every vector of ``other``: [n, m]."""

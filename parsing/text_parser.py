@@ -32,6 +32,7 @@ from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
 from corpora.support.cli import LOGGER
 from corpora.support.errors import UserError, out_of_memory
+from corpora.support.threads import state_without
 from corpora.text import Tokenizer
 from parsing.trees.arrays import (
     DEFECTS,
@@ -101,6 +102,9 @@ class TextParser:
             labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
             tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
         )
+
+    def __getstate__(self) -> dict[str, object]:
+        return state_without(self, "_tokenizer")
 
     @property
     def identity(self) -> dict[str, Any]:

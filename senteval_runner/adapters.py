@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from corpora.sentences import read_sentences
 from corpora.support.errors import MissingExtraError
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.features import Float, unit
-from senteval_runner.vectors.embed import Encoder, StoredEncoder, as_vectors
+from senteval_runner.vectors.embed import Encoder, as_vectors
 
 
 class MtebEncoder:
@@ -29,9 +30,7 @@ class MtebEncoder:
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
-        found = as_vectors(encoder)
-        assert isinstance(found, StoredEncoder)
-        self.encoder = found
+        self.encoder = as_vectors(encoder)
         self.name = name if "/" in name else f"multiview/{name}"
         self.revision = revision
 
@@ -46,7 +45,7 @@ class MtebEncoder:
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
         """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored."""
-        return self.encoder.encode([text for batch in inputs for text in batch["text"]])
+        return self.encoder.encode([t for batch in inputs for t in read_sentences(batch["text"], "encode")])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
         """Cosines [n, m] of every vector of [n, d] with every vector of [m, d]."""

@@ -9,6 +9,11 @@ from typing import Any, TypeVar
 Lock = TypeVar("Lock", bound=Any)
 
 
+def state_without(thing: object, *names: str) -> dict[str, object]:
+    """The attributes that a copy of a thing has: all but these, which use adds."""
+    return {name: value for name, value in vars(thing).items() if name not in names}
+
+
 def shared_lock() -> threading.RLock:
     """A lock for what the objects of a module keep; locks of their own would keep them from being copied."""
     return kept_over_forks(threading.RLock())

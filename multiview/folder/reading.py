@@ -50,12 +50,18 @@ class Reader:
         self.identities: dict[str, Any] = {}
         self.parsers: dict[str, Any] = {}
         """Loaded or given ones, by annotation; one with other trees than the model's is refused on use."""
+        self._loaded: dict[str, Any] = {}
         self._tokenizer: Tokenizer | None = None
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
         for member in members:
             for need, identity in member.parsers.items():
                 if self.identities.setdefault(need, identity) != identity:
                     raise UserError(f"the model's parts were trained on trees of different {need} parsers")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what use adds, and adds again to a copy: copies are small, and their hashes stay as they are."""
+        given = {need: one for need, one in self.parsers.items() if self._loaded.get(need) is not one}
+        return {**vars(self), "parsers": given, "_loaded": {}, "_tokenizer": None, "_index": None}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
         """Tokens of one input; a string is split by spaCy's rules, whatever the training text was."""
@@ -78,7 +84,8 @@ class Reader:
             if need not in self.parsers:
                 from parsing.text_parser import load_parser  # here, because it imports parser libraries
 
-                self.parsers[need] = load_parser(need, self.parser_spec(need), self.device)
+                found = load_parser(need, self.parser_spec(need), self.device)
+                self._loaded[need] = self.parsers[need] = found
         advice = f"give that one as --{need}-model, or encode from a tree cache"
         self._check(need, self.parsers[need].identity, "here is", advice)
         return self.parsers[need]

@@ -35,6 +35,7 @@ from corpora.characters import places_of, plain
 from corpora.support.cli import Count, CountOrNone, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import read_array, write_text
+from corpora.support.threads import state_without
 from multiview.config import Case, Start, TableConfig
 from multiview.words.vectors import (
     VECTORS,
@@ -292,6 +293,9 @@ class WordTable(nn.Module):
         if unlisted.any():
             values_UE[unlisted] = self._others[other[unlisted]]
         return values_UE
+
+    def __getstate__(self) -> dict[str, object]:
+        return state_without(self, "_others")
 
     @functools.cached_property
     def _others(self) -> Float:

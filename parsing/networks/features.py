@@ -79,6 +79,9 @@ class TypeTable:
     def __len__(self) -> int:
         return self._size
 
+    def __reduce__(self) -> tuple[type[TypeTable], tuple[ParserVocabulary]]:
+        return type(self), (self.vocabulary,)
+
     def rows(self, tokens: Iterable[str]) -> Int64:
         """Row of every token, int64 [tokens]; new types get the next rows."""
         with FILLING:

@@ -32,6 +32,7 @@ from corpora.sentences import read_sentences
 from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import atomic_path, read_json, sha256_file, write_json
+from corpora.support.threads import state_without
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Undrawn, plain_build, plain_torch
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
@@ -294,6 +295,9 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def __init__(self, model: EncodedModel, identity: dict[str, str]) -> None:
         super().__init__(model, identity)
         self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+
+    def __getstate__(self) -> dict[str, object]:
+        return state_without(self, "encoder_sha256")
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:

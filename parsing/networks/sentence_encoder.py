@@ -34,7 +34,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload
 from torch import Tensor, nn
 
-from corpora.support.threads import kept_over_forks
+from corpora.support.threads import kept_over_forks, state_without
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Products
 from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
@@ -334,6 +334,13 @@ class TypeVectors:
 
     def __init__(self, encoder: SentenceEncoder, table: TypeTable, *, max_types: int = 60_000) -> None:
         self.encoder, self.table, self.max_types = encoder, table, max_types
+        self.forget()
+
+    def __getstate__(self) -> dict[str, object]:
+        return state_without(self, "_known", "_vectors")
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
         self.forget()
 
     def forget(self) -> None:

@@ -14,7 +14,7 @@ Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; els
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -22,6 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.sentences import read_sentences
 from corpora.support.errors import UserError
 from corpora.support.files import (
     check_file,
@@ -33,7 +34,7 @@ from corpora.support.files import (
     write_record,
 )
 from corpora.support.progress import progress
-from multiview.pretrained import Encode
+from multiview.pretrained import Encode, rows_of
 from senteval_runner.protocol.features import Float, glorot_projection
 
 Tokens = list[str]
@@ -181,24 +182,9 @@ class Part:
         """
         if isinstance(self._loaded, UserError):
             raise self._loaded
-        output = self._loaded(sentences)
-        vectors = np.asarray(output.detach().cpu().float() if hasattr(output, "detach") else output)
-        n, dim = len(sentences), self.store.dim
-        shaped = (
-            vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (self.store.columns, n))
-        )
-        if not shaped or vectors.dtype.kind not in "fiu" or dim not in (None, vectors.shape[-1]):
-            raise UserError(
-                f"{self.name}: encode() returned {vectors.dtype} {list(vectors.shape)} for {n} sentences; "
-                f"expected numbers [sentences, {dim or 'dimensions'}]"
-            )
-        finite = np.isfinite(vectors).all(axis=-1).reshape(-1, n).all(axis=0)
-        if not finite.all():
-            raise UserError(
-                f"{self.name}: encode() returned NaN or infinity for {int((~finite).sum())} of {n} "
-                f"sentences, first {str(sentences[int(np.argmin(finite))])[:80]!r}"
-            )
-        return vectors.astype(np.float32, copy=False).reshape(-1, n, vectors.shape[-1])
+        if not sentences:
+            return self.encode([["."] if self.tokens else "."])[:, :0]
+        return rows_of(self._loaded(sentences), sentences, self.name, self.store.dim, self.store.columns)
 
     def fill(self, sentences: Sequence[Tokens]) -> list[str]:
         """Encode the sentences that the store lacks; returns all as texts."""
@@ -262,10 +248,13 @@ class StoredEncoder:
             blocks += [part.store.get(texts, column) for column in range(part.store.columns)]
         return self._joined(blocks)
 
-    def encode(self, texts: Sequence[str]) -> Float:
+    def encode(self, texts: Iterable[str | Sequence[str]]) -> Float:
         """Vectors [n, D] of raw texts, which the encoders tokenise themselves; they are not kept."""
-        texts = [text if text.strip() else "." for text in texts]
-        return self._joined([vectors for part in self.parts for vectors in part.encode(texts)])
+        read = [
+            text_of(text) if isinstance(text, tuple) else text for text in read_sentences(texts, "encode")
+        ]
+        full = [text if text.strip() else "." for text in read]
+        return self._joined([vectors for part in self.parts for vectors in part.encode(full)])
 
     def _joined(self, blocks: Sequence[Float]) -> Float:
         vectors: Float = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
@@ -274,17 +263,20 @@ class StoredEncoder:
         return vectors
 
 
-def as_vectors(encoder: Encoder | SentenceVectors) -> SentenceVectors:
-    """Put an encoder behind a store in memory; a function of token lists is returned unchanged.
+def as_vectors(encoder: Encoder | SentenceVectors) -> StoredEncoder:
+    """Put an encoder, or a function of token lists, behind a store in memory.
 
     Raises:
         UserError: it is neither.
     """
-    if isinstance(encoder, Encoder) and not isinstance(encoder, StoredEncoder):
-        tokens = bool(getattr(encoder, "pretokenized", False))
-        return StoredEncoder(Part(lambda: encoder.encode, tokens=tokens))
-    if callable(encoder):
+    if isinstance(encoder, StoredEncoder):
         return encoder
+    if isinstance(encoder, Encoder):
+        return StoredEncoder(
+            Part(lambda: encoder.encode, tokens=bool(getattr(encoder, "pretokenized", False)))
+        )
+    if callable(encoder):
+        return StoredEncoder(Part(lambda: encoder, tokens=True))
     raise UserError(
         f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token lists; "
         "either returns an array [sentences, dimensions]"

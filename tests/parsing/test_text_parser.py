@@ -228,8 +228,11 @@ def test_one_parser_alone():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        ([["It"], "The cat sat ."], r"sentence 1 is the string 'The cat sat \.'; give a list of its tokens"),
-        ([["a"], ["b", None]], "sentence 1: None is no token but a NoneType"),
+        (
+            [["It"], "The cat sat ."],
+            r"input 1, a str \('The cat sat \.'\), is a string; give a list of its tokens",
+        ),
+        ([["a"], ["b", None]], r"input 1, a list .* it holds a NoneType \(None\)"),
     ],
 )
 def test_what_is_no_tokens_is_refused(parser, sentences, message):

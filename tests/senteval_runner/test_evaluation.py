@@ -127,13 +127,19 @@ def test_bad_vectors_are_named_and_other_tasks_finish(data: Path, output, messag
     assert "CR" in results.tasks
 
 
-def test_what_cannot_be_scored_at_all_raises(data: Path) -> None:
+def test_what_cannot_be_scored_at_all_raises_and_a_function_may_give_lists(data: Path) -> None:
     class Flat:
         def encode(self, sentences: list[str]) -> np.ndarray:
             return np.zeros(len(sentences))
 
     with pytest.raises(EncoderError, match="expected numbers"):
         evaluate(Flat(), ["MR", "CR"], data, QUICK)  # MR has no files here
+    for wrong in (lambda rows: np.full((len(rows), 4), np.nan), lambda rows: np.zeros((len(rows) - 1, 4))):
+        with pytest.raises(EncoderError, match="encode\\(\\) returned"):
+            evaluate(wrong, ["CR"], data, QUICK)
+    bag = RandomBag(4)
+    listed = evaluate(lambda rows: bag.encode([" ".join(row) for row in rows]).tolist(), ["CR"], data, QUICK)
+    assert listed["CR"].metrics == evaluate(bag, ["CR"], data, QUICK)["CR"].metrics
     with pytest.raises(UserError, match=r"3 is no encoder: give an object with encode\(sentences\)"):
         evaluate(3, ["CR"], data, QUICK)
     with pytest.raises(UserError, match="unknown protocol"):

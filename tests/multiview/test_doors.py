@@ -1,0 +1,189 @@
+"""Every door takes sentences alike, and with_structure takes whatever an encoder returns that numpy reads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import parsing
+from corpora.support.errors import UserError
+from multiview.encoders.binding import WIDTH
+from multiview.model import MultiViewEncoder
+from multiview.sklearn import MultiViewTransformer
+from multiview.structure import WithStructure, with_structure
+from senteval_runner.adapters import MtebEncoder
+
+TEXTS = ["The lawyer praised the doctor.", "Rain fell.", "The doctor slept."]
+
+
+class Lengths:
+    """Another encoder: of no sentences it gives [0], as sentence-transformers does."""
+
+    def __init__(self, change: Callable[[np.ndarray], object] = np.asarray) -> None:
+        self.change = change
+
+    def encode(self, texts: list[str], **_: object) -> Any:
+        assert isinstance(texts, list)
+        return self.change(np.array([[len(text), 1] for text in texts], np.float32))
+
+
+@pytest.fixture(scope="module")
+def builtin() -> MultiViewEncoder:
+    return MultiViewEncoder.load("builtin", "cpu")
+
+
+@pytest.fixture(scope="module")
+def doors(builtin: MultiViewEncoder) -> dict[str, Callable[[Any], Any]]:
+    found = {
+        "encode": builtin.encode,
+        "structure": builtin.structure_vectors,
+        "scikit-learn": MultiViewTransformer(builtin).fit([]).transform,
+        "with_structure": with_structure(Lengths(), 0.15, builtin).encode,
+        "mteb": lambda texts: MtebEncoder(builtin, "ours").encode([{"text": texts}]),
+        "parse": lambda texts: parsing.load(const=None).parse(texts),
+    }
+    return found
+
+
+NAMES = ("encode", "structure", "scikit-learn", "with_structure", "mteb")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_column_an_array_and_a_generator_have_the_rows_of_the_list(doors, name: str) -> None:
+    expected = doors[name](TEXTS)
+    for same in (pd.Series(TEXTS), np.array(TEXTS), tuple(TEXTS), (text for text in TEXTS)):
+        np.testing.assert_allclose(doors[name](same), expected, atol=1e-5)
+    none = doors[name]([])
+    assert none.shape == (0, expected.shape[1]) and none.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", [*NAMES, "parse"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pd.DataFrame({"text": TEXTS}),
+        np.array(TEXTS).reshape(-1, 1),
+        {"text": TEXTS},
+        set(TEXTS),
+        [TEXTS],
+        [TEXTS[:1]],
+        [TEXTS[0].split(), None],
+        pd.Series(["Rain", np.nan]),
+        [float("nan")],
+        b"Rain",
+        7,
+    ],
+    ids=lambda wrong: type(wrong).__name__,
+)
+def test_what_is_no_list_of_sentences_is_one_line(doors, name: str, wrong: object) -> None:
+    with pytest.raises(UserError) as caught:
+        doors[name](wrong)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.astype(">f4"),
+        lambda rows: rows[::-1].copy()[::-1],
+        lambda rows: np.asfortranarray(rows.astype(np.float64)),
+        lambda rows: rows.astype(np.float16).tolist(),
+        lambda rows: rows.astype(np.int16),
+        lambda rows: [torch.from_numpy(row) for row in rows],
+        lambda rows: torch.from_numpy(rows).requires_grad_(),
+        lambda rows: torch.from_numpy(rows).bfloat16(),
+        lambda rows: pd.DataFrame(rows),
+    ],
+)
+def test_any_array_of_numbers_stands_beside_structure(builtin: MultiViewEncoder, change) -> None:
+    expected = WithStructure(Lengths(), 0.15, builtin).encode(TEXTS)
+    model = WithStructure(Lengths(change), 0.15, builtin)
+    np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
+    assert isinstance(model.encode(TEXTS[0], convert_to_tensor=True), torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda rows: np.where(rows == 10, np.nan, rows),
+            r"NaN or infinity for 1 of 3 sentences, first 'Rain",
+        ),
+        (lambda rows: rows.astype(np.float64) * 1e300, "NaN or infinity for 3 of 3"),
+        (lambda rows: rows[1:], r"float32 \[2, 2\] for 3 sentences"),
+        (lambda rows: rows[0], r"float32 \[2\] for 3 sentences"),
+        (lambda rows: [[1.0], [1.0, 2.0], [1.0]], "returned a list that is no array"),
+        (lambda rows: None, "returned object"),
+        (lambda rows: rows.astype(str), "returned <U"),
+    ],
+)
+def test_what_an_encoder_must_not_return_is_one_line(builtin: MultiViewEncoder, change, message: str) -> None:
+    with pytest.raises(UserError, match=f"^Lengths: encode.*{message}"):
+        WithStructure(Lengths(change), 0.15, builtin).encode(TEXTS)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_encoders_can_be_copied_and_pickled(builtin: MultiViewEncoder, again) -> None:
+    for model in (builtin, with_structure(Lengths(), 0.15, builtin)):
+        np.testing.assert_allclose(again(model).encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    assert WIDTH + 2 == again(with_structure(Lengths(), 0.15, builtin)).encode(TEXTS).shape[1]
+
+
+def test_use_changes_neither_hash_nor_pickle(builtin: MultiViewEncoder) -> None:
+    """Libraries name what they computed by such hashes."""
+    makers = [
+        lambda: MultiViewEncoder.load("builtin", "cpu"),
+        lambda: with_structure(Lengths(), 0.15, MultiViewEncoder.load("builtin", "cpu")),
+        lambda: MultiViewEncoder.untrained("dep,seq", dim=4, word_dim=4, device="cpu"),
+    ]
+    for make in makers:
+        model = make()
+        before = joblib.hash(model)
+        model.encode(["The xyzzyva slept."])
+        assert joblib.hash(model) == before
+    parser = parsing.load()
+    before = joblib.hash(parser)
+    trees = parser(TEXTS[0])
+    assert joblib.hash(parser) == before and pickle.loads(pickle.dumps(parser))(TEXTS[0]) == trees
+
+
+@pytest.fixture(scope="module")
+def adapted() -> Any:
+    pytest.importorskip("sentence_transformers")
+    from multiview import sentence_transformers
+
+    return sentence_transformers.load("builtin")
+
+
+@pytest.mark.parametrize("to", ["half", "bfloat16", "double", "float"])
+def test_an_adapter_computes_in_float32_whatever_it_is_cast_to(adapted, builtin, to: str) -> None:
+    vectors = getattr(copy.deepcopy(adapted), to)().encode(TEXTS)
+    np.testing.assert_allclose(vectors, builtin.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.to("meta"), "device 'meta' cannot be used"),
+        (lambda model: model.encode(pd.Series(TEXTS)), r"a Series of shape \(3,\)"),
+        (lambda model: model.encode([TEXTS[0], float("nan")]), r"a float \(nan\)"),
+        (lambda model: model.encode([None]), "a NoneType"),
+        (lambda model: model.encode([TEXTS]), "holds sentences"),
+        (lambda model: model.train()(model.preprocess(TEXTS)), "cannot train this model"),
+        (lambda model: type(model[0]).load("builtin", backend="onnx"), "backend='onnx'"),
+    ],
+)
+def test_an_adapter_refuses_in_one_line(adapted, call, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        call(adapted)
+    adapted.eval()
+    tokens = [text[:-1].split() for text in TEXTS]
+    np.testing.assert_allclose(adapted.encode(tokens), adapted[0].encoder.encode(tokens), atol=1e-6)
