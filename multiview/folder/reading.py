@@ -59,7 +59,7 @@ class Reader:
                     raise UserError(f"the model's parts were trained on trees of different {need} parsers")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what use adds, and adds again to a copy: copies are small, and their hashes stay as they are."""
+        """Without what use adds, to copies too: they are small, and hashes stay as they are."""
         given = {need: one for need, one in self.parsers.items() if self._loaded.get(need) is not one}
         return {**vars(self), "parsers": given, "_loaded": {}, "_tokenizer": None, "_index": None}
 
