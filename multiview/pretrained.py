@@ -79,7 +79,7 @@ def rows_of(
             f"expected numbers [sentences, {dim or 'dimensions'}]"
         )
     with np.errstate(over="ignore"):
-        rows: Float = np.require(vectors, np.float32, "CW").reshape(-1, n, vectors.shape[-1])
+        rows: Float = np.require(vectors, np.float32, ["C", "W"]).reshape(-1, n, vectors.shape[-1])
     finite = np.isfinite(rows).all(axis=(0, 2))
     if not finite.all():
         raise UserError(
