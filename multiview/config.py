@@ -204,6 +204,11 @@ class TrainConfig:
         return self.output / self.model_name
 
     @property
+    def one_scale(self) -> bool:
+        """Whether the model's features have one scale; the paper's numbers are as they are."""
+        return self.preset != "paper"
+
+    @property
     def makes_vectors(self) -> bool:
         """Whether ``vectors`` names a way to make them, and no file."""
         return self.vectors is not None and (self.vectors == TRAIN or self.vectors.startswith(DISTIL))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from multiview.encoders.readout import Moments, Numbers, Readout
+    from multiview.encoders.scale import Scale
     from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
 
@@ -105,9 +106,8 @@ def main(config: ReadoutConfig) -> None:
         tried.append((aim.reached(readout, wide[0], held[0]), readout))
         print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
     best = max(tried, key=lambda pair: pair[0])[1]
-    best.factor = moments.factors(config.features)
     output = config.output or folder
-    store_readout(folder, output, best, config.structure)
+    store_readout(folder, output, best, moments.scale(config.features, cache.folder.name), config.structure)
     stored = load_members(output)[0].network.readout  # as it was rounded
     assert stored is not None
     stored.axes_TK = best.axes_TK
@@ -231,13 +231,16 @@ class Neighbours:
         return neighbour_recall(vectors_BK, where)
 
 
-def store_readout(source: Path, target: Path, readout: Readout, structure: float | None = None) -> None:
+def store_readout(
+    source: Path, target: Path, readout: Readout, scale: Scale, structure: float | None = None
+) -> None:
     """Write a model with another read-out; everything else stays as it is stored, compact or not.
 
     Args:
         source: the model's folder.
         target: where the model goes; may be the same.
         readout: the read-out.
+        scale: of its features.
         structure: λ where a caller gives none; None leaves it.
 
     Raises:
@@ -251,14 +254,14 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
     record = model_records(source).get("")
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
-    stored = {n: v for n, v in load_file(source / WEIGHTS).items() if not n.startswith("readout.")}
-    weight, kept = (
-        readout.weight.cpu(),
-        {f"readout.{n}": getattr(readout, n).cpu() for n in ("bias", "factor")},
-    )
+    replaced = ("readout.", "scale.")
+    stored = {n: v for n, v in load_file(source / WEIGHTS).items() if not n.startswith(replaced)}
+    weight, kept = readout.weight.cpu(), {"readout.bias": readout.bias.cpu()}
+    kept |= {"scale.mean": scale.mean.cpu(), "scale.deviation": scale.deviation.cpu()}
     compact = record.storage == "compact"
     stored |= pack_matrix("readout.weight", weight) if compact else {"readout.weight": weight}
-    values = {**read_record(source / "config.json"), "readout": readout.record}
+    about = {"readout": readout.record, "scale": scale.record}
+    values = {**read_record(source / "config.json"), **about}
     if structure is not None:
         values["structure"] = structure
     target.mkdir(parents=True, exist_ok=True)

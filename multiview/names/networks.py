@@ -178,5 +178,6 @@ def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
     with torch.random.fork_rng(devices=[]):
-        network = Trainer(dataclasses.replace(config, device="cpu"), trees).network
-    return Member(network, dict(record.parsers), record.corpus)
+        trainer = Trainer(dataclasses.replace(config, device="cpu"), trees)
+        trainer.measure()
+    return Member(trainer.network, dict(record.parsers), record.corpus)
