@@ -1,8 +1,8 @@
 """One training run of views: what the shared loop (:mod:`parsing.training.loop`) does in a step.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
-at any moment and started again with the same command ends with the same bits, given the same type of
-device, threads, processes and versions, and no time limit.
+at any moment and started again with the same command ends with the same bits, given the same machine,
+threads, processes and versions, and no time limit.
 
 A GPU runs behind the program that feeds it. Reading a number waits until the device has caught up, and then
 the device waits for the program. So the metrics of a step stay on the device, and those of many steps are

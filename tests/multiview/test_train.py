@@ -134,7 +134,7 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig, tmp_path: Path, mon
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             while not any(line["step"] >= steps for line in read_log(config.folder / "log.jsonl")):
                 assert process.poll() is None, process.communicate()[1]
-                time.sleep(0.02)
+                time.sleep(0.1)
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)
         assert process.returncode == code and "Traceback" not in errors, errors
