@@ -45,7 +45,8 @@ class SentEvalConfig:
     be a model folder); A+B joins. ANY?scale=CACHE gives classifiers each number at one scale over that text,
     as a trained model's are; ?scale=none gives raw numbers."""
     tasks: str = "mv"
-    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all; SentEval's names, or
+    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, structure,
+    books (both made of the books in the package); SentEval's names, or
     those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
@@ -107,4 +108,4 @@ class SentEvalConfig:
         if not self.models:
             raise UserError("name at least one model")
         check_names(self.models)
-        _ = expand_tasks(self.tasks), self.seed_list, data_folder(self.data)
+        _ = self.seed_list, data_folder(self.data, expand_tasks(self.tasks))

@@ -86,7 +86,8 @@ class Model:
 
 def run(config: SentEvalConfig) -> int:
     """Evaluate every model on every task with every seed; write the results; print the tables."""
-    names, seeds, data = expand_tasks(config.tasks), config.seed_list, data_folder(config.data)
+    names, seeds = expand_tasks(config.tasks), config.seed_list
+    data = data_folder(config.data, names)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
     specs = list(dict.fromkeys(config.models))
     if config.expand is not None:

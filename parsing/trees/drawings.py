@@ -83,8 +83,9 @@ def _arc_svg(centres: Sequence[int], arc: Arc, top: int, base: int) -> str:
     arrow = f"M{end - 4},{base - 6} L{end + 4},{base - 6} L{end},{base + 2} Z"
     middle, half = (start + end) // 2, 3 * len(name) + 3
     return (
-        f'<path d="{path}" fill="none" stroke="#456" stroke-width="1.2"/><path d="{arrow}" fill="#456"/>'
-        f'<rect x="{middle - half}" y="{top - 7}" width="{2 * half}" height="14" fill="#fff"/>'
+        f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.2"/>'
+        f'<path d="{arrow}" fill="currentColor"/>'
+        f'<rect x="{middle - half}" y="{top - 7}" width="{2 * half}" height="14" fill="var(--paper,#fff)"/>'
         + _text(middle, top + 4, name, size=10)
     )
 

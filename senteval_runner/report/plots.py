@@ -42,7 +42,7 @@ def bars(
     *,
     caption: str = "",
 ) -> Figure:
-    """Grouped bars from zero, one group per task, one bar per model, with the deviation as a whisker.
+    """Grouped bars from zero, a group per task, a bar per model, the interval or deviation as a whisker.
 
     Args:
         series: names of the colours.
@@ -62,7 +62,7 @@ def bars(
                 np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height,
                 [score.value for score in shown],
                 0.9 * BAR / height,
-                xerr=[score.deviation or 0 for score in shown] if any(s.deviation for s in shown) else None,
+                xerr=_whiskers(shown),
                 color=_colour(colour),
             )
         axes.set_yticks(range(len(groups)), groups)
@@ -71,6 +71,19 @@ def bars(
         _legend(canvas, series)
 
     return _figure(draw, caption, bool(known))
+
+
+def _whiskers(scores: Sequence[Score]) -> NDArray[np.float64] | None:
+    """How far each whisker reaches to the left and right, [2, n]: the interval, else the deviation."""
+    reaches = []
+    for score in scores:
+        low, high = score.interval or (
+            score.value - (score.deviation or 0),
+            score.value + (score.deviation or 0),
+        )
+        reaches.append((max(0.0, score.value - low), max(0.0, high - score.value)))
+    found = np.array(reaches).T
+    return found if found.any() else None
 
 
 def curves(
