@@ -63,8 +63,12 @@ Start = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
 """How states become a vector; what commas separate is concatenated and divided by its number."""
 
+BUILTIN_FOLDER = Path(__file__).parent / "builtin" / "dep-const-seq-v8"
+"""The encoder in the package."""
 DISTIL = "distil:"
 """In ``--vectors``, before the name of a sentence encoder: words as it encodes them."""
+BUILTIN_WORDS = "builtin"
+"""In ``--vectors``, in place of a file: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
 TRAIN = "train"
 """In ``--vectors``, in place of a file: skip-gram vectors of the corpus itself."""
 
@@ -230,7 +234,8 @@ class TrainConfig:
     @property
     def makes_vectors(self) -> bool:
         """Whether ``vectors`` names a way to make them, and no file."""
-        return self.vectors is not None and (self.vectors == TRAIN or self.vectors.startswith(DISTIL))
+        made = self.vectors in (BUILTIN_WORDS, TRAIN)
+        return made or (self.vectors is not None and self.vectors.startswith(DISTIL))
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
@@ -255,9 +260,9 @@ class TrainConfig:
                 f"{self.vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
                 f"{DISTIL}MODEL or {TRAIN}"
             )
-        if self.table.expand and self.vectors == TRAIN:
+        if self.table.expand and self.vectors in (BUILTIN_WORDS, TRAIN):
             raise UserError(
-                f"--table.expand {self.table.expand}: --vectors {TRAIN} has the trained words alone; give "
+                f"--table.expand {self.table.expand}: --vectors {self.vectors} adds no words; give "
                 f"a file or {DISTIL}MODEL"
             )
 

@@ -248,8 +248,8 @@ def store_readout(
     """
     from safetensors.torch import load_file, save_file
 
-    from multiview.folder.compact import pack_matrix
     from multiview.folder.files import TIME, WEIGHTS, model_records
+    from multiview.words.compact import pack_matrix
 
     record = model_records(source).get("")
     if record is None:

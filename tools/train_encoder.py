@@ -33,7 +33,7 @@ import numpy as np
 from corpora.support import files
 from corpora.support.cli import Command, Count, configuration
 from corpora.support.errors import UserError
-from multiview.folder.compact import pack_model
+from multiview.words.compact import pack_model
 
 SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their blocks
 TREEBANKS = ("ewt", "gum")

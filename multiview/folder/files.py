@@ -35,11 +35,11 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from multiview.config import EncoderConfig
+from multiview.config import BUILTIN_FOLDER, EncoderConfig
 from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.encoders.scale import Scale
-from multiview.folder.compact import FIXED, unpack
+from multiview.words.compact import FIXED, unpack
 from multiview.words.table import Fixed, WordsRecord, WordTable
 from multiview.words.vectors import (
     CACHE,
@@ -52,7 +52,6 @@ from multiview.words.vectors import (
 from parsing.networks.device import Undrawn, plain_build
 
 BUILTIN = "builtin"
-BUILTIN_FOLDER = Path(__file__).parent.parent / "builtin" / "dep-const-seq-v8"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
 TIME = "time.json"

@@ -1,6 +1,9 @@
 """Where the words of a new model come from: the corpus, and the vectors that ``--vectors`` names.
 
-These are a file, the corpus itself (gensim), or a sentence encoder.
+These are a file, the encoder in the package, the corpus itself (gensim), or a sentence encoder.
+
+``builtin`` takes the words of the encoder in the package at their first principal components. They know more
+than the words of a small corpus, and their licence (CC BY-SA 4.0) goes with the model.
 
 ``train`` is skip-gram (Mikolov et al. 2013) with window 5, 5 negatives and 3 passes, or more over a small
 corpus. One worker reads the sentences in order, so the same cache and options give the same vectors; more
@@ -31,7 +34,8 @@ from corpora.inputs import input_hash, list_files
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest
 from corpora.support.progress import Bar, progress
-from multiview.config import DISTIL, TRAIN, TrainConfig
+from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
+from multiview.words.compact import packed_words
 from multiview.words.table import (
     MEAN_WORDS,
     UNKNOWN_ROW,
@@ -154,6 +158,8 @@ def open_vectors(
         table = dataclasses.replace(table, size=limit, buckets=0)
     if not config.makes_vectors:
         return converted(given_source(spec, limit), cache)
+    if spec == BUILTIN_WORDS:
+        return converted(_builtin_source(table.dim), cache)
     words, counts_W = corpus_words(trees.type_counts(), table)
     record: dict[str, object] = {
         "trees": trees.identity["content_sha256"],
@@ -178,6 +184,29 @@ def open_vectors(
         read = partial(_distilled, config, folder, words, counts_W)
     name = f"{spec.partition(':')[0]}-{json_digest(record, 8)}"
     return converted(Source(spec, name, record, about, read), cache)
+
+
+def _builtin_source(dim: int) -> Source:
+    """The words of the encoder in the package at their first ``dim`` principal components.
+
+    Raises:
+        UserError: ``dim`` is more than they have.
+    """
+    listed, packed = packed_words(BUILTIN_FOLDER)
+    width = packed.shape[1]
+    if dim > width:
+        raise UserError(f"--table.dim {dim}: the words of {BUILTIN_WORDS} have {width} numbers; lower it")
+
+    def read() -> Iterator[tuple[str, Float]]:
+        vectors_WE = packed[:]
+        # About the origin, as cosines are; their lengths hold the words' weights.
+        axes_EE = np.linalg.eigh(vectors_WE.astype(np.float64).T @ vectors_WE)[1][:, ::-1]
+        axes_EE = axes_EE * np.sign(axes_EE[np.abs(axes_EE).argmax(axis=0), np.arange(len(axes_EE))])
+        yield from zip(listed, (vectors_WE @ axes_EE[:, :dim]).astype(np.float32), strict=True)
+
+    about = f"{len(listed):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
+    record = {"model": BUILTIN_FOLDER.name, "dim": dim}
+    return Source(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, about, read)
 
 
 def _skip_grams(

@@ -14,51 +14,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-from corpora.support.cli import Command, configuration
+from corpora.support.cli import Command
 from corpora.support.errors import UserError
 from corpora.support.files import read_json, write_json
+from senteval_runner.demo.steps import DemoConfig, commands
 
-TASKS = "Authors,Neighbours,Binding"
-MODEL = "books"
-"""Name of the trained model."""
 SECONDS = "seconds.json"
-
-
-@configuration
-class DemoConfig:
-    """Options of the demo."""
-
-    output: Path = Path("runs/demo")
-    """Folder for trees, model, scores and report.html."""
-
-    @property
-    def trees(self) -> Path:
-        """The parsed books."""
-        return self.output / "trees" / "books"
-
-    @property
-    def model(self) -> Path:
-        """The trained model."""
-        return self.output / "models" / MODEL
-
-    @property
-    def scores(self) -> Path:
-        """The report of SentEval."""
-        return self.output / "scores"
-
-
-def commands(config: DemoConfig) -> dict[str, list[str]]:
-    """The words of each step's command, after ``python -m``."""
-    parse = ["parsing.run", "books", "--output", config.trees]
-    train = ["multiview.train", "--views", "dep,const", "--trees", config.trees]
-    train += ["--output", config.model.parent, "--name", config.model.name]
-    score = ["senteval_runner.run", config.model, f"bag:{config.model}", "builtin", "--tasks", TASKS]
-    score += ["--protocol", "fast", "--trees", config.trees.parent, "--cache", config.output / "vectors"]
-    score += ["--output", config.scores]
-    steps = {"parse the books": parse, "train two views": train, "score on other books": score}
-    return {title: [str(word) for word in words] for title, words in steps.items()}
 
 
 def run_step(title: str, module: str, *arguments: str) -> float:

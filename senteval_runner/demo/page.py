@@ -21,7 +21,7 @@ from parsing.training.loop import read_log
 from parsing.trees.cache import TreeCache
 from parsing.trees.drawings import constituency_svg, dependency_svg
 from parsing.trees.sentences import ParsedSentence, cached_sentences
-from senteval_runner.demo.__main__ import TASKS, DemoConfig, commands
+from senteval_runner.demo.steps import TASKS, DemoConfig, commands
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots

@@ -19,7 +19,7 @@ from torch import Tensor
 from corpora.support.errors import UserError
 from corpora.support.files import atomic_path, file_record, read_record, write_record
 from multiview.words.table import PackedVectors
-from multiview.words.vectors import VECTORS
+from multiview.words.vectors import VECTORS, read_words
 
 WEIGHTS = "model.safetensors"
 FIXED, SCALE = "words.fixed", ".scale"
@@ -75,3 +75,10 @@ def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
     scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
     whole = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
     return {name: whole, name + SCALE: scale}
+
+
+def packed_words(folder: Path) -> tuple[list[str], PackedVectors]:
+    """The words of a compact model with fixed words, and their vectors in the same order."""
+    found = unpack(load_file(folder / WEIGHTS))[FIXED]
+    assert isinstance(found, PackedVectors)
+    return read_words(folder / "vocab.txt"), found
