@@ -69,6 +69,8 @@ DISTIL = "distil:"
 """In ``--vectors``, before the name of a sentence encoder: words as it encodes them."""
 BUILTIN_WORDS = "builtin"
 """In ``--vectors``, in place of a file: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
+NO_VECTORS = "none"
+"""In ``--vectors``: words are trained from nothing."""
 TRAIN = "train"
 """In ``--vectors``, in place of a file: skip-gram vectors of the corpus itself."""
 
@@ -85,8 +87,8 @@ class TableConfig:
     """How to look up words not listed as written."""
     expand: CountOrNone = 0
     """Words of --vectors to add after."""
-    dim: Count = 128
-    """Size E of vectors made here."""
+    dim: Count = 256
+    """Size E of vectors made here, or of those of --vectors builtin."""
     dropout: Fraction = 0.15
     """Words a step reads as unknown."""
     rate: NotNegative = 5.0
@@ -187,11 +189,12 @@ class TrainConfig:
     """Two or more, repeats allowed."""
     trees: Path | None = None
     """A tree cache; None: the only one."""
-    words: Literal["trained", "tuned", "fixed", "both"] = "trained"
-    """Trained, trained from --vectors on, these as they are, or two models: trained and fixed."""
-    vectors: str | None = None
-    """A file, distil:MODEL (words as a sentence-transformers model encodes them), or
-    train (skip-grams of the corpus)."""
+    words: Literal["trained", "tuned", "fixed", "both"] | None = None
+    """Trained, trained from --vectors on, these as they are, or two models: trained and fixed. None: fixed,
+    without --vectors trained."""
+    vectors: str = BUILTIN_WORDS
+    """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
+    distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
     name: str = ""
     """By default views and preset."""
     output: Path = Path("runs/models")
@@ -232,10 +235,15 @@ class TrainConfig:
         return self.preset != "paper"
 
     @property
+    def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
+        """What becomes of the words: as asked, else fixed where vectors are named, else trained."""
+        return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
+
+    @property
     def makes_vectors(self) -> bool:
         """Whether ``vectors`` names a way to make them, and no file."""
         made = self.vectors in (BUILTIN_WORDS, TRAIN)
-        return made or (self.vectors is not None and self.vectors.startswith(DISTIL))
+        return made or self.vectors.startswith(DISTIL)
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
@@ -253,11 +261,12 @@ class TrainConfig:
         if self.loop.patience and not self.loop.validation:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         # Before any work: both and expand would look for the file after hours of training.
-        wanted = self.words != "trained" or self.table.expand
-        if wanted and not (self.makes_vectors or Path(self.vectors or "no file").exists()):
+        wanted = self.words_mode != "trained" or self.table.expand
+        found = self.vectors != NO_VECTORS and (self.makes_vectors or Path(self.vectors).exists())
+        if wanted and not found:
             raise UserError(
-                f"--words {self.words}, --table.expand {self.table.expand}: need --vectors, which is "
-                f"{self.vectors or 'not given'}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
+                f"--words {self.words_mode}, --table.expand {self.table.expand}: need --vectors, which is "
+                f"{self.vectors}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
                 f"{DISTIL}MODEL or {TRAIN}"
             )
         if self.table.expand and self.vectors in (BUILTIN_WORDS, TRAIN):

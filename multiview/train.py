@@ -79,7 +79,7 @@ def main(config: TrainConfig) -> int:
         cache = open_trees(config.trees)
         if distributed.first and not config.dry_run:
             held.enter_context(locked(config.folder, option="--name or --output"))
-        if config.words != "both":
+        if config.words_mode != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
             part = dataclasses.replace(config, words=words, output=config.folder, name=words)
@@ -104,7 +104,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     if config.dry_run:
         return dry_run(trainer)
     # Opened now, since bad vectors would be found only after hours of training.
-    expands = config.table.expand > 0 and config.words != "fixed" and distributed.first
+    expands = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
     new_words = open_vectors(config, cache, new_words=True) if expands else None
     folder = config.folder
     logger = log_to(folder)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from multiview.config import TrainConfig, options_of, preset
+from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
 from multiview.encoders.registry import plugins_of
 from multiview.folder.files import BUILTIN, Member
 
@@ -69,8 +69,9 @@ def _next_command(config: TrainConfig, trees: Path, sentences: int, learned: boo
         return f"adapt the encoder in the package to this text instead: python -m {command}"
     if ahead:
         return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees}"
-    if config.words == "trained":
-        name, vectors = f"{config.model_name}-fixed", config.vectors or "FILE"
+    if config.words_mode == "trained":
+        name = f"{config.model_name}-fixed"
+        vectors = BUILTIN_WORDS if config.vectors == NO_VECTORS else config.vectors
         fixed = replace(config, words="fixed", vectors=vectors, name=name)
         return f"start from words that know more than this text: {training_command(fixed)}"
     if sentences < ENOUGH:

@@ -77,7 +77,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, tab
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
     """
     wanted = config.table
-    if config.words == "fixed":
+    if config.words_mode == "fixed":
         vectors = open_vectors(config, trees, cache)
         listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
         if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
@@ -88,7 +88,7 @@ def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, tab
     words, counts_W = corpus_words(trees.type_counts(), wanted)
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
     tables = tables or len(config.view_list)
-    if config.words == "tuned":
+    if config.words_mode == "tuned":
         return tuned_table(config, vocabulary, open_vectors(config, trees, cache), tables)
     table = WordTable(vocabulary, wanted.dim, views=tables)
     table.initialise(config.encoder.start, counts=counts_W, seed=config.seed)
@@ -152,7 +152,7 @@ def open_vectors(
     Raises:
         UserError: what is named is missing or malformed.
     """
-    spec, table, limit = config.vectors or "", config.table, DEFAULT_WORDS
+    spec, table, limit = config.vectors, config.table, DEFAULT_WORDS
     if new_words:
         limit = table.expand
         table = dataclasses.replace(table, size=limit, buckets=0)

@@ -18,7 +18,7 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
     ("best", "options", "sentences", "signs", "command"),
     [
         ({"recall@1": 0.3}, {}, 900, [], "multiview.readout models/mine trees"),
-        ({}, {}, 900, ["no gain"], "--words fixed --vectors FILE --name mine-fixed"),
+        ({}, {"vectors": "none"}, 900, ["no gain"], "--words fixed --name mine-fixed"),
         ({}, GIVEN, 900, ["no gain"], "parsing.run MORE_TEXT"),
         ({}, GIVEN, 900_000, ["no gain"], "multiview.search builtin trees"),
         (START, {}, 900, ["kept", "no gain"], "multiview.readout builtin trees --output"),

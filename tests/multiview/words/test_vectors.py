@@ -179,7 +179,7 @@ def test_the_corpus_words_are_encoded_one_by_one(
 def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
     """Expanded by the words of the corpus that training leaves out."""
     config = changed(distilled, words="trained", table={"size": 12, "expand": 20}, loop={"max_steps": 2})
-    with pytest.raises(UserError, match=r"--table\.expand 20: --vectors train has the trained words alone"):
+    with pytest.raises(UserError, match=r"--table\.expand 20: --vectors train adds no words"):
         changed(config, vectors="train").check()
     assert main(config) == 0
     words = load_members(config.folder)[0].network.words
