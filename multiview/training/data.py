@@ -164,7 +164,8 @@ class Split:
     def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
         """Keep whole documents for validation, in up to ten blocks spread evenly over the corpus.
 
-        They are spread because neighbouring documents are alike. No block is shorter than a segment.
+        They are spread because neighbouring documents are alike. No block is shorter than a segment. Of a
+        document far longer than a block, such as a book, a part is kept.
 
         Args:
             documents: int64 [K + 1], sentence offsets of the documents.
@@ -183,10 +184,13 @@ class Split:
         each = max(wanted // blocks, 1)
         last = 0
         for block in range(blocks if wanted else 0):
-            start = max(edge((2 * block + 1) * total // (2 * blocks)), last)
+            place = (2 * block + 1) * total // (2 * blocks)
+            start = max(edge(place), last)
             stop = edge(start + each)
-            # Skip a document far longer than a block: it would use up the training data.
-            if start < stop <= start + 4 * each + 1:
+            if not start < stop <= start + 4 * each + 1:  # whole, it would use up the training data
+                start = max(place, last)
+                stop = min(start + each, total)
+            if start < stop:
                 held.append((start, stop))
                 last = stop
         edges = [0, *(bound for span in held for bound in span), total]

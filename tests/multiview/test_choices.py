@@ -134,4 +134,13 @@ def test_split_and_segments_cover_whole_documents() -> None:
         assert len(rows) > 0.9 * len(trained)
     assert split.epoch(1, 50, 1) == split.epoch(1, 50, 1) != split.epoch(2, 50, 1)
     assert cut(10, 31, 10) == [(10, 20), (20, 30)]
+
+
+def test_of_long_documents_parts_are_held_out() -> None:
+    split = Split.of(np.array([0, 9_000, 20_000, 28_000]), sentences=2_000, batch=200)
+    assert sum(stop - start for start, stop in split.validation) == 2_000
+    assert len(split.validation) == 10 and len(split.training) == 11
+
+
+def test_segments_are_cut_evenly() -> None:
     assert cut(10, 36, 10, offset=4) == [(14, 24), (24, 34)]

@@ -1,0 +1,74 @@
+"""The demo's three commands and its page, on the first sentences of each book."""
+
+from __future__ import annotations
+
+import importlib
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora import books
+from corpora.support.errors import UserError
+from senteval_runner.demo import __main__ as demo
+from senteval_runner.demo.page import _hits, write_report
+from senteval_runner.demo.steps import DemoConfig, commands
+from senteval_runner.protocol.config import TaskResult
+
+SENTENCES = 24
+"""Of each book."""
+
+
+@pytest.fixture
+def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus in the package, but only the first sentences of each book."""
+    folder = tmp_path / "books"
+    folder.mkdir()
+    texts = ["\n".join(book.sentences[:SENTENCES]) for book in books.books()]
+    (folder / "books.txt.xz").write_bytes(lzma.compress("\n\n".join(texts).encode()))
+    (folder / "books.tsv").write_bytes((books.FOLDER / "books.tsv").read_bytes())
+    monkeypatch.setattr(books, "FOLDER", folder)
+    monkeypatch.setattr(books, "TEXT", folder / "books.txt.xz")
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("short_books")
+def test_the_demo_on_short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(title: str, module: str, *arguments: str) -> float:
+        assert not importlib.import_module(module).cli([*arguments])
+        return 1.0
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo, "run_step", step)
+    config = DemoConfig(output=Path("demo"))
+    demo.main(config)
+    page = (config.output / "report.html").read_text(encoding="utf-8")
+    for title in ("What training gained", "Validation loss", "Nearest sentences", "means the same"):
+        assert title in page
+    for row in ("books", "start:", "bag:", "random", "builtin"):
+        assert row in page
+    assert page.count("<svg") == 4, "both trees of two sentences"
+    before = page
+    write_report(config, dict.fromkeys(commands(config), 1.0))
+    assert (config.output / "report.html").read_text(encoding="utf-8") == before
+
+
+def test_a_step_that_refuses_ends_the_demo_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
+        demo.run_step("1/4", "parsing.run", "none.txt")
+    assert "$ python -m parsing.run none.txt" in capfd.readouterr().out
+
+
+def test_items_that_depend_on_each_other_are_one_group() -> None:
+    def result(task: str, **gold: list[float]) -> TaskResult:
+        wrong = {
+            split: [value + (n == 0) for n, value in enumerate(values)] for split, values in gold.items()
+        }
+        return TaskResult(task=task, metrics={}, dim=1, rows={}, predictions=wrong, gold=gold)
+
+    hits, groups = _hits(result("Neighbours", one=[1.0] * 3, two=[1.0] * 2))
+    assert hits.tolist() == [0, 100, 100, 0, 100] and groups.tolist() == [0, 0, 0, 1, 1]
+    _, groups = _hits(result("Binding", passive=[1.0] * 40))
+    assert np.bincount(groups).tolist() == [20, 20]
+    assert len(set(_hits(result("Authors", test=[1.0] * 4))[1])) == 4
