@@ -25,6 +25,7 @@ from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
+from parsing.trees.batch import same_trees
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 
@@ -108,14 +109,14 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
 
     Args:
         folder: usually ``runs/trees``.
-        identities: parser identity per annotation (``dep``, ``const``); a cache may hold more.
+        identities: parser identity per annotation (``dep``, ``const``), on any device; a cache may hold more.
     """
     wanted = {KINDS[need]: dict(who) for need, who in identities.items()}
     rows: list[ShardRow] = []
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
         manifest = Manifest.read(path.parent)
-        same_parsers = all(manifest.identity.get(kind) == who for kind, who in wanted.items())
+        same_parsers = all(same_trees(manifest.identity.get(kind) or {}, who) for kind, who in wanted.items())
         if not same_parsers or manifest.identity.get("options", {}).get("characters") != VERSION:
             continue
         first = first or manifest
