@@ -30,12 +30,19 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from corpora.support.errors import UserError
+from corpora.support.files import locked
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.readout import Readout, beside, share_of
-from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of
-from multiview.encoders.scale import joined, spread
-from multiview.folder.files import Member, chosen_views, load_members, model_folder, model_records, save_model
+from multiview.encoders.registry import Encoder, ViewStack, tables_of
+from multiview.folder.files import (
+    Member,
+    chosen_views,
+    load_members,
+    model_folder,
+    refuse_other_content,
+    save_model,
+)
 from multiview.folder.reading import Reader, Tokens
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
@@ -146,7 +153,7 @@ class MultiViewEncoder:
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         with plain_build():
-            words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
+            words = words or WordTable.hashed(word_dim, views=1 + max(tables_of(names), default=0), seed=seed)
             torch.manual_seed(seed)
             config = EncoderConfig(dim=dim, start=start, relations=relations)
             member = Member(ViewStack(names, words, config))
@@ -166,26 +173,6 @@ class MultiViewEncoder:
     def readout(self) -> Readout | None:
         """From all views to one vector made for cosine; None where none was fitted."""
         return self.members[0].network.readout if len(self.members) == 1 else None
-
-    @property
-    def scaled(self) -> bool:
-        """Whether features have a scale of their own."""
-        return any(member.network.scale is not None for member in self.members)
-
-    def measure(self, trees: TreeCache) -> None:
-        """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
-
-        Args:
-            trees: of the text, by the model's parsers.
-
-        Raises:
-            UserError: the trees lack what a view needs, or are of other parsers.
-        """
-        self.reader.check_trees(trees, self.requires)
-        fields, spans = fields_of(self.requires), spread([(0, len(trees))])
-        for member in self.members:
-            with torch_threads(1):
-                member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
 
     @property
     def requires(self) -> set[str]:
@@ -216,7 +203,7 @@ class MultiViewEncoder:
         normalize_embeddings: bool = False,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
-        readout: Literal["meaning", "features", "raw"] | None = None,
+        readout: Literal["meaning", "features"] | None = None,
         structure: float | None = None,
         truncate_dim: int | None = None,
         **others: object,
@@ -234,11 +221,9 @@ class MultiViewEncoder:
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
             readout: ``meaning``, [K], at length 1 and made for cosine, by default where a read-out was fitted
-                and ``views`` are not given; ``raw``, the views side by side as they are, by default
-                otherwise; or ``features``, [F], for classifiers: the views side by side, each number at one
-                scale where the model has one (not of preset ``paper``), with a read-out without what the
-                others tell.
-            structure: λ, by default the model's (0 with ``views``, raw or features); above 0 the vectors are
+                and ``views`` are not given; or ``features``, [F], for classifiers: the views side by side,
+                with a read-out at one scale and without what the others tell.
+            structure: λ, by default the model's (0 with ``views`` or features); above 0 the vectors are
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
             truncate_dim: keep so many numbers of the meaning, of a fitted one at length 1 again.
@@ -254,7 +239,7 @@ class MultiViewEncoder:
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """
         read = self._read_by(readout, views)
-        by_default = self.structure if views is None and readout in (None, "meaning") else 0.0
+        by_default = self.structure if views is None and readout != "features" else 0.0
         structure = by_default if structure is None else share_of(structure)
         for name, value in others.items():
             if name not in ASKS_NOTHING or value not in ASKS_NOTHING[name]:
@@ -327,14 +312,12 @@ class MultiViewEncoder:
         """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
 
         Raises:
-            UserError: the folder holds something else.
+            UserError: the folder holds something else, or another run is writing there.
         """
         folder = Path(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            if not (folder / "config.json").is_file():
-                raise UserError(f"{folder}: holds something other than a model; save to another folder")
-            model_records(folder)
-        save_model(self.members, folder, self.folder)
+        refuse_other_content(folder)
+        with locked(folder, option="folder"):
+            save_model(self.members, folder, self.folder)
         self.folder = folder
 
     def __repr__(self) -> str:
@@ -412,16 +395,21 @@ class MultiViewEncoder:
     @plain_torch()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
-        parts = [network.vectors(batch, places) for network, places in self._chosen(views)]
-        return torch.cat(parts, dim=1)
+        parts = [
+            encoder(x_UE, encoder.plan(batch), token_N)
+            for encoder, x_UE, token_N in self.inputs(batch, views)
+        ]
+        return torch.cat(parts, dim=1).float()
 
     def inputs(
         self, batch: Batch, views: Sequence[str] | None = None
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
         """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
-        types, token_N = distinct_words(batch)
+        assert batch.types is not None
+        used, inverse = np.unique(batch.token, return_inverse=True)
+        types = [batch.types[index] for index in used]
         for network, places in self._chosen(views):
-            yield from network.inputs(places, types, token_N)
+            yield from network.inputs(places, types, inverse.astype(np.int64))
 
     @plain_torch()
     @torch.inference_mode()
@@ -456,16 +444,15 @@ class MultiViewEncoder:
         self, readout: str | None, views: Sequence[str] | None
     ) -> tuple[Callable[[Tensor, int | None], Tensor], int] | None:
         """What vectors go through, and its numbers; None where they are the views side by side."""
-        if readout not in (None, "meaning", "features", "raw"):
-            raise UserError(f"encode: readout={readout!r}: meaning, features or raw")
+        if readout not in (None, "meaning", "features"):
+            raise UserError(f"encode: readout={readout!r}: meaning or features")
         if readout == "meaning" and (self.readout is None or views is not None):
             why = "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
             raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {why}")
-        if readout == "features" and self.scaled:
-            scale = joined([network.scale_of(places) for network, places in self._chosen(views)])
-            return scale, len(scale.kept)
-        if self.readout is None or views is not None or readout in ("features", "raw"):
+        if self.readout is None or views is not None:
             return None
+        if readout == "features":
+            return self.readout.features, int(self.readout.factor.count_nonzero())
         return self.readout, self.readout.dim
 
     def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:

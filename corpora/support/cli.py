@@ -359,7 +359,7 @@ def dry_run_text(config: Any, facts: Mapping[str, str], units: float | None, uni
         per_s: units per second.
     """
     amount = "an unknown number of" if units is None else f"{units:,.0f}"
-    time = "unknown" if units is None else f"about {timedelta(seconds=round(units / max(per_s, 1e-9)))}"
+    time = "unknown" if units is None else str(timedelta(seconds=round(units / max(per_s, 1e-9))))
     rows = {**facts, "work": f"{amount} {unit} at {per_s:,.3g} a second", "time": time}
     lines = [f"{name:<12} {value}" for name, value in rows.items()]
     return "\n".join([json.dumps(config_to_json(config), indent=2, sort_keys=True), *lines])

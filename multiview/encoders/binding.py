@@ -243,6 +243,7 @@ def _siblings(role, head, dependent):  # type: ignore[no-untyped-def]
 
 
 @cache
+@torch.inference_mode(False)  # what is kept from inference could not be trained with
 def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """A and B, float32 [E, S]; √w σ of roles, siblings and order, float32 [R + 2, S]; order's signs are 1."""
     drawn = np.random.default_rng(0)

@@ -58,6 +58,8 @@ BUCKET_LENGTH = 0.3
 """A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length.
 
 With the mean alone, two unknown names are the same word; with more, classifiers read less of the others."""
+MOST_NUMBERS = 2**28
+"""In hash buckets of fixed vectors at most. They are not stored, so a config.json may ask for any number."""
 SIF_A = 1e-3
 """a of smooth inverse frequency a / (a + p(w)) (Arora et al. 2017)."""
 
@@ -153,7 +155,7 @@ class WordsRecord:
     dim: Count
     buckets: CountOrNone
     case: Case
-    expanded: int = 0
+    expanded: CountOrNone = 0
     """Words of expansion.txt, which follow those of vocab.txt; 0: no such file."""
 
     @property
@@ -347,13 +349,13 @@ class WordTable(nn.Module):
             self.expansion.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, record: WordsRecord, *, views: int, fixed: Fixed | None = None) -> Self:
+    def load(cls, folder: Path, record: WordsRecord, *, tables: int, fixed: Fixed | None = None) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
             folder: holds vocab.txt and, with fixed vectors, vectors.npy.
             record: what config.json says about the words.
-            views: number of views of the model.
+            tables: number of trained tables.
             fixed: float32 [W, E], fixed vectors that are not in vectors.npy.
 
         Raises:
@@ -361,11 +363,17 @@ class WordTable(nn.Module):
         """
         vocabulary = Vocabulary(read_words(folder / "vocab.txt"), buckets=record.buckets, case=record.case)
         if record.mode == "trained":
-            table = cls(vocabulary, record.dim, views=views)
+            table = cls(vocabulary, record.dim, views=tables)
             if record.expanded:
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
-                    table._extend(Expansion.load(folder))
+                    sizes = {"words": record.expanded, "views": tables, "dim": record.dim}
+                    table._extend(Expansion.load(folder, **sizes))
             return table
+        if record.expanded or record.buckets * record.dim > MOST_NUMBERS:
+            raise UserError(
+                f"{folder / 'config.json'}: words: fixed ones have no expansion and at most {MOST_NUMBERS:,} "
+                "numbers in hash buckets"
+            )
         fixed = read_array(folder / VECTORS, 2) if fixed is None else fixed
         if fixed.shape != (len(vocabulary), record.dim):
             raise UserError(
