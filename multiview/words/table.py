@@ -119,10 +119,6 @@ def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[s
     """The most frequent words of a corpus and how often each occurs, int64 [W]; ties in alphabetical order.
 
     Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
-
-    Args:
-        counts: occurrences of the corpus's word types.
-        wanted: how many words, how often each must occur, and how to spell them.
     """
     total: Counter[str] = Counter()
     for word, count in counts.items():
@@ -248,12 +244,7 @@ class WordTable(nn.Module):
 
         ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``bag`` is standard normal times
         smooth inverse frequency, so that function words do not dominate the sum over a tree, and the same in
-        all views.
-
-        Args:
-            start: how to fill them.
-            counts: int64 [words], occurrences of each word, for the weights.
-            seed: of the values.
+        all views. ``counts``, int64 [words], are the occurrences of each word, for these weights.
         """
         for position, table in enumerate(self.tables):
             with torch.no_grad():
@@ -319,11 +310,7 @@ class WordTable(nn.Module):
     def expand(self, vectors: WordVectors) -> int:
         """Take in the words of pre-trained vectors that the trained tables lack, in place of earlier ones.
 
-        Args:
-            vectors: see :meth:`multiview.words.vectors.Expansion.fit`.
-
-        Returns:
-            Number of words added; 0 with fixed vectors.
+        Returns the number of words added; 0 with fixed vectors.
         """
         if self.mode == "trained":
             own, tables = self.trained_vocabulary, [table.detach().cpu().numpy() for table in self.tables]

@@ -107,11 +107,7 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
 
 
 def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
-    """What a file of vectors is; it is not read yet.
-
-    Args:
-        spec: see :func:`load_word_vectors`.
-        limit: words to read at most, from the top.
+    """What a file of vectors is, see :func:`load_word_vectors`; it is not read yet.
 
     Raises:
         UserError: no such file.
@@ -131,12 +127,7 @@ def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
 
 
 def converted(source: Source, cache: Path) -> WordVectors:
-    """Open the vectors of a source, making them the first time; a killed or damaged copy is made again.
-
-    Args:
-        source: where they come from.
-        cache: folder of the converted folders.
-    """
+    """Open the vectors of a source, making them the first time; a killed or damaged copy is made again."""
     folder = Path(cache) / f"{source.name}.vectors"
     if not _intact(folder, source.record):
         with locked(folder, option="folder for it", wait=True):

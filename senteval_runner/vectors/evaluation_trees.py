@@ -107,9 +107,7 @@ def _parse(sentences: list[Tokens], output: Path, reader: Reader, needs: Sequenc
 def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None:
     """Every cache of evaluation sentences below ``folder`` by these parsers, read as one; None without any.
 
-    Args:
-        folder: usually ``runs/trees``.
-        identities: parser identity per annotation (``dep``, ``const``), on any device; a cache may hold more.
+    The identity of a parser is given per annotation (``dep``, ``const``); a cache may hold more.
     """
     wanted = {KINDS[need]: dict(who) for need, who in identities.items()}
     rows: list[ShardRow] = []
