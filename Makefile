@@ -12,7 +12,7 @@ DOCS  := $(VENV)/.has-$(or $(EXTRAS),docs)
 BENCH := $(VENV)/.has-$(or $(EXTRAS),bench)
 WHOLE := $(VENV)/.has-$(or $(EXTRAS),$(EVERYTHING))
 
-.PHONY: env demo test check format bench mutations coverage docs build clean
+.PHONY: env demo test test-isa check format bench mutations coverage docs build clean
 
 env: $(WHOLE)
 
@@ -30,6 +30,19 @@ demo: $(DEMO)
 SELECT := $(if $(ALL),not gpu,not slow and not repo and not process and not data and not gpu)
 test: $(TEST)
 	$(PY) -m pytest -n auto --dist worksteal -m "$(SELECT)"
+
+# What other processors compute: SSE4 alone, AVX2 on two threads, this one's own on two.
+SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem MKL_CBWR=COMPATIBLE \
+  NUMBA_CPU_NAME=x86-64 NUMBA_CPU_FEATURES= OMP_NUM_THREADS=1
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswell MKL_CBWR=AVX2 \
+  NUMBA_CPU_NAME=haswell NUMBA_CPU_FEATURES= OMP_NUM_THREADS=2
+OWN  := OMP_NUM_THREADS=2
+ISA  := SSE4 AVX2 OWN
+ISA_TESTS := tests/test_goldens.py tests/parsing/networks tests/parsing/test_text_parser.py \
+  tests/multiview/engines tests/multiview/test_builtin.py tests/senteval_runner/protocol
+test-isa: $(TEST) $(ISA:%=isa-%)
+isa-%: $(TEST)
+	env $($*) $(PY) -m pytest -n auto --dist worksteal -m "not slow and not gpu" $(ISA_TESTS)
 
 check: $(DEV)
 	$(PY) -m ruff format --check .

@@ -19,16 +19,18 @@ VERSION = 1
 """Of the rules; part of what decides trees and vectors."""
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _JOINING = "\u0600-\u109f\u1780-\u18af"
-# Soft hyphen, grapheme joiner, marks and isolates of direction, variation selectors, zero-width spaces, the
-# word joiner and invisible operators, byte-order marks, anchors of annotations.
+_TAGS = "\U000e0000-\U000e007f"
 _HIDDEN = re.compile(
+    # spaCy makes words of their own of the joiner and the tags inside an emoji.
+    rf"(?!\A(?:\u200d|[{_TAGS}]+)\Z)(?:"
+    # Soft hyphen, grapheme joiner, marks and isolates of direction, variation selectors, zero-width spaces,
+    # the word joiner and invisible operators, byte-order marks, anchors of annotations.
     "[\u00ad\u034f\u061c\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\ufff9-\ufffb\U000e0100-\U000e01ef]+"
     # Tags; after a black flag they name another flag.
-    "|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]+"
-    # Joiners; spaCy makes a word of its own of the one inside an emoji.
-    rf"|[\u200c\u200d](?!(?<=[{_JOINING}].)[{_JOINING}]|(?<=\A\u200d)\Z"
-    rf"|(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}])"
+    rf"|(?<![\U0001f3f4{_TAGS}])[{_TAGS}]+"
+    rf"|[\u200c\u200d](?!(?<=[{_JOINING}].)[{_JOINING}]"
+    rf"|(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}]))"
 )
 _PRINTED = str.maketrans({
     **dict.fromkeys("\u2018\u2019\u201b\u02bb\u02bc\u00b4\u1ffd", "'"),

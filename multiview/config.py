@@ -37,7 +37,26 @@ LAPTOP = "laptop"
 MOST_VIEWS = 32
 """Of a model: each has its own encoder, and each pair its own term of the loss."""
 
+TREES = Path("runs/trees")
+"""Where ``--trees`` is looked for if it is not given."""
 Case = Literal["exact", "backoff", "lower"]
+
+
+def found_trees(trees: Path | None, root: Path = TREES) -> Path:
+    """The tree cache that is given, else the only one under ``root``.
+
+    Raises:
+        UserError: there is none, or several (they are listed).
+    """
+    if trees is not None:
+        return trees
+    found = sorted(path.parent for path in root.glob("*/manifest.json"))
+    if len(found) != 1:
+        listed = " | ".join(map(str, found)) or "none; make one with python -m parsing.run"
+        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
+    return found[0]
+
+
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
 Start = Literal["xavier", "bag"]
@@ -202,6 +221,11 @@ class TrainConfig:
     def folder(self) -> Path:
         """Where the model goes."""
         return self.output / self.model_name
+
+    @property
+    def one_scale(self) -> bool:
+        """Whether the model's features have one scale; the paper's numbers are as they are."""
+        return self.preset != "paper"
 
     @property
     def makes_vectors(self) -> bool:

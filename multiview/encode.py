@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from corpora.characters import plain
 from corpora.inputs import is_stream, read_lines
 from corpora.support.cli import Command, Share, config_to_json, configuration
 from corpora.support.errors import UserError
@@ -132,7 +133,7 @@ def sentences_of(path: Path) -> Iterator[str]:
     for line in read_lines(path, stream=True):
         if line.replaced or line.truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
-        if line.text.strip():
+        if plain(line.text).strip():
             yield line.text
 
 

@@ -34,7 +34,8 @@ from corpora.support.files import locked
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.readout import Readout, beside, share_of
-from multiview.encoders.registry import Encoder, ViewStack, tables_of
+from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
+from multiview.encoders.scale import joined, spread
 from multiview.folder.files import (
     Member,
     chosen_views,
@@ -175,6 +176,26 @@ class MultiViewEncoder:
         return self.members[0].network.readout if len(self.members) == 1 else None
 
     @property
+    def scaled(self) -> bool:
+        """Whether features have a scale of their own."""
+        return any(member.network.scale is not None for member in self.members)
+
+    def measure(self, trees: TreeCache) -> None:
+        """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
+
+        Args:
+            trees: of the text, by the model's parsers.
+
+        Raises:
+            UserError: the trees lack what a view needs, or are of other parsers.
+        """
+        self.reader.check_trees(trees, self.requires)
+        fields, spans = fields_of(self.requires), spread([(0, len(trees))])
+        for member in self.members:
+            with torch_threads(1):
+                member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
+
+    @property
     def requires(self) -> set[str]:
         """Annotations that the encoders read: of ``tokens``, ``dep``, ``const``."""
         return self.requires_of(None)
@@ -203,7 +224,7 @@ class MultiViewEncoder:
         normalize_embeddings: bool = False,
         views: Sequence[str] | None = None,
         trees: TreeCache | None = None,
-        readout: Literal["meaning", "features"] | None = None,
+        readout: Literal["meaning", "features", "raw"] | None = None,
         structure: float | None = None,
         truncate_dim: int | None = None,
         **others: object,
@@ -221,9 +242,11 @@ class MultiViewEncoder:
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
             readout: ``meaning``, [K], at length 1 and made for cosine, by default where a read-out was fitted
-                and ``views`` are not given; or ``features``, [F], for classifiers: the views side by side,
-                with a read-out at one scale and without what the others tell.
-            structure: λ, by default the model's (0 with ``views`` or features); above 0 the vectors are
+                and ``views`` are not given; ``raw``, the views side by side as they are, by default
+                otherwise; or ``features``, [F], for classifiers: the views side by side, each number at one
+                scale where the model has one (not of preset ``paper``), with a read-out without what the
+                others tell.
+            structure: λ, by default the model's (0 with ``views``, raw or features); above 0 the vectors are
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
             truncate_dim: keep so many numbers of the meaning, of a fitted one at length 1 again.
@@ -239,7 +262,7 @@ class MultiViewEncoder:
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """
         read = self._read_by(readout, views)
-        by_default = self.structure if views is None and readout != "features" else 0.0
+        by_default = self.structure if views is None and readout in (None, "meaning") else 0.0
         structure = by_default if structure is None else share_of(structure)
         for name, value in others.items():
             if name not in ASKS_NOTHING or value not in ASKS_NOTHING[name]:
@@ -395,21 +418,16 @@ class MultiViewEncoder:
     @plain_torch()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
-        parts = [
-            encoder(x_UE, encoder.plan(batch), token_N)
-            for encoder, x_UE, token_N in self.inputs(batch, views)
-        ]
-        return torch.cat(parts, dim=1).float()
+        parts = [network.vectors(batch, places) for network, places in self._chosen(views)]
+        return torch.cat(parts, dim=1)
 
     def inputs(
         self, batch: Batch, views: Sequence[str] | None = None
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
         """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
-        assert batch.types is not None
-        used, inverse = np.unique(batch.token, return_inverse=True)
-        types = [batch.types[index] for index in used]
+        types, token_N = distinct_words(batch)
         for network, places in self._chosen(views):
-            yield from network.inputs(places, types, inverse.astype(np.int64))
+            yield from network.inputs(places, types, token_N)
 
     @plain_torch()
     @torch.inference_mode()
@@ -444,15 +462,16 @@ class MultiViewEncoder:
         self, readout: str | None, views: Sequence[str] | None
     ) -> tuple[Callable[[Tensor, int | None], Tensor], int] | None:
         """What vectors go through, and its numbers; None where they are the views side by side."""
-        if readout not in (None, "meaning", "features"):
-            raise UserError(f"encode: readout={readout!r}: meaning or features")
+        if readout not in (None, "meaning", "features", "raw"):
+            raise UserError(f"encode: readout={readout!r}: meaning, features or raw")
         if readout == "meaning" and (self.readout is None or views is not None):
             why = "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
             raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {why}")
-        if self.readout is None or views is not None:
+        if readout == "features" and self.scaled:
+            scale = joined([network.scale_of(places) for network, places in self._chosen(views)])
+            return scale, len(scale.kept)
+        if self.readout is None or views is not None or readout in ("features", "raw"):
             return None
-        if readout == "features":
-            return self.readout.features, int(self.readout.factor.count_nonzero())
         return self.readout, self.readout.dim
 
     def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:

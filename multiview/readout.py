@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from multiview.encoders.readout import Moments, Numbers, Readout
+    from multiview.encoders.scale import Scale
     from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
 
@@ -107,7 +108,6 @@ def main(config: ReadoutConfig) -> None:
         tried.append((aim.reached(readout, wide[0], held[0]), readout))
         print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
     best = max(tried, key=lambda pair: pair[0])[1]
-    best.factor = moments.factors(config.features)
     output, stored = config.output or folder, rounded(best, model_records(folder)[""].storage)
     before = wide[-1] if encoder.readout is None else encoder.readout.cpu()(wide[-1])
     figures = [aim.told(vectors, held[-1]) for vectors in (before, stored(wide[-1]))]
@@ -115,7 +115,8 @@ def main(config: ReadoutConfig) -> None:
         print(f"{name}     {aim.compared} {figure:.4f} ({vectors.shape[1]} numbers)")
     gains = figures[1] > figures[0]
     if gains or config.output is not None:
-        store_readout(folder, output, best, config.structure)
+        scale = moments.scale(config.features, cache.folder.name)
+        store_readout(folder, output, best, scale, config.structure)
         print(f"model      {output}: {stored.origin}, {aim.reached(stored, wide[-1], held[-1]):.4f}")
     if not gains:
         kept = "" if config.output else f"; {folder} stays as it was, --output FOLDER writes the new one"
@@ -258,18 +259,21 @@ def rounded(readout: Readout, storage: str) -> Readout:
     weight = readout.weight.cpu()
     if storage == "compact":
         weight = unpack(pack_matrix("weight", weight))["weight"]
-    result = Readout(weight, readout.bias, readout.factor, readout.origin)
+    result = Readout(weight, readout.bias, readout.origin)
     result.axes_TK = readout.axes_TK
     return result
 
 
-def store_readout(source: Path, target: Path, readout: Readout, structure: float | None = None) -> None:
+def store_readout(
+    source: Path, target: Path, readout: Readout, scale: Scale, structure: float | None = None
+) -> None:
     """Write a model with another read-out; everything else stays as it is stored, compact or not.
 
     Args:
         source: the model's folder.
         target: where the model goes, in one step; may be the same. The caller holds its lock.
         readout: the read-out.
+        scale: of its features.
         structure: λ where a caller gives none; None leaves it.
 
     Raises:
@@ -284,7 +288,11 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
     record = model_records(source).get("")
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
-    own = {f"readout.{name}": getattr(readout, name).cpu() for name in ("weight", "bias", "factor")}
+    own = {
+        f"{part}.{name}": value.cpu()
+        for part, fitted in (("readout", readout), ("scale", scale))
+        for name, value in fitted.state_dict().items()
+    }
     if record.storage == "compact":
         own |= pack_matrix("readout.weight", own["readout.weight"])
     with replaced(target) as new:
@@ -293,10 +301,12 @@ def store_readout(source: Path, target: Path, readout: Readout, structure: float
             check_file(folder / name, written.bytes, written.sha256)
             if name != WEIGHTS:
                 shutil.copyfile(folder / name, new / name)
-        kept = {n: v for n, v in load_file(folder / WEIGHTS).items() if not n.startswith("readout.")}
+        stored = load_file(folder / WEIGHTS).items()
+        kept = {n: v for n, v in stored if not n.startswith(("readout.", "scale."))}
         with atomic_path(new / WEIGHTS) as temporary:
             save_file({**kept, **own}, temporary)
-        values = {**read_record(folder / "config.json"), "readout": readout.record}
+        fits = {"readout": readout.record, "scale": scale.record}
+        values = {**read_record(folder / "config.json"), **fits}
         values["files"] = {**values["files"], WEIGHTS: file_record(new / WEIGHTS)}
         if structure is not None:
             values["structure"] = structure

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING
 from corpora.support.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
 from corpora.support.errors import MissingExtraError, UserError, refusals
 from corpora.support.files import atomic_path, locked, read_json, write_json
-from multiview.config import LAPTOP, TrainConfig, preset
+from corpora.support.progress import progress
+from multiview.config import LAPTOP, TrainConfig, found_trees, preset
 from parsing.run import PAPER_SENTENCES
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from multiview.training.trainer import Trainer
     from parsing.trees.cache import TreeCache
 
-CALIBRATION_STEPS = 4
-"""Of a dry run."""
+CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
+"""Steps of a dry run, of which two are enough after so many seconds."""
 
 
 def defaults_from(args: Sequence[str]) -> TrainConfig:
@@ -52,6 +53,11 @@ def main(config: TrainConfig) -> int:
     # Of the paper's training we say what it would cost before there are vectors and trees.
     plain = dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
     (plain if papers else config).check()
+    missing = refusals(lambda: found_trees(config.trees), config.check)
+    if missing and not papers:
+        raise UserError(missing[0])
+    if missing:
+        print(" | ".join(missing), "What it would cost is estimated from a sample.", sep="\n", flush=True)
     import torch
 
     from multiview.encoders.registry import trained_views
@@ -67,7 +73,7 @@ def main(config: TrainConfig) -> int:
     distributed = DistributedContext.from_environment(wants_cuda)
     with contextlib.ExitStack() as held:
         held.callback(distributed.close)
-        if papers and (missing := refusals(lambda: open_trees(config.trees), config.check)):
+        if missing:
             estimate(plain, distributed)
             raise UserError(" | ".join(missing))
         cache = open_trees(config.trees)
@@ -149,13 +155,17 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
 
     config = trainer.config
     sentences, seconds = [], []
-    with torch_threads(trainer.threads):
+    shown = progress(total=CALIBRATION_STEPS, unit="step", description="calibration")
+    with torch_threads(trainer.threads), shown as bar:
         for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
             start = time.perf_counter()
             trainer.update(trainer.gradient(step))
             trainer.read()  # the rate is that of work done, not of work queued
             seconds.append(time.perf_counter() - start)
             sentences.append(step.sentences)
+            bar.update(1)
+            if len(seconds) > 1 and sum(seconds) > CALIBRATION_S:
+                break
     per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
     steps: float = trainer.position.steps
     parameters = sum(parameter.numel() for parameter in trainer.network.parameters())

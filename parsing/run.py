@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from parsing.pipeline.driver import Pool, RunSummary
     from parsing.text_parser import TextParser
 
-SAMPLE = 2048
-"""Sentences of a dry run."""
+SAMPLE, SAMPLE_PART = 2048, 512
+"""Sentences of a dry run, and how many are parsed together."""
 WARM_UP = 64
 NONE = "none"
 """The model that stands for no trees of its kind."""
@@ -149,7 +149,7 @@ def parse(config: ParseConfig, spec: str) -> None:
     if papers and config.dry_run:
         missing += refusals(opened, *[makes[0]] * (not missing))
         if missing:  # what the paper's trees would cost is said before there are its data and parsers
-            print(PAPER_SAMPLE)
+            print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
             sample = open_corpus("books", limit=SAMPLE)
             parser = load(device=devices[0], max_tokens=config.max_tokens)
             print(dry_run_text(config, *cost(sample, parser, workers, PAPER_SENTENCES)))
@@ -252,7 +252,9 @@ def cost(
         UserError: the corpus has no sentences.
     """
     from corpora.support.errors import UserError
+    from corpora.support.progress import progress
     from parsing.pipeline.driver import shards_of
+    from parsing.trees.batch import join
     from parsing.trees.cache import write_shard
 
     shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
@@ -261,7 +263,13 @@ def cost(
         raise UserError(f"{corpus.name}: has no sentences")
     parser.arrays(sample.sentences[:WARM_UP])
     began = time.perf_counter()
-    batch = parser.arrays(sample.sentences, sample.flags)
+    parts = []
+    with progress(total=len(sample.sentences), description="sample") as bar:
+        for part in range(0, len(sample.sentences), SAMPLE_PART):
+            rows = slice(part, part + SAMPLE_PART)
+            parts.append(parser.arrays(sample.sentences[rows], sample.flags[rows]))
+            bar.update(len(parts[-1]))
+    batch = join(parts)
     per_s = len(batch) / (time.perf_counter() - began)
     with tempfile.TemporaryDirectory() as folder:
         row = write_shard(Path(folder), 0, batch, sample.document_starts, sample.document_ids)

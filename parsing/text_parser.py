@@ -119,7 +119,7 @@ class TextParser:
             raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
         if not is_encodable(text):
             raise UserError(f"parse: {text!r:.60}: {NOT_UTF8}")
-        lines = re.split("\r\n|\n|\r", text)
+        lines = re.split("\r?\n" if "\n" in text else "\r", text)
         return self.parse([found for line in lines for found in self._tokenizer.sentences(line)])
 
     @functools.cached_property

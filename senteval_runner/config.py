@@ -38,11 +38,12 @@ class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
     models: Positional[tuple[str, ...]]
-    """Model folders (MODEL?views=dep for a view alone, MODEL?readout=features or meaning for all tasks),
+    """Model folders (MODEL?views=dep for a view alone, MODEL?readout=features, meaning or raw for all tasks),
     sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
     random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE, start:MODEL?corpus=CACHE (a model
     before its first step), bags of words (bag:random, bag:ngrams, bag:FILE, sif:FILE?corpus=CACHE; FILE may
-    be a model folder); A+B joins."""
+    be a model folder); A+B joins. ANY?scale=CACHE gives classifiers each number at one scale over that text,
+    as a trained model's are; ?scale=none gives raw numbers."""
     tasks: str = "mv"
     """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all; SentEval's names, or
     those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""

@@ -117,10 +117,10 @@ def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> St
         load = (lambda: plain) if trees is None else (lambda: tree_reading(model, trees.of(model), **options))
         return StoredEncoder(Part(load, tokens=True), reading=reading)
 
-    if not (model.readout or model.structure):
+    if not (model.readout or model.structure or model.scaled):
         return stored("")
     share = f", structure {model.structure:g}" if model.structure else ""
-    encoder = stored(f"meaning{share}")
+    encoder = stored(f"{'meaning' if model.readout or share else 'raw'}{share}")
     encoder.features = stored("features", readout="features")
     return encoder
 

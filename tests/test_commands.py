@@ -77,6 +77,10 @@ def test_help_is_light(module: str) -> None:
         ("senteval_runner.run", ("builtin?structure=0.1", "--data", "nowhere"), "nowhere: no such folder"),
         ("senteval_runner.run", ("builtin", "--data", "docs", "--seeds", "1_0"), "--seeds '1_0'"),
         ("senteval_runner.run", ("builtin", "--tasks", "TRCE"), "did you mean TREC"),
+        ("multiview.encode", ("all-MiniLM-L6-v2?structure=0.1", "nowhere.txt"), "nowhere.txt: no such file"),
+        ("multiview.search", ("bag:nowhere.txt", "README.md", "a"), "'nowhere.txt': no such file or folder"),
+        ("multiview.explain", ("start:builtin", "a", "b"), "start:MODEL?corpus=runs/trees/NAME"),
+        ("multiview.train", ("--words", "fixed"), "need --vectors"),
     ],
 )
 def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, ...], said: str) -> None:

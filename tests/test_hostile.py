@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
@@ -73,13 +74,16 @@ def arrays(toy_trees: Path) -> dict[str, np.ndarray]:
     return {name: v if v.dtype == np.uint8 else v.astype(np.int64) for name, v in found.items()}
 
 
-def put(source: Path, target: Path, arrays: dict[str, Any]) -> None:
+def put(
+    source: Path, target: Path, arrays: dict[str, Any], change: Callable[[h5py.File], object] = bool
+) -> None:
     """A copy of a cache with another second shard, listed as if it were right."""
     shutil.copytree(source, target, dirs_exist_ok=True)
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         for name, values in arrays.items():
             file[name] = values
+        change(file)
     (target / SHARD).write_bytes(image.getvalue())
     manifest = Manifest.read(source)
     first, second, *others = manifest.shards
@@ -141,6 +145,76 @@ def test_train_verify_and_export_refuse_a_shard_alike(
     (line,) = told
     assert line.startswith(f"trees/{SHARD}: ") and re.search(message, line)
     assert [path.name for path in tmp_path.iterdir()] == ["trees"]
+
+
+def packed(
+    content: Callable[[bytes], bytes] = bytes, mask: int = 0, **how: Any
+) -> Callable[[h5py.File], None]:
+    """Stores the heads by filters and chunks of its own, the first chunk with wrong content."""
+
+    def change(file: h5py.File) -> None:
+        values = file["head"][:].astype("<i4")
+        del file["head"]
+        data = file.create_dataset("head", data=values, **{"chunks": values.shape, **how})
+        if content is not bytes or mask:
+            _, right = data.id.read_direct_chunk((0,))
+            data.id.write_direct_chunk((0,), content(right), mask)
+
+    return change
+
+
+def elsewhere(file: h5py.File) -> None:
+    length = len(file["head"])
+    del file["head"]
+    file.create_dataset("head", (length,), "<i4", external=[("/dev/zero", 0, 4 * length)])
+
+
+def virtual(file: h5py.File) -> None:
+    length = len(file["head"])
+    del file["head"]
+    layout = h5py.VirtualLayout((length,), "<i4")
+    layout[:] = h5py.VirtualSource("/dev/zero", "x", (length,))
+    file.create_virtual_dataset("head", layout)
+
+
+PACKED: dict[str, tuple[Callable[[h5py.File], None], str]] = {
+    "checksums": (packed(lambda right: b"ab", fletcher32=True), "not packed as"),
+    "lzf": (packed(compression="lzf"), "not packed as"),
+    "rounded": (packed(scaleoffset=3), "not packed as"),
+    "szip's number": (
+        packed(compression=307, compression_opts=(1,), allow_unknown_filter=True),
+        "not packed as",
+    ),
+    "small chunks": (packed(chunks=(1,), compression="gzip"), "not packed as"),
+    "large chunks": (packed(chunks=(1 << 28,), maxshape=(None,)), "not packed as"),
+    "too short": (packed(lambda right: zlib.compress(b"abc"), compression="gzip"), "a chunk is not"),
+    "too long": (packed(lambda right: zlib.compress(bytes(10**7)), compression="gzip"), "a chunk is not"),
+    "cut": (packed(lambda right: right[:-5], compression="gzip", shuffle=True), "a chunk is not"),
+    "no deflate": (packed(lambda right: b"junk", compression="gzip"), "incorrect header"),
+    "plain and short": (packed(lambda right: b"abc"), "a head lies outside"),
+    "not packed": (packed(lambda right: b"abc", mask=0xFFFFFFFF, compression="gzip"), "a chunk is not"),
+    "in another file": (elsewhere, "head: is no dataset"),
+    "virtual": (virtual, "head: is no dataset"),
+}
+
+
+@pytest.mark.parametrize("case", PACKED)
+def test_a_shard_that_is_packed_otherwise_is_refused_unread(case, toy_trees, arrays, tmp_path) -> None:
+    """HDF5 1.14 dies over some of these, and reads memory that is not the file's over others."""
+    change, message = PACKED[case]
+    put(toy_trees, tmp_path / "trees", arrays, change)
+    with pytest.raises(UserError, match=message):
+        TreeCache.open(tmp_path / "trees").flags()
+
+
+def test_the_usual_packings_are_read(toy_trees: Path, arrays, tmp_path: Path) -> None:
+    for how in ({}, {"compression": "gzip"}, {"compression": "gzip", "shuffle": True}):
+        put(toy_trees, tmp_path / "trees", arrays, packed(**how))
+        cache = TreeCache.open(tmp_path / "trees")
+        assert (
+            cache.read(0, len(cache)).head.tolist()
+            == TreeCache.open(toy_trees).read(0, len(cache)).head.tolist()
+        )
 
 
 def is_tree(heads: list[int], heights: list[int]) -> bool:

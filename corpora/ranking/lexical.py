@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.characters import plain
 from corpora.support.errors import MissingExtraError
 
 Scores = NDArray[np.floating]
@@ -34,7 +35,7 @@ class Bm25:
             raise MissingExtraError("bm25s", "retrieval") from None
         self._tokenize = partial(bm25s.tokenize, show_progress=False, stopwords=None, token_pattern=WORD)
         self.size, self.retriever = len(texts), bm25s.BM25(k1=1.5, b=0.75)
-        tokens = self._tokenize(list(texts))
+        tokens = self._tokenize([plain(text) for text in texts])
         # Words have two letters or more; the library fails on a collection without one.
         self.empty = not any(len(ids) for ids in tokens.ids)
         if not self.empty:
@@ -44,7 +45,7 @@ class Bm25:
         """One score per text, [N]; 0 for texts that share no word with the query."""
         known: list[str] = []
         if not self.empty:
-            words = self._tokenize([query], return_ids=False)[0]
+            words = self._tokenize([plain(query)], return_ids=False)[0]
             known = [word for word in words if word in self.retriever.vocab_dict]
         found: Scores = self.retriever.get_scores(known) if known else np.zeros(self.size, dtype=np.float32)
         return found
@@ -60,7 +61,7 @@ class Tfidf:
     def __init__(self, texts: Sequence[str]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.vectorizer = TfidfVectorizer(token_pattern=WORD)
+        self.vectorizer = TfidfVectorizer(preprocessor=lambda text: plain(text).lower(), token_pattern=WORD)
         self.size = len(texts)
         words_of = self.vectorizer.build_analyzer()
         self.empty = not any(words_of(text) for text in texts)  # which the library refuses

@@ -1,11 +1,10 @@
-"""The read-outs of a model: from all its views side by side to one vector made for cosine, and to features.
+"""The read-out of a model: from all its views side by side to one vector made for cosine.
 
-    meaning(s) = unit(x W + b),   features(s) = f ∘ x
+    meaning(s) = unit(x W + b)
 
-x are the views one after the other. Features are for classifiers: f brings each number to the same standard
-deviation, since classifiers start from small weights and their penalty has a scale, and leaves out (f = 0)
-what the others tell best: one at a time, the number of largest multiple correlation with all that are left,
-so that of two equal numbers one stays. W and b come from ridge regression of a teacher's vectors, whose
+x are the views one after the other. With a read-out their features (:mod:`multiview.encoders.scale`) leave
+out what the others tell best: one at a time, the number of largest multiple correlation with all that are
+left, so that of two equal numbers one stays. W and b come from ridge regression of a teacher's vectors, whose
 closed form needs sums over the sentences alone. The columns of W are then turned to the principal components
 of the predictions, so that the first k numbers are the best k (Matryoshka). The components are those of the
 second moment, not of the covariance: cosines are taken about the origin, and what the predictions have in
@@ -28,9 +27,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
 from corpora.support.errors import UserError
+from multiview.encoders.scale import Scale
 
-DEVIATION = 0.1
-"""Of each feature; 2,560 then have a length of 5, on whose size SentEval's classifiers no longer depend."""
 Numbers = NDArray[np.floating]
 
 
@@ -40,19 +38,16 @@ class Readout(nn.Module):
     Args:
         weight_KD: [K, D], W transposed, as :class:`torch.nn.Linear` has it.
         bias_K: [K], b.
-        factor_D: [D], f.
         origin: what it was fitted to, for config.json.
     """
 
     weight: Tensor
     bias: Tensor
-    factor: Tensor
 
-    def __init__(self, weight_KD: Tensor, bias_K: Tensor, factor_D: Tensor, origin: str = "") -> None:
+    def __init__(self, weight_KD: Tensor, bias_K: Tensor, origin: str = "") -> None:
         super().__init__()
         self.register_buffer("weight", weight_KD)
         self.register_buffer("bias", bias_K)
-        self.register_buffer("factor", factor_D)
         self.origin = origin
         self.axes_TK: Tensor | None = None
         """[T, K], the directions of the teacher that the numbers are, where it was fitted just now."""
@@ -70,11 +65,6 @@ class Readout(nn.Module):
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
         """Meaning [B, K] at length 1; ``dim`` keeps so many of its numbers, at length 1 again."""
         return normalize(linear(x_BD, self.weight[:dim], self.bias[:dim]), dim=1)
-
-    def features(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
-        """Features [B, F]; ``dim`` keeps so many."""
-        kept_F = self.factor.nonzero()[:dim, 0]
-        return x_BD[:, kept_F] * self.factor[kept_F]
 
 
 class Moments:
@@ -94,23 +84,23 @@ class Moments:
             total += part
         self.count += len(x)
 
-    def factors(self, kept: int) -> Tensor:
-        """What features multiply each number by, float32 [D]: 0 for all but ``kept``, see above."""
+    def scale(self, kept: int, origin: str = "") -> Scale:
+        """Mean and deviation of each number; all but ``kept`` are left out, see above."""
         from scipy.linalg.lapack import dpstrf  # here, because the model's import goes without
 
         x_D, _, xx_DD, _ = (total / self.count for total in self.sums)
-        square_D = np.diag(xx_DD).copy()
         xx_DD -= np.outer(x_D, x_D)
-        same_D = np.diag(xx_DD) <= 1e-10 * square_D + 1e-12  # of all sentences, but for rounding
-        deviation_D = np.where(same_D, np.inf, np.sqrt(np.abs(np.diag(xx_DD))))
-        xx_DD /= np.outer(deviation_D, deviation_D)
+        variance_D = np.diag(xx_DD)
+        deviation_D = np.sqrt(np.where(variance_D > 1e-12 * x_D**2, variance_D, 0))  # 0 of a constant
+        whole_D = np.where(deviation_D > 0, deviation_D, np.inf)
+        xx_DD /= np.outer(whole_D, whole_D)
         xx_DD[np.diag_indices_from(xx_DD)] += 1e-4
         # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
         # decomposition of the inverse, and pivoting takes the largest of those that are left.
         order_D = dpstrf(np.linalg.inv(xx_DD))[1] - 1
-        factor_D = DEVIATION / deviation_D
-        factor_D[order_D[: max(len(x_D) - kept, 0)]] = 0
-        return torch.from_numpy(factor_D.astype(np.float32))
+        deviation_D[order_D[: max(len(x_D) - kept, 0)]] = np.inf
+        mean, deviation = (torch.from_numpy(part.astype(np.float32)) for part in (x_D, deviation_D))
+        return Scale(mean, deviation, origin)
 
     def readout(self, strength: float, dim: int | None = None, origin: str = "") -> Readout:
         """W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first ``dim`` principal components.
@@ -143,7 +133,7 @@ class Moments:
         axes_TK = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1][:, :dim]
         bias_K = (y_T - x_D @ weight_DT) @ axes_TK
         weight_KD = np.ascontiguousarray((weight_DT @ axes_TK).T, dtype=np.float32)
-        readout = self._made(weight_KD, bias_K, origin)
+        readout = _readout(weight_KD, bias_K, origin)
         readout.axes_TK = torch.from_numpy(axes_TK.astype(np.float32))
         return readout
 
@@ -165,12 +155,11 @@ class Moments:
         share_K, weight_DK = eigh((xy_DD + xy_DD.T) / 2, xx_DD, subset_by_index=top)
         weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
         weight_KD = np.ascontiguousarray(weight_KD, dtype=np.float32)
-        return self._made(weight_KD, -weight_KD @ x_D, origin)
+        return _readout(weight_KD, -weight_KD @ x_D, origin)
 
-    def _made(self, weight_KD: Numbers, bias_K: Numbers, origin: str) -> Readout:
-        """With features all as they are, see :meth:`factors`."""
-        parts = torch.from_numpy(weight_KD), torch.from_numpy(bias_K.astype(np.float32))
-        return Readout(*parts, torch.ones(weight_KD.shape[1]), origin)
+
+def _readout(weight_KD: Numbers, bias_K: Numbers, origin: str) -> Readout:
+    return Readout(torch.from_numpy(weight_KD), torch.from_numpy(bias_K.astype(np.float32)), origin)
 
 
 def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from corpora.support.errors import UserError, did_you_mean
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.encoders.readout import Readout
+from multiview.encoders.scale import Scale
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
@@ -236,6 +237,13 @@ def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
+def distinct_words(batch: Batch) -> tuple[list[str], NDArray[np.int64]]:
+    """The words of a batch, each once, and which of them each token is: int64 [N]."""
+    assert batch.types is not None
+    used, inverse_N = np.unique(batch.token, return_inverse=True)
+    return [batch.types[index] for index in used], inverse_N.astype(np.int64)
+
+
 class ViewStack(nn.Module):
     """Encoders and word vectors of all views; weights are drawn from torch's global generator.
 
@@ -262,6 +270,8 @@ class ViewStack(nn.Module):
                 encoder.use_relations()
         self.readout: Readout | None = None
         """From all views to one vector made for cosine, where one was fitted."""
+        self.scale: Scale | None = None
+        """Of all views' numbers over a text, for features; without, these are as they are."""
 
     @property
     def encoder_list(self) -> list[Encoder]:
@@ -329,9 +339,40 @@ class ViewStack(nn.Module):
             rows_UE = self.words.rows(self.tables_of_views[position], table_rows)
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
+    def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
+        """Vectors [B, D] of parsed sentences, the views one after the other.
+
+        Args:
+            batch: with words.
+            positions: which views; None is all.
+        """
+        chosen = range(len(self.views)) if positions is None else positions
+        read = self.inputs(chosen, *distinct_words(batch))
+        parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in read]
+        return torch.cat(parts, dim=1).float()
+
+    @torch.no_grad()
+    def measure(self, batches: Iterable[Batch], origin: str) -> None:
+        """Take mean and deviation of each number from parsed sentences; what is left out stays out.
+
+        Args:
+            batches: of the text, with words.
+            origin: the text, for config.json.
+        """
+        self.scale = Scale.measured(map(self.vectors, batches), origin).like(self.scale)
+        self.scale.to(next(self.parameters()).device)
+
+    def scale_of(self, positions: Sequence[int]) -> Scale:
+        """The scale of some views' numbers; without one, what leaves them as they are."""
+        ends = np.cumsum(self.widths)
+        scale = Scale.raw(self.dim) if self.scale is None else self.scale
+        return scale.of(torch.cat([torch.arange(ends[p] - self.widths[p], ends[p]) for p in positions]))
+
     def weights(self) -> dict[str, Tensor]:
-        """The weights that a model folder keeps: encoders, word tables and read-out, on the CPU."""
+        """The weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""
         kept = {
-            n: v for n, v in self.state_dict().items() if n.startswith(("encoders.", "words.", "readout."))
+            name: value
+            for name, value in self.state_dict().items()
+            if name.startswith(("encoders.", "words.", "readout.", "scale."))
         }
         return {name: value.detach().cpu().contiguous() for name, value in kept.items()}

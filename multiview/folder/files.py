@@ -43,6 +43,7 @@ from corpora.support.folders import OURS, current, replaced
 from multiview.config import MOST_VIEWS, EncoderConfig
 from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, tables_of
+from multiview.encoders.scale import Scale
 from multiview.folder.compact import FIXED, unpack
 from multiview.words.table import FILES, Fixed, WordsRecord, WordTable
 from multiview.words.vectors import (
@@ -138,6 +139,14 @@ class ReadoutRecord:
 
 
 @configuration
+class ScaleRecord:
+    """What config.json says about the scale of features."""
+
+    origin: str
+    """The text it was measured on."""
+
+
+@configuration
 class ModelRecord:
     """The config.json of one model."""
 
@@ -153,6 +162,7 @@ class ModelRecord:
     storage: Literal["float32", "compact"] = "float32"
     """How the weights are stored; they are float32 in memory."""
     readout: ReadoutRecord | None = None
+    scale: ScaleRecord | None = None
     structure: Share = 0.0
     """λ where a caller gives none."""
 
@@ -264,6 +274,7 @@ def _write_member(folder: Path, member: Member, training: dict[str, Any]) -> Non
         "format": FORMAT,
         "views": network.views,
         "readout": network.readout and network.readout.record,
+        "scale": network.scale and network.scale.record,
         "structure": member.structure,
         "encoder": config_to_json(network.config),
         "words": config_to_json(words),
@@ -382,8 +393,9 @@ def _network(record: ModelRecord, words: WordTable) -> ViewStack:
     network = ViewStack(record.views, words, record.encoder)
     if record.readout is not None:
         size, width = record.readout.dim, network.dim
-        empty = torch.empty(size, width), torch.empty(size), torch.empty(width)
-        network.readout = Readout(*empty, record.readout.origin)
+        network.readout = Readout(torch.empty(size, width), torch.empty(size), record.readout.origin)
+    if record.scale is not None:
+        network.scale = Scale(torch.empty(network.dim), torch.empty(network.dim), record.scale.origin)
     return network
 
 

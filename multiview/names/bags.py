@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from corpora.characters import places_of, plain
+from multiview.encoders.scale import spread
 from multiview.folder.files import model_folder
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import Float
@@ -91,12 +92,9 @@ def ngrams(word: str) -> list[str]:
     return [f"ngram:{marked[start : start + n]}" for n in LENGTHS for start in range(len(marked) - n + 1)]
 
 
-def sample(trees: TreeCache) -> list[list[str]]:
-    """About ``SAMPLE`` sentences of a cache (all of a small one), in blocks spread evenly over it."""
-    blocks = min(max(1, SAMPLE // BLOCK), -(-len(trees) // BLOCK))
-    starts = [len(trees) * block // blocks for block in range(blocks)]
-    ends = [min(start + BLOCK, end) for start, end in zip(starts, [*starts[1:], len(trees)], strict=True)]
-    parts = (trees.read(start, end, ("token",)).words() for start, end in zip(starts, ends, strict=True))
+def sample(trees: TreeCache, most: int = SAMPLE, block: int = BLOCK) -> list[list[str]]:
+    """About ``most`` sentences of a cache (all of a small one), in blocks spread evenly over it."""
+    parts = (trees.read(*span, ("token",)).words() for span in spread([(0, len(trees))], most, block))
     return [words for part in parts for words in part]
 
 

@@ -14,7 +14,7 @@ from corpora.support.errors import UserError
 
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
 FORMS = {
-    "": "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning, a MODEL of multiview.train",
+    "": "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning|raw, a MODEL of multiview.train",
     **dict.fromkeys(("cls", "mean", "max"), "cls:NAME, mean:NAME or max:NAME of a transformer"),
     "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
     "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
@@ -32,6 +32,9 @@ PATTERN = re.compile(
     r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus|readout)=(?P<value>.+))?"
 )
 STRUCTURE = re.compile(r"(?P<base>.+)\?structure=(?P<share>\d*\.?\d+)")
+SCALE = re.compile(r"(?P<base>.+)\?scale=(?P<scale>[^?]+)")
+RAW = "none"
+"""As a scale: numbers as they are."""
 PATHS = (".npz", ".txt", ".vec", ".gz", ".bin")
 """Suffixes of files; no name that sentence-transformers knows ends so."""
 
@@ -63,7 +66,7 @@ class Form(NamedTuple):
 
 
 def form_of(spec: str) -> Form:
-    """The parts of a name without ``?structure=``.
+    """The parts of a name without ``?structure=`` and ``?scale=``.
 
     Raises:
         UserError: it has none of the forms, or a file that it names is not there.
@@ -79,6 +82,18 @@ def form_of(spec: str) -> Form:
     if not form.prefix and not form.option and looks_like_path(spec):
         raise UserError(f"model {spec!r}: no such file or folder")
     return form
+
+
+def scale_file(spec: str, scale: str) -> Path | None:
+    """The manifest of the tree cache that a scale names; None for raw numbers.
+
+    Raises:
+        UserError: no cache is there.
+    """
+    path = Path(scale, "manifest.json")
+    if scale != RAW and not path.is_file():
+        raise UserError(f"model {spec!r}: {path}: no such file; a scale is a tree cache, or {RAW}")
+    return None if scale == RAW else path
 
 
 def wrong_form(spec: str, prefix: str) -> UserError:
@@ -115,6 +130,9 @@ def _check_part(spec: str) -> None:
         return
     if structured := STRUCTURE.fullmatch(spec):
         return _check_part(structured["base"])
+    if scaled := SCALE.fullmatch(spec):
+        scale_file(spec, scaled["scale"])
+        return _check_part(scaled["base"])
     form = form_of(spec)
     if form.base != spec and not form.drawn:
         _check_part(form.base)

@@ -11,6 +11,7 @@ Legend of dimension suffixes: n sentences, N words of a batch, G word-vector siz
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,8 +168,8 @@ def training_trees(folder: Path) -> Path | None:
 
 
 def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
-    """One model's network, made as for training; a teacher would draw its weights after all others."""
-    from multiview.training.gradient import MultiViewNetwork
+    """One model's network, made by what makes it for training."""
+    from multiview.training.trainer import Trainer
 
     values = record.training.get("config")
     if values is None:
@@ -177,5 +178,9 @@ def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
     with torch.random.fork_rng(devices=[]):
-        network = MultiViewNetwork.new(config, trees)
-    return Member(network, dict(record.parsers), record.corpus)
+        untaught = dataclasses.replace(
+            config.objective, teacher=None
+        )  # it draws its weights after all others
+        trainer = Trainer(dataclasses.replace(config, device="cpu", objective=untaught), trees)
+        trainer.measure()
+    return Member(trainer.network, dict(record.parsers), record.corpus)

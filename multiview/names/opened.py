@@ -26,7 +26,7 @@ class NamedEncoder:
     """One encoder, or several whose vectors stand side by side (``A+B``: the features of both).
 
     Args:
-        spec: the name, see :mod:`multiview.names.sources`.
+        spec: the name, see :mod:`multiview.names.sources`; with ``?scale=CACHE`` features are given.
         device: of the models; None is a GPU if there is one.
         parsers: of models whose parsers are not the builtin ones, by annotation (``dep``, ``const``).
 
@@ -38,7 +38,8 @@ class NamedEncoder:
         self, spec: str, device: str | None = None, parsers: Mapping[str, str] | None = None
     ) -> None:
         found = [find_source(part) for part in split_parts(spec)]
-        sources = found if len(found) == 1 else [source.for_classifiers() for source in found]
+        plain = len(found) == 1 and found[0].text is None
+        sources = found if plain else [source.for_classifiers() for source in found]
         self.name = spec
         self.key = json_digest([source.key for source in sources], 16)
         """Digest of everything that decides the vectors."""

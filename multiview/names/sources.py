@@ -4,7 +4,7 @@
 |---|---|
 | a folder written by ``multiview.train``, or ``builtin`` | :class:`multiview.model.MultiViewEncoder` |
 | ``MODEL?views=dep`` | one or more of that model's views: ``encode(views=...)`` |
-| ``MODEL?readout=features`` | its features in every task; or ``meaning``, its fitted read-out |
+| ``MODEL?readout=features`` | its features in every task; or ``meaning``, its fitted read-out, or ``raw`` |
 | a sentence-transformers folder, or any other name | ``SentenceTransformer`` |
 | ``FILE.npz`` | precomputed: arrays ``sentences`` (tokens joined by one space) and ``vectors`` [n, d] |
 | any other file | word vectors (GloVe or word2vec): the mean over a sentence's known words |
@@ -14,10 +14,11 @@
 | ``bag:WORDS``, ``sif:WORDS?corpus=CACHE`` | :mod:`multiview.names.bags` |
 | ``start:MODEL?corpus=CACHE`` | that model before its first step, which the cache of its training decides |
 | ``ANY?structure=0.15`` | any of these with that share of structure in the cosine (multiview.structure) |
+| ``ANY?scale=CACHE`` | to classifiers each number at one scale over that text; ``none`` gives raw ones |
 | ``A+B`` | the vectors of A and B side by side, of both their features |
 
-A model with a fitted read-out, or a share of structure of its own, gives classifiers its features and all
-else its meaning with that share; a name with ``?readout=`` gives one of them to all.
+A model with a fitted read-out, a share of structure or a scale of its own gives classifiers its features and
+all else its meaning with that share, or its views; a name with ``?readout=`` gives one of them to all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from corpora.characters import VERSION
 from corpora.support.errors import MissingExtraError, UserError
@@ -40,6 +43,7 @@ from corpora.support.folders import current
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
+from multiview.encoders.scale import BLOCK, DEVIATION, SAMPLE, Scale
 from multiview.folder.files import (
     chosen_views,
     model_folder,
@@ -48,8 +52,8 @@ from multiview.folder.files import (
     training_hours,
 )
 from multiview.model import MultiViewEncoder
-from multiview.names.bags import Bag, lookup_of
-from multiview.names.grammar import STRUCTURE, form_of, wrong_form
+from multiview.names.bags import Bag, lookup_of, sample
+from multiview.names.grammar import RAW, SCALE, STRUCTURE, form_of, scale_file, wrong_form
 from multiview.names.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
 from multiview.pretrained import Encode, Float, encoded, whole_model
 from multiview.structure import WithStructure
@@ -61,11 +65,11 @@ Kind = Literal[
 ]  # fmt: skip
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
-Readout = Literal["meaning", "features"] | None
+Readout = Literal["meaning", "features", "raw"] | None
 FindTrees = Callable[[MultiViewEncoder], TreeCache | None]
 """The stored trees of a model's sentences, asked for when the model is loaded."""
-BATCH = 128
-"""Sentences encoded at a time."""
+BATCH, CHUNK = 128, 1024
+"""Sentences encoded at a time, and those asked for at a time where a text is measured."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
 INSIDE = {"": ("multiview",), "start": ("multiview",), "bag": ("multiview", "words")}
@@ -94,9 +98,13 @@ class Source:
     structure: float | None = None
     """What stands after ``?structure=``, λ."""
     readout: Readout = None
-    """What stands after ``?readout=``, or ``features`` for classifiers."""
+    """What stands after ``?readout=``, or ``features`` (``raw`` without a scale) for classifiers."""
+    scale: str = ""
+    """What stands after ``?scale=``: a tree cache, or ``none``."""
     own: float | None = None
     """λ of a model that gives classifiers and cosines other vectors; None: of one that does not."""
+    fitted: bool = False
+    """Whether cosines are of a meaning, not of raw numbers."""
 
     @property
     def name(self) -> str:
@@ -107,22 +115,33 @@ class Source:
         share = f"?structure={self.structure:g}" if self.structure is not None else ""
         option = said.get(self.kind, "") if self.option else ""
         readout = f"?readout={self.readout}" if self.readout else ""
-        return f"{self.prefix}{':' * bool(self.prefix)}{name}{size}{option}{readout}{share}"
+        scale = f"?scale={Path(self.scale).name}" if self.scale else ""
+        return f"{self.prefix}{':' * bool(self.prefix)}{name}{size}{option}{readout}{scale}{share}"
 
     @property
     def reading(self) -> str:
         """Which of a model's vectors these are, where it has several."""
-        if self.own is None and not self.readout:
+        if self.own is None and not self.readout and not self.text:
             return ""
-        default = 0.0 if self.readout == "features" else self.own or 0.0
+        default = 0.0 if self.readout in ("features", "raw") else self.own or 0.0
         share = default if self.structure is None else self.structure
-        return f"{self.readout or 'meaning'}{f', structure {share:g}' if share else ''}"
+        read = self.readout or ("meaning" if self.fitted else "raw")
+        return f"{read}{f', structure {share:g}' if share else ''}"
+
+    @property
+    def text(self) -> Path | None:
+        """The tree cache over which features have one scale, where a name gives it."""
+        return Path(self.scale) if self.scale not in ("", RAW) else None
 
     def for_classifiers(self) -> Source:
         """The model's features, where it has other vectors for cosines; what a name asks for stays."""
-        if self.own is None or self.readout:
+        if self.readout or (self.own is None and self.text is None):
             return self
-        return replace(self, readout="features", key=json_digest([self.key, "features"], 16))
+        return self.read_as("raw" if self.scale == RAW else "features")
+
+    def read_as(self, readout: Readout) -> Source:
+        """The same model, of which one kind of vectors is asked for."""
+        return replace(self, readout=readout, key=json_digest([self.key, readout, DEVIATION], 16))
 
     @property
     def is_multiview(self) -> bool:
@@ -153,6 +172,10 @@ class Source:
         if self.structure:
             other = replace(self, structure=None).load(device=device, trees=trees)
             return WithStructure(SimpleNamespace(encode=other), self.structure).encode
+        if self.text is not None and self.readout == "features":
+            sentences = sample(TreeCache.open(self.text), SAMPLE, BLOCK)
+            plain = replace(self, scale="").load(device=device, trees=trees)
+            return at_one_scale(plain, [*map(" ".join, sentences)] if self.kind in STRINGS else sentences)
         if self.kind == "vectors":
             return precomputed(Path(self.base))
         if self.kind in ("words", "bag"):
@@ -188,6 +211,8 @@ def load_multiview(
     else:
         model = MultiViewEncoder.load(source.base, device)
     model.reader.specs |= parsers or {}
+    if source.text is not None and source.readout == "features":
+        model.measure(TreeCache.open(source.text))
     return model
 
 
@@ -217,6 +242,17 @@ def tree_reading(
         readout=readout,
         structure=structure,
     )
+
+
+def at_one_scale(encode: Encode, sentences: Sequence[Any]) -> Encode:
+    """An encoder with each of its numbers at one scale over the sentences of a text."""
+
+    def tensor(wanted: Sequence[Any]) -> Tensor:
+        return torch.as_tensor(encode(wanted)).detach().cpu().float()
+
+    starts = range(0, len(sentences), CHUNK)
+    scale = Scale.measured(tensor(sentences[start : start + CHUNK]) for start in starts)
+    return lambda wanted: scale(tensor(wanted)).numpy()
 
 
 def precomputed(path: Path) -> Encode:
@@ -269,11 +305,14 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     if structured := STRUCTURE.fullmatch(spec):
         source, share = find_source(structured["base"], seed=seed), share_of(float(structured["share"]))
         return replace(source, spec=spec, key=json_digest([source.key, WIDTH, share], 16), structure=share)
+    if scaled := SCALE.fullmatch(spec):
+        return _scaled(find_source(scaled["base"], seed=seed), spec, scaled["scale"])
     form = form_of(spec)
     prefix, base, dim, option = form.prefix, form.base, form.dim, form.value
     if not prefix and not option:
         return _by_name(spec)
     decided: list[object] = [VERSION, prefix, dim]
+    own: float | None = None
     if form.file is not None:
         decided.append(sha256_file(form.file))
     kind: Kind = "random" if prefix == "random" else "bag"
@@ -288,18 +327,34 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
             raise wrong_form(spec, prefix)
         kind = {"": "multiview", "start": "start", "bag": "bag"}.get(group, "pooled")  # type: ignore[assignment]
         decided.append(inner.key)
+        if kind in ("multiview", "start") and inner.own is not None:
+            own = 0.0  # a view has features, and a start is measured as its model was
         if form.option == "readout":
-            if option not in ("meaning", "features"):
+            if option not in ("meaning", "features", "raw"):
                 raise wrong_form(spec, prefix)
-            key = json_digest([inner.key, option], 16)
-            return replace(inner, spec=spec, readout=option, key=key)  # type: ignore[arg-type]
+            return replace(inner.read_as(option), spec=spec)  # type: ignore[arg-type]
         if not prefix:
             views = [record.views for record in model_records(model_folder(base)).values()]
             decided.append(chosen_views(views, option.split(",")))
     return Source(
         spec=spec, kind=kind, key=json_digest(decided, 16), base=base, prefix=prefix, dim=dim, option=option,
-        seed=seed,
+        seed=seed, own=own,
     )  # fmt: skip
+
+
+def _scaled(source: Source, spec: str, scale: str) -> Source:
+    """An encoder with numbers at the scale of a text, or raw.
+
+    Raises:
+        UserError: no tree cache is there, or the name asks for a meaning, which has length 1.
+    """
+    file = scale_file(spec, scale)
+    if source.readout == "meaning":
+        raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
+    text = None if file is None else [sha256_file(file), SAMPLE, BLOCK]
+    readout: Readout = "raw" if source.readout == "features" and file is None else source.readout
+    key = json_digest([source.key, "scale", text], 16)
+    return replace(source, spec=spec, scale=scale, key=key, readout=readout)
 
 
 def _check_untrained(spec: str, views: Sequence[str], dim: int | None) -> None:
@@ -326,11 +381,17 @@ def _on_disk(spec: str) -> Source:
     found = read_json(config) if config.is_file() else None
     values = found if isinstance(found, dict) else {}
     if "format" in values and ("views" in values or "members" in values):
-        record = model_records(path).get("")
-        two = record is not None and (record.readout is not None or record.structure > 0)
-        own = record.structure if record is not None and two else None
-        key = json_digest([VERSION, model_sha256(path)], 16)
-        return Source(spec=spec, kind="multiview", key=key, base=spec, own=own)
+        by_part = model_records(path)
+        records, alone = by_part.values(), by_part.get("")
+        several = any(record.readout or record.structure or record.scale for record in records)
+        return Source(
+            spec=spec,
+            kind="multiview",
+            key=json_digest([VERSION, model_sha256(path)], 16),
+            base=spec,
+            own=max(record.structure for record in records) if several else None,
+            fitted=alone is not None and bool(alone.readout or alone.structure),
+        )
     files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
     hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in files]
     return Source(spec=spec, kind="sentence-transformers", key=json_digest([VERSION, hashes], 16), base=spec)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from corpora.support.errors import UserError
 from corpora.support.files import read_array
-from multiview.config import TrainConfig
+from multiview.config import TREES, TrainConfig, found_trees
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.training.objective import (
@@ -42,8 +42,6 @@ from parsing.trees.cache import TreeCache
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32
-TREES = Path("runs/trees")
-"""Where ``--trees`` is looked for if it is not given."""
 
 Job = TypeVar("Job")
 Prepared = TypeVar("Prepared")
@@ -135,13 +133,7 @@ def open_trees(trees: Path | None, root: Path = TREES) -> TreeCache:
     Raises:
         UserError: there is none, or several (they are listed), or the folder is not a cache of this format.
     """
-    if trees is not None:
-        return TreeCache.open(trees, open_shards=OPEN_SHARDS)
-    found = sorted(path.parent for path in root.glob("*/manifest.json"))
-    if len(found) != 1:
-        listed = " | ".join(map(str, found)) or "none; make one with python -m parsing.run"
-        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
-    return TreeCache.open(found[0], open_shards=OPEN_SHARDS)
+    return TreeCache.open(found_trees(trees, root), open_shards=OPEN_SHARDS)
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:

@@ -154,15 +154,6 @@ def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
     return targets.positive.gather(1, best_A1).squeeze(1)
 
 
-def standardised(vectors_ND: Tensor) -> Tensor:
-    """Each number minus its mean over the N sentences, by its deviation there; a constant one becomes 0."""
-    centred_ND = vectors_ND.double() - vectors_ND.double().mean(dim=0)
-    deviation_D = centred_ND.square().mean(dim=0).sqrt()
-    # What is left of a constant by rounding is no number.
-    constant_D = deviation_D <= 1e-6 * deviation_D.amax()
-    return (centred_ND / deviation_D).masked_fill(constant_D, 0.0).float()
-
-
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     """The fraction of sentences of blocks of 400 whose nearest one there is a neighbour in their document.
 

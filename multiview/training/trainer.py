@@ -1,8 +1,8 @@
 """One training run of views: what the shared loop (:mod:`parsing.training.loop`) does in a step.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
-at any moment and started again with the same command ends with the same bits, given the same type of
-device, threads, processes and versions, and no time limit.
+at any moment and started again with the same command ends with the same bits, given the same machine,
+threads, processes and versions, and no time limit.
 
 A GPU runs behind the program that feeds it. Reading a number waits until the device has caught up, and then
 the device waits for the program. So the metrics of a step stay on the device, and those of many steps are
@@ -23,6 +23,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from statistics import fmean
 
 import numpy as np
@@ -33,6 +34,7 @@ from torch.nn.functional import embedding_bag
 from corpora.support.cli import LOGGER, config_to_json
 from corpora.support.errors import UserError
 from multiview.config import TrainConfig, decisive_options
+from multiview.encoders.scale import Scale, spread
 from multiview.folder.card import model_card, verdict
 from multiview.folder.files import Member, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
@@ -43,11 +45,11 @@ from multiview.training.gradient import (
     StepResult,
     step_gradient,
 )
-from multiview.training.objective import neighbour_recall, standardised
+from multiview.training.objective import neighbour_recall
 from parsing.networks.device import chosen_threads, pick_device, torch_threads
 from parsing.training.loop import Loop, Plan
 from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
-from parsing.trees.batch import offsets_of
+from parsing.trees.batch import Batch, offsets_of
 from parsing.trees.cache import TreeCache
 
 log = logging.getLogger(LOGGER)
@@ -206,6 +208,7 @@ class Trainer(Task[Job]):
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
         config, identity, extra = self.config, self.cache.identity, self.position.extra
+        self.measure()
         member = Member(self.network, parsers_of(identity), identity.get("corpus") or {})
         training = {
             "config": config_to_json(config),
@@ -218,6 +221,17 @@ class Trainer(Task[Job]):
         }
         card = model_card(config, member, training, self.verdict(training["best"]))
         save_member(config.folder, member, card=card, training=training)
+
+    @cached_property
+    def sample(self) -> list[Batch]:
+        """Sentences over which features are brought to one scale; none with the paper's preset."""
+        spans = spread(self.split.training) if self.config.one_scale else []
+        return [self.cache.read(*span, self.source.fields) for span in spans]
+
+    def measure(self) -> None:
+        """Bring the network's features to one scale over the training text."""
+        if self.sample:
+            self.network.measure(self.sample, self.cache.folder.name)
 
     def verdict(self, best: Row) -> list[tuple[str, str]]:
         """What training gained up to the evaluation ``best``, see :func:`multiview.folder.card.verdict`."""
@@ -263,6 +277,7 @@ class Trainer(Task[Job]):
                 log.warning("resuming with world %s instead of %s: last bits may differ", world, before)
         extra["world"] = world
         self._read_at = time.perf_counter()
+        _ = self.sample  # read now, since later only the loader's thread uses the cache
         with torch_threads(self.threads):
             code = loop.run()
         self.finished = loop.over()
@@ -317,7 +332,7 @@ class ValidationSet:
             return {"anchors": 0}
         both = {"recall@1": embeddings, "recall@1/words": words}
         found = {
-            name: neighbour_recall(standardised(torch.cat(parts)), self.positions)
+            name: neighbour_recall(Scale.measured(parts).to(device)(torch.cat(parts)), self.positions)
             for name, parts in both.items()
         }
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))

@@ -11,7 +11,7 @@ A task (:mod:`parsing.training.task`) has a module, an optimiser and the four me
 defaults, to be replaced for gradient caching, updates whose metrics stay on the device, reading ahead,
 averaged weights, or another way to choose and store the best model.
 
-A run that is killed at any moment and started again ends in the same bits (same device, threads, processes
+A run that is killed at any moment and started again ends in the same bits (same machine, threads, processes
 and versions, no time limit), if the batches of an epoch depend only on its number and a step only on its
 batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
 checkpoints; with ``step_seed`` torch is seeded anew for each step, on any device.

@@ -48,7 +48,7 @@ from parsing.trees.batch import (
     narrow,
     offsets_of,
 )
-from parsing.trees.check import ShardRow, open_shard
+from parsing.trees.check import CHUNK, ShardRow, open_shard
 
 if TYPE_CHECKING:
     import h5py
@@ -57,8 +57,6 @@ NAME = "manifest.json"
 FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16
-# A training batch (400 sentences) is about 8,000 tokens: a range read decodes two chunks per field.
-CHUNK = 8192
 READING = shared_lock()
 """Held by who reads or closes an open shard."""
 # Files written today open with every later HDF5, and their layout does not change with the library.
@@ -324,7 +322,7 @@ class TreeCache:
         row = self.rows[index]
         path = self.folder / row.file
         if index in self._checked:
-            return h5py.File(path, "r", libver=LIBVER)
+            return h5py.File(path, "r", libver=LIBVER, locking=False)
         names, start = self.manifest.inventories, int(self._starts[index])
         file = open_shard(path, row, start, names, self.fields)
         self._checked.add(index)

@@ -7,6 +7,7 @@ once: a right hash only says that the file is the one that the manifest was writ
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ BYTES = ("flags", "type_bytes", "document_id_bytes")
 """Datasets of uint8; the others hold signed integers."""
 MOST_PACKED = 1100
 """Deflate makes about a thousand bytes of one at most, so a small file cannot ask for all the memory."""
+CHUNK = 8192
+"""Numbers that are packed at once: a training batch (400 sentences) is as many tokens, two chunks a field."""
+DEFLATE, SHUFFLE = 1, 2
+"""HDF5's numbers for the filters that a shard may use; others have crashed over wrong bytes."""
 Number = Annotated[int, Ge(0), Lt(1 << 48)]
 """A count in a manifest."""
 
@@ -81,23 +86,33 @@ def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields
     check_shard(path, row)
     with contextlib.ExitStack() as on_error:
         try:
-            file = on_error.enter_context(h5py.File(path, "r"))
-            _check_content(file, row, start, names, fields)
-        except (OSError, RuntimeError, ValueError, TypeError, KeyError) as error:
+            # A shard never changes, so no lock of another program's matters.
+            file = on_error.enter_context(h5py.File(path, "r", locking=False))
+            arrays = _arrays(file, row, fields)
+        except (OSError, RuntimeError, ValueError, TypeError, KeyError, zlib.error) as error:
+            raise UserError(f"{path}: {error}") from None
+        try:
+            _check_content(arrays, row, start, names, fields)
+        except ValueError as error:
             raise UserError(f"{path}: {error}") from None
         on_error.pop_all()
     return file
 
 
-def _check_content(
-    file: h5py.File, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]
-) -> None:
-    """Raise ValueError with the first defect."""
+def _arrays(file: h5py.File, row: ShardRow, fields: Sequence[str]) -> dict[str, Int]:
+    """The arrays of a shard; all datasets are checked before the first is read."""
     lengths: dict[str, int | None] = {"sentence_offsets": row.sentences + 1, "flags": row.sentences}
     lengths |= {name: row.tokens - row.sentences * (name in NODE_FIELDS) for name in fields}
     lengths |= {"document_starts": row.documents, "document_id_offsets": row.documents + 1}
     lengths |= dict.fromkeys(("type_offsets", "type_bytes", "document_id_bytes"))
-    arrays = {name: _read(file, name, length) for name, length in lengths.items()}
+    found = {name: _dataset(file, name, length) for name, length in lengths.items()}
+    return {name: _values(name, data) for name, data in found.items()}
+
+
+def _check_content(
+    arrays: dict[str, Int], row: ShardRow, start: int, names: Inventories, fields: Sequence[str]
+) -> None:
+    """Raise ValueError with the first defect."""
     for name, values in (
         ("sentence", None),
         *((name, arrays[f"{name}_bytes"]) for name in ("type", "document_id")),
@@ -120,8 +135,8 @@ def _check_content(
             raise ValueError(f"row {at} (sentence {start + at} of the corpus): {what}")
 
 
-def _read(file: h5py.File, name: str, length: int | None) -> Int:
-    """A dataset of ``length`` integers; None is any number."""
+def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
+    """A dataset of ``length`` integers, not read yet; None is any number."""
     import h5py
 
     # Links of other kinds name a file, which may be any.
@@ -135,8 +150,38 @@ def _read(file: h5py.File, name: str, length: int | None) -> Int:
     if not fits or data.dtype.newbyteorder("=") not in kinds:
         wanted = f"{'any number of' if length is None else length} {'bytes' if name in BYTES else 'integers'}"
         raise ValueError(f"{name}: is {data.dtype} {list(shape)}; by its row in manifest.json {wanted}")
-    values: Int = data[:]
-    return values
+    width, filters = data.dtype.itemsize, _filters(data)
+    ours = list(filters) in ([], [DEFLATE], [SHUFFLE, DEFLATE]) and filters.get(SHUFFLE, (width,)) == (width,)
+    if not ours or data.chunks not in (None, (min(CHUNK, *shape),)):
+        raise ValueError(f"{name}: is not packed as docs/cache-format.md says")
+    return data
+
+
+def _filters(data: h5py.Dataset) -> dict[int, tuple[int, ...]]:
+    """What packs a dataset, in order: HDF5's numbers of filters, and what they are given."""
+    made = data.id.get_create_plist()
+    return dict(made.get_filter(number)[:3:2] for number in range(made.get_nfilters()))
+
+
+def _values(name: str, data: h5py.Dataset) -> Int:
+    """The integers of a dataset, unpacked here: HDF5 fills a chunk that is too short from foreign memory."""
+    if data.chunks is None:
+        whole: Int = data[:]
+        return whole
+    size, width, filters = data.chunks[0], data.dtype.itemsize, _filters(data)
+    chunks = []
+    for start in range(0, len(data), size):
+        skipped, content = data.id.read_direct_chunk((start,))
+        if DEFLATE in filters and not skipped:
+            unpack = zlib.decompressobj()
+            content = unpack.decompress(content, size * width + 1)
+            skipped = not unpack.eof
+        if skipped or len(content) != size * width:
+            raise ValueError(f"{name}: a chunk is not {size} numbers")
+        if SHUFFLE in filters:
+            content = np.frombuffer(content, np.uint8).reshape(width, size).T.tobytes()
+        chunks.append(np.frombuffer(content, data.dtype))
+    return np.concatenate(chunks)[: len(data)]
 
 
 def _defects(

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from corpora.characters import plain
 from corpora.support.cli import config_to_json
 from corpora.support.files import write_json, write_text
 from corpora.support.progress import progress
@@ -157,7 +158,7 @@ def tfidf_embeddings(train: Sequence[Sequence[str]], sentences: Sequence[Sequenc
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(
-        tokenizer=list, preprocessor=lambda tokens: [token.lower() for token in tokens], token_pattern=None
+        tokenizer=list, preprocessor=lambda tokens: [plain(t).lower() for t in tokens], token_pattern=None
     )
     vectorizer.fit(train)
     return csr_matrix(vectorizer.transform(sentences))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,7 +26,13 @@ def test_on_a_device(bench: gpu.Bench, part) -> None:  # type: ignore[no-untyped
     part(bench)
 
 
-def test_the_command_on_a_cpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_on_a_cpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = gpu.Bench.make
+    make = functools.cache(lambda device: real(device, tmp_path, quick=True, size=120))
+    monkeypatch.setattr(gpu, "Bench", SimpleNamespace(make=lambda device, *_, **__: make(device)))
+
     def fails(_: gpu.Bench) -> gpu.Result:
         raise AssertionError("dep/native: error 0.1 is above 0.0001")
 

@@ -30,6 +30,7 @@ PERSIAN, CONJUNCT = "می\u200cخواهم", "क\u094d\u200dष"
         ("a\U000e0061\U000e0062", "a"),
         (f"{PERSIAN} {CONJUNCT} می\u200c", f"{PERSIAN} {CONJUNCT} می"),
         ("\u200d", "\u200d"),
+        ("\U000e0067\U000e007f", "\U000e0067\U000e007f"),
         ("\u200b\u200c\u2060", ""),
         ("a\u00a0b\u2028c\t\x07", "a\u00a0b\u2028c\t\x07"),
     ],

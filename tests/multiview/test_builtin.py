@@ -102,5 +102,5 @@ def test_the_builtin_encoder_of_this_tree() -> None:
     assert "CC BY-SA 3.0" in card and "public domain" in card and "Apache-2.0" in card
     (member,) = load_members(folder)
     assert member.network.views == ("dep", "const", "seq", "bag", "spelling")
-    fitted = member.network.readout
-    assert fitted is not None and (fitted.dim, fitted.factor.count_nonzero()) == (384, 2560)
+    fitted, scale = member.network.readout, member.network.scale
+    assert fitted is not None and scale is not None and (fitted.dim, len(scale.kept)) == (384, 2560)

@@ -94,6 +94,8 @@ def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypat
     ):
         assert part in shown
     assert "--trees: needed" in told.splitlines()[-1] and "need --vectors" in told.splitlines()[-1]
+    assert told.splitlines()[-1].endswith(shown.splitlines()[0])  # said before the estimate, too
+    assert "time         about " in shown
     assert not list(tmp_path.iterdir())
 
 

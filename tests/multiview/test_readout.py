@@ -17,6 +17,7 @@ from corpora.support.files import read_record
 from multiview import readout
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import Moments, Readout
+from multiview.encoders.scale import DEVIATION, Scale
 from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
@@ -98,17 +99,20 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
         gone.append(left.pop(int(np.argmax(told))))
     assert {*gone[1:3]} & {4, 6} and {*gone[1:3]} & {5, 7}
     for kept in range(1, 9):
-        factor_D = moments.factors(kept).numpy()
-        assert {*np.flatnonzero(factor_D == 0).tolist()} == {*gone[: 9 - kept]}
-        np.testing.assert_allclose((x_ND * factor_D).std(axis=0)[factor_D != 0], 0.1, rtol=1e-5)
-    assert np.flatnonzero(moments.factors(10**6) == 0) == [8]
+        scale = moments.scale(kept)
+        assert {*range(9)} - {*scale.kept.tolist()} == {*gone[: 9 - kept]}
+        features = scale(torch.from_numpy(x_ND)).numpy()
+        np.testing.assert_allclose(features.std(axis=0), DEVIATION, rtol=1e-5)
+        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-6)
+    whole = moments.scale(10**6)(torch.from_numpy(x_ND))
+    assert whole.shape == (3000, 9) and not whole[:, 8].any()
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> MultiViewEncoder:
     """Two views of 4 numbers, read out as 3, λ of 0.2 in the folder."""
     encoder = MultiViewEncoder.untrained("seq,dep", dim=4, word_dim=6, device="cpu")
-    encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), torch.ones(8), "chance")
+    encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), "chance")
     encoder.members[0].structure = 0.2
     encoder.save(tmp_path / "m")
     return MultiViewEncoder.load(tmp_path / "m", "cpu")
@@ -137,7 +141,7 @@ def test_encode_gives_meaning_and_features(read: MultiViewEncoder) -> None:
     assert "= 8 dimensions, read out as 3; structure 0.2" in repr(read)
     for options, message in (
         ({"readout": "meaning", "views": ["dep"]}, "reads all views"),
-        ({"readout": "wide"}, "readout='wide': meaning or features"),
+        ({"readout": "wide"}, "readout='wide': meaning, features or raw"),
     ):
         with pytest.raises(UserError, match=message):
             read.encode(TEXTS, **options)
@@ -172,15 +176,19 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         reseal(tmp_path / "m", storage="compact")
     before = MultiViewEncoder.load(tmp_path / "m")
     width = before.members[0].network.dim
-    fitted = Readout(torch.randn(5, width), torch.randn(5), torch.arange(width) - 2.0, "chance")
+    fitted, mean = Readout(torch.randn(5, width), torch.randn(5), "chance"), torch.randn(width)
+    scale = Scale(mean, 1.0 + torch.arange(width), "chance")
+    scale.deviation[2] = torch.inf
     for target in ("new", "m"):
-        store_readout(tmp_path / "m", tmp_path / target, fitted, 0.1)
+        store_readout(tmp_path / "m", tmp_path / target, fitted, scale, 0.1)
         after = MultiViewEncoder.load(tmp_path / target)
         assert after.structure == 0.1 and after.readout is not None
-        features = np.delete(before.encode(TEXTS) * (np.arange(width) - 2), 2, axis=1)
-        np.testing.assert_allclose(after.encode(TEXTS, readout="features"), features, rtol=1e-6)
+        expected = (before.encode(TEXTS) - mean.numpy()) / np.arange(1, width + 1) * DEVIATION
+        expected = np.delete(expected, 2, axis=1)
+        np.testing.assert_allclose(after.encode(TEXTS, readout="features"), expected, atol=1e-6)
         cut = after.encode(TEXTS, readout="features", truncate_dim=3)
-        np.testing.assert_allclose(cut, features[:, :3], rtol=1e-6)
+        np.testing.assert_allclose(cut, expected[:, :3], atol=1e-6)
+        np.testing.assert_array_equal(after.encode(TEXTS, readout="raw"), before.encode(TEXTS))
         error = (after.readout.weight - fitted.weight).abs().amax(dim=1) / fitted.weight.abs().amax(dim=1)
         assert float(error.max()) < (0.006 if compact else 1e-9)
         weights = load_file(tmp_path / target / "model.safetensors")

@@ -20,6 +20,7 @@ from corpora.support.cli import config_from_json
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked, read_json
 from multiview.config import TrainConfig, options_of, preset
+from multiview.encoders.scale import DEVIATION, spread
 from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
@@ -88,12 +89,12 @@ def killed_after(config: TrainConfig, steps: int, monkeypatch: pytest.MonkeyPatc
 VARIANTS: dict[str, dict[str, object]] = {
     "paper": {},
     "rows": {
-        **{"views": "seq,dep", "table": {"update": "rows"}},
+        **{"preset": "laptop", "views": "seq,dep", "table": {"update": "rows"}},
         **{"objective": {"score": "dot"}, "loop": {"schedule": "cosine"}},
     },
     "cached": {"views": "const,const", "loop": {"segments": 2, "micro_batch": 7}},
     "laptop": {
-        **{"table": {"dropout": 0.2}, "encoder": {"start": "bag"}},
+        **{"preset": "laptop", "table": {"dropout": 0.2}, "encoder": {"start": "bag"}},
         "objective": {"direction": "both", "score": "cosine", "same": 1.0},
     },
 }
@@ -133,7 +134,7 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig, tmp_path: Path, mon
         with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             while not any(line["step"] >= steps for line in read_log(config.folder / "log.jsonl")):
                 assert process.poll() is None, process.communicate()[1]
-                time.sleep(0.02)
+                time.sleep(0.1)
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)
         assert process.returncode == code and "Traceback" not in errors, errors
@@ -265,6 +266,34 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfi
         cosines = x @ x.T - 9 * np.eye(len(x))
         hits = near[np.arange(len(x)), cosines.argmax(1)][near.any(1)]
         assert best[name] == pytest.approx(hits.mean()), name
+
+
+@pytest.mark.parametrize("name", ["laptop", "paper"])
+def test_features_have_one_scale_over_the_training_text(
+    tiny: TrainConfig, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against numpy in float64; those of the paper's preset are raw."""
+    monkeypatch.setattr("multiview.training.trainer.spread", lambda text: spread(text, 60, 4))
+    config = changed(tiny, preset=name)
+    main(config)
+    cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
+    raw, features = (encoder.encode(None, trees=cache, readout=kind) for kind in ("raw", "features"))
+    np.testing.assert_array_equal(raw, encoder.encode(None, trees=cache))
+    assert encoder.scaled == (name == "laptop")
+    expected, one = raw.astype(np.float64), raw[:, 8:]
+    if encoder.scaled:
+        spans = spread(Trainer(config, cache).split.training, 60, 4)
+        rows = np.concatenate([np.arange(*span) for span in spans])
+        assert 50 < len(rows) <= 60
+        expected = DEVIATION * (expected - expected[rows].mean(0)) / expected[rows].std(0)
+        one = features[:, 8:]
+        assert read_json(config.folder / "config.json")["scale"] == {"origin": "toy"}
+    np.testing.assert_allclose(features, expected, atol=1e-5)
+    found = encoder.encode(None, trees=cache, readout="features", views=["1-const"])
+    np.testing.assert_allclose(found, one, atol=1e-6)
+    encoder.save(config.folder.with_name("copy"))
+    again = MultiViewEncoder.load(config.folder.with_name("copy"))
+    np.testing.assert_array_equal(again.encode(None, trees=cache, readout="features"), features)
 
 
 def test_patience_stops_a_run_at_the_same_step_after_a_kill(

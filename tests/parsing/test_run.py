@@ -115,6 +115,7 @@ def test_the_papers_preset_parses_with_both_checkpoints(tmp_path: Path, monkeypa
     for part in ("2,048 sentences, parsed by one", "work         40,000,000 sentences", "\ndisk ", "\ntime "):
         assert told.count(part) == 2
     first, second = refused.splitlines()
+    assert first.endswith(told.splitlines()[0]), "said before the estimate, too"
     assert "--dep-model FOLDER" in first and f"is not in {tmp_path / 'gone'}" in first
     assert "--dep-model" not in second and f"is not in {tmp_path / 'gone'}" in second
     for name in ("dep", "const"):

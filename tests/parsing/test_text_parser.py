@@ -211,10 +211,17 @@ def test_a_line_break_ends_a_sentence_as_in_files(parser, tmp_path: Path) -> Non
     ]
 
 
+def test_a_return_ends_a_line_where_nothing_else_does(parser) -> None:
+    assert [" ".join(s.words) for s in parser("Chapter One\rIt rained.\r")] == ["Chapter One", "It rained ."]
+    assert [" ".join(s.words) for s in parser("It\rrained.\n")] == ["It rained ."]
+
+
 def test_words_without_width_are_blank(parser) -> None:
     one, other, emoji = parser.parse([["\u200b", "\ufeff"], ["a", "\u200b"], ["👩", "\u200d", "💻"]])
     assert one.words == [""] and "empty" in one.flag_names and "blank token" in other.flag_names
     assert emoji.flag_names == [] and parser("\u200b") == ()
+    (flag,) = parser("🏴\U000e0067\U000e0062\U000e007f and ❤\ufe0f\u200d🔥 won.")
+    assert flag.flag_names == [] and flag.words[-3:] == ["🔥", "won", "."]
 
 
 def test_one_parser_alone():

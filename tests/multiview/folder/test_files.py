@@ -18,6 +18,7 @@ from corpora.support.files import locked, read_record, write_json, write_record
 from corpora.support.folders import current
 from multiview import readout
 from multiview.encoders.readout import Readout
+from multiview.encoders.scale import Scale
 from multiview.folder.files import expand_into, load_members, model_sha256, save_model, training_hours
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
@@ -47,7 +48,7 @@ def several(seed: int) -> MultiViewEncoder:
 def fitted(encoder: MultiViewEncoder, seed: int) -> Readout:
     torch.manual_seed(seed)
     width = encoder.members[0].network.dim
-    return Readout(torch.randn(3, width), torch.randn(3), torch.ones(width), f"fit {seed}")
+    return Readout(torch.randn(3, width), torch.randn(3), f"fit {seed}")
 
 
 def save_other(folder: Path) -> None:
@@ -60,7 +61,7 @@ def save_several(folder: Path) -> None:
 
 def read_out(folder: Path) -> None:
     with locked(folder):
-        store_readout(folder, folder, fitted(trained(1), 1), 0.2)
+        store_readout(folder, folder, fitted(trained(1), 1), Scale.raw(4), 0.2)
 
 
 def expand(folder: Path) -> None:
@@ -156,7 +157,7 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
         model_sha256,
         training_hours,
         lambda place: find_source(str(place)),
-        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0)),
+        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), Scale.raw(10)),
         encoder_of().save,
     ):
         with pytest.raises(UserError, match=r"config\.json: files .*: no file of a model") as caught:
@@ -204,7 +205,7 @@ def test_a_card_is_copied_if_it_is_one(how: str, tmp_path: Path) -> None:
     elif how == "folder":
         card.mkdir()
     loaded.save(tmp_path / "other")
-    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0))
+    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0), Scale.raw(4))
     for name in ("other", "read"):
         assert (tmp_path / name / "README.md").read_text().startswith("# ")
     assert weights(tmp_path / "other") == weights(tmp_path / "m")

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from corpora.support.errors import UserError
+from multiview.encoders.scale import DEVIATION, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
+from multiview.names.opened import NamedEncoder
 from multiview.names.sources import find_source
 from senteval_runner.run import cli as run
 from senteval_runner.vectors.models import open_model
@@ -34,12 +37,14 @@ def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyP
         ("sif:ngrams?corpus=trees", "bag", "sif:ngrams"),
         ("start:builtin?corpus=trees", "start", "start:builtin"),
         ("cls:someone/bert", "pooled", "cls:someone/bert"),
+        ("bag:random?scale=trees", "bag", "bag:random?scale=trees"),
+        ("builtin?views=seq?scale=none?structure=0.2", "multiview", None),
         ("bertin", "sentence-transformers", "bertin"),
     ],
 )
-def test_what_a_name_means(here: Path, spec: str, kind: str, name: str) -> None:
+def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -> None:
     source = find_source(spec)
-    assert (source.kind, source.name) == (kind, name)
+    assert (source.kind, source.name) == (kind, name or source.name)
     drawn = kind == "random" or ":random" in spec or ":ngrams" in spec
     assert (source.key != find_source(spec, seed=1).key) == drawn
 
@@ -53,6 +58,8 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str) -> None:
         ("sif:random", r"expected sif:WORDS\?corpus=runs/trees/NAME"),
         ("builtin?views=dep", "view 'dep': this model has 0-seq, 1-seq, seq"),
         ("all-MiniLM-L6-v2?views=dep", "a MODEL of multiview.train"),
+        ("bag:random?scale=nowhere", "nowhere/manifest.json: no such file; a scale is a tree cache, or none"),
+        ("builtin?readout=meaning?scale=trees", "a meaning has length 1 and no scale"),
     ],
 )
 def test_what_it_cannot_mean_is_one_line(here: Path, data: Path, spec: str, message: str, capsys) -> None:
@@ -91,3 +98,75 @@ def test_models_side_by_side_and_projected(here: Path) -> None:
     np.testing.assert_allclose(parts[1], words, rtol=1e-5)
     blocks = np.split(model.encode(sentences), 4, axis=1)
     np.testing.assert_allclose(parts[2], np.hstack([blocks[1], blocks[3]]), atol=1e-6)
+
+
+@pytest.fixture
+def npz(here: Path) -> str:
+    """Vectors of the cache's sentences, and of one more."""
+    sentences = sorted({" ".join(words) for words in corpus_of(30)} | {"zzz"})
+    vectors = np.random.default_rng(1).normal(size=(len(sentences), 5)) * [1, 9, 0.01, 3, 0]
+    np.savez(here / "made.npz", sentences=sentences, vectors=vectors.astype(np.float32))
+    return "made.npz"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["bag:random@6", "words.txt", "random:seq@8", "random:lstm@4", "builtin", "builtin?views=seq", "npz"],
+)
+def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classifiers get each number centred and at one deviation over the text; cosines are of raw numbers."""
+    spec = npz if spec == "npz" else spec
+    monkeypatch.setattr("multiview.names.sources.CHUNK", 7)
+    raw, scaled, none = (open_model(f"{spec}{end}") for end in ("", "?scale=trees", "?scale=none"))
+    text = [list(words) for words in corpus_of(30)]
+    wanted, measured = [["zzz"], *text[:3]], raw(text).astype(np.float64)
+    deviation = measured.std(axis=0)
+    flat = deviation <= 1e-6 * abs(measured.mean(axis=0))
+    factor = np.where(flat, 0, DEVIATION / np.where(flat, 1, deviation))
+    expected = (raw(wanted) - measured.mean(axis=0)) * factor
+    np.testing.assert_allclose(scaled.features(wanted), expected, atol=1e-5)
+    for same in (scaled(wanted), none.features(wanted)):
+        np.testing.assert_allclose(same, raw(wanted), atol=1e-6)
+    np.testing.assert_allclose(
+        NamedEncoder(f"{spec}?scale=trees", "cpu").encode(wanted[0]), expected[:1], atol=1e-5
+    )
+    assert (scaled.reading, scaled.features.reading) == ("raw", "features")
+
+
+def test_a_key_says_the_scale(here: Path) -> None:
+    write_cache(here / "other", corpus_of(31))
+    names = ("bag:random", "bag:random?scale=trees", "bag:random?scale=other")
+    sources = [find_source(name) for name in names]
+    keys = {source.key for source in (*sources, *(source.for_classifiers() for source in sources[1:]))}
+    assert len(keys) == 5 and sources[0].for_classifiers() is sources[0]
+    assert find_source("bag:random?scale=./trees").key == sources[1].key
+    assert [source.name for source in sources] == ["bag:random", *names[1:]]
+
+
+def test_a_models_own_scale(here: Path, builtin: Path) -> None:
+    """Its features have it unless a name says otherwise; a scale leaves out what the model's leaves out."""
+    model = MultiViewEncoder.load("builtin", "cpu")
+    network = model.members[0].network
+    network.scale = Scale(torch.ones(network.dim), torch.full((network.dim,), 2.0))
+    network.scale.deviation[1] = torch.inf
+    model.save(here / "own")
+    words = [["good", "bad"]]
+    raw = model.encode(words)
+    own = np.delete(raw, 1, axis=1)
+    found = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
+    features = {end: encoder.features(words) for end, encoder in found.items()}
+    parts = np.split(own, [network.dim - 1], axis=1)
+    np.testing.assert_allclose(features[""], np.hstack([(parts[0] - 1) / 2 * DEVIATION, parts[1]]), atol=1e-6)
+    np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
+    assert features["?scale=trees"].shape == own.shape
+    assert [(one.reading, one.features.reading) for one in found.values()] == [
+        ("raw", "features"),
+        ("raw", "raw"),
+        ("raw", "features"),
+    ]
+    np.testing.assert_allclose(found[""](words), raw, atol=1e-6)
+    assert len({one.features.identity[0] for one in found.values()}) == 3
+    one, whole = open_model("own?views=1-seq").features(words), features[""]
+    columns = np.split(raw, 4, axis=1)[1]  # two members of two views
+    np.testing.assert_allclose(one[:, : columns.shape[1]], (columns - 1) / 2 * DEVIATION, atol=1e-6)
+    assert one.shape[1] < whole.shape[1]

@@ -19,7 +19,6 @@ from multiview.training.objective import (
     Positions,
     count_anchors,
     neighbour_targets,
-    standardised,
 )
 from tests.oracles.objective import losses, surroundings
 
@@ -135,14 +134,3 @@ def test_without_positives_or_negatives_there_is_no_nan(
     (gradient,) = torch.autograd.grad(value.loss, features[0])
     assert value.anchors == anchors and value.loss.item() == pytest.approx(0.0, abs=1e-6)
     assert torch.isfinite(gradient).all() and value.loss.dtype == torch.float32
-
-
-def test_standardised_numbers_are_those_of_numpy() -> None:
-    x_ND = np.random.default_rng(0).normal(3.0, [1e-4, 0.02, 5.0, 0.0, 0.0], size=(50, 5)).astype(np.float32)
-    x_ND[:, 4] = 0.1
-    x_ND[::2, 4] += 1e-8  # what rounding does to a constant
-    wide_ND = x_ND.astype(np.float64)
-    expected_ND = (wide_ND - wide_ND.mean(0))[:, :3] / wide_ND.std(0)[:3]
-    found_ND = standardised(torch.from_numpy(x_ND)).numpy()
-    np.testing.assert_allclose(found_ND[:, :3], expected_ND, atol=1e-5)
-    assert not found_ND[:, 3:].any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -116,6 +118,27 @@ def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> 
             TreeCache.open(tmp_path)
         if readable:
             assert len(TreeCache.open(tmp_path, allow_partial=True)) == readable
+
+
+def test_a_lock_of_another_program_is_none_of_ours(folder: Path) -> None:
+    with open(folder / "shard-000000.h5", "r+b") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        cache = TreeCache.open(folder, open_shards=1)
+        for start in (0, 40, 0):  # the first shard is opened twice
+            assert len(cache.read(start, start + 5)) == 5
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "shard-000000.h5"])
+@pytest.mark.parametrize("kind", ["pipe", "/dev/zero", "/dev/full"])
+def test_a_file_that_is_none_is_refused_before_it_is_opened(folder, tmp_path, name: str, kind: str) -> None:
+    path = shutil.copytree(folder, tmp_path / "cache") / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(kind)
+    with pytest.raises(UserError, match=f"{name}: a pipe or a device"):
+        TreeCache.open(tmp_path / "cache").read(0, 1)
 
 
 @pytest.mark.parametrize("damage", [0, 245, -1, None])

@@ -35,8 +35,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     old = folder / "ppdb1.txt"
     old.write_text("\n".join(ppdb_line(a, b) for a, b in SYNONYMS), encoding="utf-8")
     return {
-        "nli": write_jsonl(folder / "train.jsonl", nli_rows(400, 1)),
-        "nli_dev": write_jsonl(folder / "dev.jsonl", nli_rows(150, 2)),
+        "nli": write_jsonl(folder / "train.jsonl", nli_rows(240, 1)),
+        "nli_dev": write_jsonl(folder / "dev.jsonl", nli_rows(90, 2)),
         "ppdb": write_ppdb(folder / "ppdb.txt"),
         "ppdb1": old,
     }
@@ -132,6 +132,7 @@ def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_pa
         objectives=("nli", "identification"),
         concatenation="diff-prod",
         epochs=4.0,
+        learning_rate=2e-3,
     )
     assert run_study(settings, train_all) == 0
     before, *_, after = read_record(settings.output / "cell.json")["figures"]["history"]

@@ -121,6 +121,15 @@ def test_chinese_is_read_by_character(method: type[Bm25] | type[Tfidf]) -> None:
     assert (scores[2] > 0).tolist() == [True, False, True]  # other words as before
 
 
+@pytest.mark.parametrize("method", [Bm25, Tfidf])
+def test_words_are_found_however_their_characters_are_written(method: type[Bm25] | type[Tfidf]) -> None:
+    found = method(["two cafe\u0301s", "an of\u00adfice"])
+    assert [(found.scores(query) > 0).tolist() for query in ("Cafés", "oﬃce")] == [
+        [True, False],
+        [False, True],
+    ]
+
+
 @pytest.mark.parametrize("guided", [True, False])
 def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
     generator = np.random.default_rng(0)

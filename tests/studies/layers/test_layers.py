@@ -14,6 +14,7 @@ import pytest
 from corpora.senteval.files import read_task
 from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
 from corpora.support.errors import UserError
+from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import (
     OWN,
     WHOLE,
@@ -186,6 +187,8 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     words.write_text("".join(f"{word} {n} {n * n % 7} 1\n" for n, word in enumerate(WORDS)))
     vectors = write_vectors(tmp_path / "use.npz", data, "CR", "WordContent")
     config = options(tmp_path, data, *models, words, encoders=(str(vectors), str(models[0])), mlp=3, limit=40)
+    quick = lambda name, **more: replace(get_protocol(name, **more), kfold=2, max_epoch=4)  # noqa: E731
+    monkeypatch.setattr(evaluate, "get_protocol", quick)
     found = run(config)
     # two BERTs with five units and two poolings, three whole encoders; two tasks, one of them twice
     assert len(found) == (2 * 5 * 2 + 3) * (2 + 1)
