@@ -61,6 +61,8 @@ FOREIGN = {
 }
 """What is no UTF-8 text, by what is found in its first bytes."""
 HEAD_BYTES = 4096
+_places: dict[Path, Callable[[], float]] = {}
+"""How many bytes of each file have been read, of a compressed one as it lies on the disk."""
 _CONTROL = re.compile("[\0-\x07\x0e-\x19]")
 """Characters that text has by damage alone."""
 _BLOCK_BYTES = 1 << 20
@@ -186,7 +188,9 @@ def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]
             raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, _BLOCK_BYTES)
             head = raw.peek(HEAD_BYTES)
             unpack = next((UNPACKERS[start] for start in UNPACKERS if re.match(start, head)), None)
-            text = raw if unpack is None else io.BufferedReader(unpack(raw), _BLOCK_BYTES)
+            unpacked = raw if unpack is None else unpack(raw)
+            text = raw if unpack is None else io.BufferedReader(unpacked, _BLOCK_BYTES)
+            _places[path] = lambda: raw.tell() * text.tell() / max(1, unpacked.tell())
             if foreign := _foreign(text.peek(HEAD_BYTES)[:HEAD_BYTES]):
                 raise UserError(f"{path}: {foreign}; give text in UTF-8")
             yield text
@@ -194,6 +198,22 @@ def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]
         if out_of_space(error):  # of the caller, who writes
             raise
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
+    finally:
+        _places[path] = lambda: path.stat().st_size
+
+
+def start_over(files: Sequence[Path]) -> None:
+    """Count from now on what :func:`share_read` gives."""
+    for file in files:
+        _places.pop(file, None)
+
+
+def share_read(files: Sequence[Path]) -> float:
+    """The share of the bytes of ``files`` that has been read, one after the other."""
+    sizes = [file.stat().st_size for file in files]
+    last = max((place for place, file in enumerate(files) if file in _places), default=0)
+    here = _places[files[last]]() if sizes and files[last] in _places else 0
+    return (sum(sizes[:last]) + here) / max(1, sum(sizes))
 
 
 def _standard_input() -> contextlib.nullcontext[Any]:

@@ -126,6 +126,7 @@ def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | No
         hash_input=lambda: input_hash(path, files),
         limit=limit,
         path=path,
+        files=files,
     )
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from corpora.characters import as_written, plain
-from corpora.inputs import input_hash, list_files, read_lines, relative_name
+from corpora.inputs import input_hash, list_files, read_lines, relative_name, share_read, start_over
 from corpora.support.errors import UserError
 
 MAX_PIECE = 8192
@@ -154,6 +154,12 @@ class Corpus:
     """Number of sentences to keep; None keeps all."""
     path: Path | None = None
     """The file or folder, for messages."""
+    files: Sequence[Path] = ()
+    """What is read, in this order."""
+    length: int | None = None
+    """Number of sentences, where that is known before they are read."""
+    sentences_read: int = 0
+    """By the iteration that is under way."""
 
     @functools.cached_property
     def identity(self) -> dict[str, str]:
@@ -165,16 +171,26 @@ class Corpus:
         """One line that states how the input is read, defaults included."""
         return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self.about.items())
 
+    def expected(self) -> int | None:
+        """About how many sentences there are: from the bytes that those read so far took, up to the limit."""
+        total = self.length
+        if total is None and self.sentences_read and (share := share_read(self.files)):
+            total = round(self.sentences_read / share)
+        return min((number for number in (total, self.limit) if number is not None), default=None)
+
     def __iter__(self) -> Iterator[Document]:
-        read = 0
+        self.sentences_read = 0
+        start_over(self.files)
         for document in self.documents():
             if self.limit is not None:
-                document = replace(document, sentences=document.sentences[: self.limit - read])
+                left = self.limit - self.sentences_read
+                document = replace(document, sentences=document.sentences[:left])
+            self.sentences_read += len(document.sentences)
             yield document
-            read += len(document.sentences)
-            if read == self.limit:
+            if self.sentences_read == self.limit:
                 return
-        if not read:
+        self.length = self.sentences_read
+        if not self.sentences_read:
             raise UserError(f"{self.path or self.name}: holds no sentences ({self.describe()})")
 
 
@@ -250,4 +266,5 @@ def text_corpus(
         hash_input=lambda: input_hash(path, files),
         limit=limit,
         path=path,
+        files=files,
     )

@@ -30,12 +30,20 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from corpora.support.errors import UserError
+from corpora.support.files import locked
 from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.readout import Readout, beside, share_of
-from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of
+from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
 from multiview.encoders.scale import joined, spread
-from multiview.folder.files import Member, chosen_views, load_members, model_folder, model_records, save_model
+from multiview.folder.files import (
+    Member,
+    chosen_views,
+    load_members,
+    model_folder,
+    refuse_other_content,
+    save_model,
+)
 from multiview.folder.reading import Reader, Tokens
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
@@ -146,7 +154,7 @@ class MultiViewEncoder:
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         with plain_build():
-            words = words or WordTable.hashed(word_dim, views=len(names), seed=seed)
+            words = words or WordTable.hashed(word_dim, views=1 + max(tables_of(names), default=0), seed=seed)
             torch.manual_seed(seed)
             config = EncoderConfig(dim=dim, start=start, relations=relations)
             member = Member(ViewStack(names, words, config))
@@ -327,14 +335,12 @@ class MultiViewEncoder:
         """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
 
         Raises:
-            UserError: the folder holds something else.
+            UserError: the folder holds something else, or another run is writing there.
         """
         folder = Path(folder)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            if not (folder / "config.json").is_file():
-                raise UserError(f"{folder}: holds something other than a model; save to another folder")
-            model_records(folder)
-        save_model(self.members, folder, self.folder)
+        refuse_other_content(folder)
+        with locked(folder, option="folder"):
+            save_model(self.members, folder, self.folder)
         self.folder = folder
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from tyro.conf import Positional, arg
 
 from corpora.support.cli import Command, Count, Positive, Share, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, file_record, read_record, write_record
+from corpora.support.files import atomic_path, check_file, file_record, read_record, write_record
 from corpora.support.progress import progress
 from multiview.encode import ModelOptions
 
@@ -73,7 +73,7 @@ def main(config: ReadoutConfig) -> None:
     """Fit, report, store."""
     import numpy as np
 
-    from multiview.folder.files import BUILTIN, load_members, model_folder
+    from multiview.folder.files import BUILTIN, model_folder, model_records
     from multiview.training.data import Split, open_teacher, open_trees
 
     folder = model_folder(config.model)
@@ -96,9 +96,11 @@ def main(config: ReadoutConfig) -> None:
     if not held:
         raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
     moments, x_ND = read_moments(encoder, cache, aim, np.concatenate(held))
+    if not aim.fitted:
+        raise UserError(f"{cache.folder}: no two sentences of a document to fit to; give a text of documents")
     wide = x_ND.split([len(rows) for rows in held])
-    print(f"sentences  {moments.count:,} fitted, {' + '.join(f'{len(rows):,}' for rows in held)} held out")
-    origin = f"{config.teacher.name if config.teacher else 'neighbours'} over {moments.count:,}"
+    print(f"sentences  {aim.fitted:,} fitted, {' + '.join(f'{len(rows):,}' for rows in held)} held out")
+    origin = f"{config.teacher.name if config.teacher else 'neighbours'} over {aim.fitted:,}"
     tried: list[tuple[float, Readout]] = []
     for strength in STRENGTHS if config.strength == "auto" else (config.strength,):
         about = f"{origin} sentences of {cache.folder.name}, strength {strength:g}"
@@ -106,18 +108,30 @@ def main(config: ReadoutConfig) -> None:
         tried.append((aim.reached(readout, wide[0], held[0]), readout))
         print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
     best = max(tried, key=lambda pair: pair[0])[1]
-    output = config.output or folder
-    store_readout(folder, output, best, moments.scale(config.features, cache.folder.name), config.structure)
-    stored = load_members(output)[0].network.readout  # as it was rounded
-    assert stored is not None
-    stored.axes_TK = best.axes_TK
+    output, stored = config.output or folder, rounded(best, model_records(folder)[""].storage)
     before = wide[-1] if encoder.readout is None else encoder.readout.cpu()(wide[-1])
     figures = [aim.told(vectors, held[-1]) for vectors in (before, stored(wide[-1]))]
     for name, vectors, figure in zip(("before", "after "), (before, best.weight.T), figures, strict=True):
         print(f"{name}     {aim.compared} {figure:.4f} ({vectors.shape[1]} numbers)")
-    print(f"model      {output}: {stored.origin}, {aim.reached(stored, wide[-1], held[-1]):.4f}")
-    if figures[1] <= figures[0]:
-        print("no gain    on the documents that were held out")
+    gains = figures[1] > figures[0]
+    if gains or config.output is not None:
+        scale = moments.scale(config.features, cache.folder.name)
+        store_readout(folder, output, best, scale, config.structure)
+        print(f"model      {output}: {stored.origin}, {aim.reached(stored, wide[-1], held[-1]):.4f}")
+    if not gains:
+        kept = "" if config.output else f"; {folder} stays as it was, --output FOLDER writes the new one"
+        print(f"no gain    on the documents that were held out{kept}")
+
+
+def written_folder(config: ReadoutConfig) -> Path | None:
+    """Where the model goes; None for ``builtin``, which is refused without ``--output``."""
+    from multiview.folder.files import BUILTIN, refuse_other_content
+
+    if config.output is None and config.model == BUILTIN:
+        return None
+    folder = config.output or Path(config.model)
+    refuse_other_content(folder)
+    return folder
 
 
 def read_moments(
@@ -163,9 +177,12 @@ class Teacher:
 
     def __init__(self, vectors_NT: Numbers) -> None:
         self.vectors_NT, self.most = vectors_NT, vectors_NT.shape[1]
+        self.fitted = 0
+        """Sentences counted so far."""
 
     def add(self, moments: Moments, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
         """Count sentences, by their numbers, with their views' vectors."""
+        self.fitted += len(rows)
         moments.add(x_BD, self._of(rows).numpy())
 
     def fit(self, moments: Moments, strength: float, dim: int, origin: str) -> Readout:
@@ -203,6 +220,8 @@ class Neighbours:
 
         offsets = np.asarray(cache.documents())
         self.document_N = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        self.fitted = 0
+        """Sentences counted so far; each counts once, however many neighbours it has."""
 
     def add(self, moments: Moments, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
         """Count sentences in ascending order, by their numbers, with their views' vectors."""
@@ -210,6 +229,7 @@ class Neighbours:
 
         document_B = self.document_N[rows]
         left = np.flatnonzero((np.diff(rows) == 1) & (document_B[1:] == document_B[:-1]))
+        self.fitted += len(np.union1d(left, left + 1))
         moments.add(x_BD[left], x_BD[left + 1])
         moments.add(x_BD[left + 1], x_BD[left])
 
@@ -231,6 +251,19 @@ class Neighbours:
         return neighbour_recall(vectors_BK, where)
 
 
+def rounded(readout: Readout, storage: str) -> Readout:
+    """A read-out as a model folder of this storage gives it back."""
+    from multiview.encoders.readout import Readout
+    from multiview.words.compact import pack_matrix, unpack
+
+    weight = readout.weight.cpu()
+    if storage == "compact":
+        weight = unpack(pack_matrix("weight", weight))["weight"]
+    result = Readout(weight, readout.bias, readout.origin)
+    result.axes_TK = readout.axes_TK
+    return result
+
+
 def store_readout(
     source: Path, target: Path, readout: Readout, scale: Scale, structure: float | None = None
 ) -> None:
@@ -238,40 +271,47 @@ def store_readout(
 
     Args:
         source: the model's folder.
-        target: where the model goes; may be the same.
+        target: where the model goes, in one step; may be the same. The caller holds its lock.
         readout: the read-out.
         scale: of its features.
         structure: λ where a caller gives none; None leaves it.
 
     Raises:
-        UserError: the folder holds several models, whose vectors have no read-out.
+        UserError: the folder holds several models, whose vectors have no read-out, or is damaged.
     """
     from safetensors.torch import load_file, save_file
 
-    from multiview.folder.files import TIME, WEIGHTS, model_records
+    from corpora.support.folders import current, replaced
+    from multiview.folder.files import WEIGHTS, copy_card, model_records
     from multiview.words.compact import pack_matrix
 
     record = model_records(source).get("")
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
-    replaced = ("readout.", "scale.")
-    stored = {n: v for n, v in load_file(source / WEIGHTS).items() if not n.startswith(replaced)}
-    weight, kept = readout.weight.cpu(), {"readout.bias": readout.bias.cpu()}
-    kept |= {"scale.mean": scale.mean.cpu(), "scale.deviation": scale.deviation.cpu()}
-    compact = record.storage == "compact"
-    stored |= pack_matrix("readout.weight", weight) if compact else {"readout.weight": weight}
-    about = {"readout": readout.record, "scale": scale.record}
-    values = {**read_record(source / "config.json"), **about}
-    if structure is not None:
-        values["structure"] = structure
-    target.mkdir(parents=True, exist_ok=True)
-    for name in {*record.files, "README.md", "modules.json", TIME} - {WEIGHTS}:
-        if source != target and (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
-    with atomic_path(target / "config.json") as last, atomic_path(target / WEIGHTS) as weights:
-        save_file({**stored, **kept}, weights)
-        values["files"] = {**values["files"], WEIGHTS: file_record(weights)}
-        write_record(last, values)
+    own = {
+        f"{part}.{name}": value.cpu()
+        for part, fitted in (("readout", readout), ("scale", scale))
+        for name, value in fitted.state_dict().items()
+    }
+    if record.storage == "compact":
+        own |= pack_matrix("readout.weight", own["readout.weight"])
+    with replaced(target) as new:
+        folder = current(source)
+        for name, written in record.files.items():
+            check_file(folder / name, written.bytes, written.sha256)
+            if name != WEIGHTS:
+                shutil.copyfile(folder / name, new / name)
+        stored = load_file(folder / WEIGHTS).items()
+        kept = {n: v for n, v in stored if not n.startswith(("readout.", "scale."))}
+        with atomic_path(new / WEIGHTS) as temporary:
+            save_file({**kept, **own}, temporary)
+        fits = {"readout": readout.record, "scale": scale.record}
+        values = {**read_record(folder / "config.json"), **fits}
+        values["files"] = {**values["files"], WEIGHTS: file_record(new / WEIGHTS)}
+        if structure is not None:
+            values["structure"] = structure
+        write_record(new / "config.json", values)
+        copy_card(folder, new, otherwise=f"# {folder.name}\n")
 
 
 cli = Command(
@@ -279,6 +319,7 @@ cli = Command(
     main,
     "multiview.readout",
     "Fit one vector made for cosine, from all views of a model.",
+    owns=written_folder,
     kept="nothing was written",
     plugins=True,
 )

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 
 from corpora.sentences import read_sentences
+from corpora.support.cli import Share, config_from_json, configuration
 from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import read_json, write_json
+from corpora.support.files import locked, read_json, write_json
+from corpora.support.folders import current, replaced
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import beside, share_of
 from multiview.folder.files import save_model
@@ -82,7 +84,16 @@ class MultiViewModule(InputModule):
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the model folder, without checkpoints and logs."""
-        save_model(self.encoder.members, Path(output_path), self.encoder.folder)
+        with locked(Path(output_path), option="folder"):
+            save_model(self.encoder.members, Path(output_path), self.encoder.folder)
+
+
+@configuration
+class StructureRecord:
+    """structure.json."""
+
+    structure: Share
+    """λ, the share of structure in the cosine."""
 
 
 class StructureModule(InputModule):
@@ -112,12 +123,12 @@ class StructureModule(InputModule):
     ) -> StructureModule:
         """Load what :meth:`save` wrote; a model that was trusted may trust the one in it."""
         check_backend(backend)
-        folder = Path(model_name_or_path)
-        record = read_json(folder / "structure.json")
-        source = folder / "source"
+        folder = current(Path(model_name_or_path))
+        path, source = folder / "structure.json", folder / "source"
+        record = config_from_json(StructureRecord, read_json(path), where=path)
         encoder = MultiViewEncoder.load(source, "cpu") if source.is_dir() else None
         model = SentenceTransformer(str(folder / "model"), trust_remote_code=trust_remote_code)
-        return cls(model, record["structure"], encoder)
+        return cls(model, record.structure, encoder)
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Pass the texts on; structure does not read the prompt."""
@@ -141,12 +152,13 @@ class StructureModule(InputModule):
     get_sentence_embedding_dimension = get_embedding_dimension
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write λ, the other model, and the source if it is not ``builtin``."""
+        """Write λ, the other model, and the source if it is not ``builtin``, in one step."""
         folder = Path(output_path)
-        self.model.save(str(folder / "model"))
-        if self.source.name != "builtin":
-            self.source.save(folder / "source")
-        write_json(folder / "structure.json", {"structure": self.structure})
+        with locked(folder, option="folder"), replaced(folder) as new:
+            self.model.save(str(new / "model"))
+            if self.source.name != "builtin":
+                save_model(self.source.members, new / "source", self.source.folder)
+            write_json(new / "structure.json", {"structure": self.structure})
 
 
 def check_backend(backend: str) -> None:

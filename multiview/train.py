@@ -132,7 +132,7 @@ def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     from parsing.trees.cache import TreeCache
 
     corpus, parser, workers = open_corpus("books", limit=SAMPLE), load(), available_cores()
-    parsed, _, _, per_s = cost(corpus, parser, workers, lambda: PAPER_SENTENCES)
+    parsed, _, _, per_s, _ = cost(corpus, parser, workers, PAPER_SENTENCES)
     facts = {
         "sample": f"{SAMPLE:,} sentences of books, for {PAPER_SENTENCES:,}; one of two models",
         "parsing": f"{timedelta(seconds=round(PAPER_SENTENCES / per_s))} by {workers} workers, "

@@ -69,7 +69,9 @@ def main(config: Convert) -> None:
 
 ABOUT = "a supar dependency parser (biaffine-dep over words and characters)"
 cli = Commands(
-    {"dep": Command(Convert, main, "parsing.convert dep", ABOUT)}, "parsing.convert", "Convert a checkpoint:"
+    {"dep": Command(Convert, main, "parsing.convert dep", ABOUT, owns=lambda config: config.output)},
+    "parsing.convert",
+    "Convert a checkpoint:",
 )
 
 

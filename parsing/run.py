@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
 SAMPLE, SAMPLE_PART = 2048, 512
 """Sentences of a dry run, and how many are parsed together."""
 WARM_UP = 64
-COUNT_S = 3.0
-"""Seconds spent on counting a corpus; what is left of a file is estimated from its bytes."""
-BLOCK_BYTES = 1 << 20
 NONE = "none"
 """The model that stands for no trees of its kind."""
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
@@ -156,7 +152,7 @@ def parse(config: ParseConfig, spec: str) -> None:
             print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
             sample = open_corpus("books", limit=SAMPLE)
             parser = load(device=devices[0], max_tokens=config.max_tokens)
-            print(dry_run_text(config, *cost(sample, parser, workers, lambda: PAPER_SENTENCES)))
+            print(dry_run_text(config, *cost(sample, parser, workers, PAPER_SENTENCES)))
     if missing:
         raise UserError(" | ".join(missing))
     corpus = opened()
@@ -167,19 +163,17 @@ def parse(config: ParseConfig, spec: str) -> None:
         from parsing.pipeline.ray import RayPool
 
         pool = RayPool(makes[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
-    expected = functools.partial(expected_sentences, corpus, spec)
     print(corpus.describe())
     if papers:
         print(DEVIATES.format_map(config_to_json(config)))
     if config.dry_run:
         resolved = dataclasses.replace(config, output=output)
-        print(dry_run_text(resolved, *cost(corpus, makes[0](), workers, expected)))
+        print(dry_run_text(resolved, *cost(corpus, makes[0](), workers)))
         return
     summary = run_corpus(
         corpus,
         output,
         pool,
-        expected=expected,
         config={**config_to_json(config), "output": str(output)},
     )
     print(report(corpus, output, summary))
@@ -241,15 +235,18 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
 
 
 def cost(
-    corpus: Corpus, parser: TextParser, workers: int, expected: Callable[[], int | None]
-) -> tuple[dict[str, str], int | None, str, float]:
-    """Parse the first sentences in this process and scale up: facts, units, their name, units a second.
+    corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None
+) -> tuple[dict[str, str], int | None, str, float, bool]:
+    """Parse the first sentences in this process and scale up.
 
     Args:
         corpus: the sentences.
         parser: for the sample.
         workers: of the whole run.
-        expected: estimates the number of sentences.
+        sentences: of the whole run; by default as many as the corpus has.
+
+    Returns:
+        Facts, units, their name, units a second, and whether the units are an estimate.
 
     Raises:
         UserError: the corpus has no sentences.
@@ -260,7 +257,8 @@ def cost(
     from parsing.trees.batch import join
     from parsing.trees.cache import write_shard
 
-    sample = next(shards_of(corpus, SAMPLE), None)
+    shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
+    sample, total = next(shards, None), sentences or corpus.expected()
     if sample is None:
         raise UserError(f"{corpus.name}: has no sentences")
     parser.arrays(sample.sentences[:WARM_UP])
@@ -277,42 +275,14 @@ def cost(
         row = write_shard(Path(folder), 0, batch, sample.document_starts, sample.document_ids)
         size = (Path(folder) / row.file).stat().st_size / len(batch)
     whole = len(batch) < SAMPLE  # which keeps one worker busy
-    total = len(batch) if whole else expected()
+    total = len(batch) if whole else total
     facts = {
         "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
         "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
         "disk": "unknown" if total is None else f"{total * size / 1e6:,.1f} MB",
     }
-    return facts, total, "sentences", per_s * (1 if whole else workers)
-
-
-def expected_sentences(corpus: Corpus, spec: str) -> int | None:
-    """Approximate number of sentences of the corpus ``spec``; None if it cannot be found quickly.
-
-    It is counted for a few seconds; the rest of files is estimated from their bytes.
-    """
-    from corpora.inputs import list_files, readable
-    from corpora.registry import NAMED
-
-    end = time.monotonic() + COUNT_S
-    count = seen_bytes = 0
-    for document in corpus:
-        count += len(document.sentences)
-        seen_bytes += sum(len(w.encode("utf-8", "replace")) for s in document.sentences for w in s.tokens)
-        if time.monotonic() > end:
-            break
-    else:
-        return count
-    limit = corpus.identity.get("first_sentences")
-    bounds = [] if limit is None else [int(limit)]
-    if spec not in NAMED:  # even if there is a folder of that name
-        total_bytes = 0
-        for path in list_files(Path(spec)):
-            with readable(path) as stream:
-                while block := stream.read(BLOCK_BYTES):
-                    total_bytes += len(block.translate(None, b" \t\r\n"))
-        bounds.append(total_bytes * count // max(seen_bytes, 1))
-    return min(bounds, default=None)
+    guess = not whole and sentences is None and corpus.length is None
+    return facts, total, "sentences", per_s * (1 if whole else workers), guess
 
 
 cli = Command(

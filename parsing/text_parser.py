@@ -80,13 +80,7 @@ log = logging.getLogger(LOGGER)
 
 
 class TextParser:
-    """Tokenizer and parsers; call it with a text. Made by :func:`load`.
-
-    Args:
-        dependency: parser, or None to leave dependencies out.
-        constituency: parser, or None to leave constituents and tags out.
-        max_tokens: longer sentences are not parsed: they get a fallback tree and a flag.
-    """
+    """Tokenizer and parsers; call it with a text. Made by :func:`load`, which says what None leaves out."""
 
     def __init__(
         self,

@@ -219,7 +219,7 @@ def fit_words(folder: Path, teacher: str) -> None:
     weight_W1 = inverse_frequency(np.array(counts, np.int64), 1 + len(words))[1:, None]
     cache, vocabulary = TreeCache.open(folder / "trees"), Vocabulary(words, case="lower")
     batch = cache.read(0, len(cache), ("token",), vocabulary)
-    token_N, end_S1 = torch.from_numpy(batch.token.astype(np.int64)), torch.from_numpy(batch.sentence_offsets)
+    token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), torch.from_numpy(batch.sentence_offsets)
     wanted_ST = torch.from_numpy(np.load(folder / "train.npy"))
     single_WT = torch.from_numpy(whole_model(teacher, "cpu").to(torch.bfloat16).encode(list(words)))
     single_WT = normalize(single_WT, dim=1)

@@ -84,4 +84,11 @@ def books_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | 
             yield Document(name, tuple(Sentence(tokenizer.line(text)) for text in book.sentences))
 
     about = {"reader": "books-1", "format": "lines", "tokenizer": tokenizer.identity, "split": split}
-    return Corpus("books", documents, about=about, hash_input=lambda: sha256_file(TEXT), limit=limit)
+    return Corpus(
+        "books",
+        documents,
+        about=about,
+        hash_input=lambda: sha256_file(TEXT),
+        limit=limit,
+        length=sum(len(book.sentences) for book in chosen),
+    )

@@ -82,10 +82,7 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
 
 
 def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
-    """(text, text, 1 for a paraphrase or 0).
-
-    Args:
-        path: Quora's file as published, or a table.
+    """(text, text, 1 for a paraphrase or 0) of Quora's file as published, or of a table.
 
     Raises:
         UserError: a row is malformed, or its label is neither 0 nor 1.
@@ -118,10 +115,7 @@ def _read_quora(path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
-    """(phrase, phrase, relation or None).
-
-    Args:
-        path: PPDB, or a ``.tsv`` of phrases without relations.
+    """(phrase, phrase, relation) of PPDB, or (phrase, phrase, None) of a ``.tsv``.
 
     Raises:
         UserError: a row is malformed or has an unknown relation (the value is named).

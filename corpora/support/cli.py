@@ -348,7 +348,9 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
 
 
-def dry_run_text(config: Any, facts: Mapping[str, str], units: float | None, unit: str, per_s: float) -> str:
+def dry_run_text(
+    config: Any, facts: Mapping[str, str], units: float | None, unit: str, per_s: float, about: bool = False
+) -> str:
     """What ``--dry-run`` prints: the resolved configuration and a line per fact, work and time at the end.
 
     Args:
@@ -357,8 +359,9 @@ def dry_run_text(config: Any, facts: Mapping[str, str], units: float | None, uni
         units: how much work there is, from a calibration; None if it is unknown.
         unit: its unit.
         per_s: units per second.
+        about: whether the number of units is an estimate.
     """
-    amount = "an unknown number of" if units is None else f"{units:,.0f}"
+    amount = "an unknown number of" if units is None else f"{'about ' * about}{units:,.0f}"
     time = "unknown" if units is None else f"about {timedelta(seconds=round(units / max(per_s, 1e-9)))}"
     rows = {**facts, "work": f"{amount} {unit} at {per_s:,.3g} a second", "time": time}
     lines = [f"{name:<12} {value}" for name, value in rows.items()]

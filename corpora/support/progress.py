@@ -13,6 +13,8 @@ from corpora.support.cli import LOGGER
 
 INTERVAL_S = 30.0
 """Between two lines of a log."""
+ABOUT = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+"""As tqdm's own, where the total is an estimate."""
 Bar: TypeAlias = "tqdm[Any]"
 """What a loop reports to: ``update(n)`` and ``set_postfix({name: value})``."""
 
@@ -20,6 +22,7 @@ Bar: TypeAlias = "tqdm[Any]"
 def progress(
     *,
     total: int | None = None,
+    about: bool = False,
     initial: int = 0,
     unit: str = "sent",
     description: str,
@@ -29,6 +32,7 @@ def progress(
 
     Args:
         total: number of units of the whole job, or None when unknown.
+        about: whether the total is an estimate; what reports may set it again.
         initial: units that an earlier run did.
         unit: what is counted; ``B`` for bytes.
         description: what is being done, in a word or two.
@@ -47,6 +51,7 @@ def progress(
         desc=description,
         smoothing=0.05,
         disable=show is False,
+        bar_format=ABOUT if about else None,
     )
 
 

@@ -243,6 +243,7 @@ def _siblings(role, head, dependent):  # type: ignore[no-untyped-def]
 
 
 @cache
+@torch.inference_mode(False)  # what is kept from inference could not be trained with
 def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """A and B, float32 [E, S]; √w σ of roles, siblings and order, float32 [R + 2, S]; order's signs are 1."""
     drawn = np.random.default_rng(0)
@@ -253,11 +254,7 @@ def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def bindings_of(batch: Batch) -> list[dict[tuple[str, str], list[str]]]:
-    """Which words have a role of which, sentence by sentence: dependents by role and head, in lower case.
-
-    Args:
-        batch: trees with the words' types.
-    """
+    """Which words have a role of which, sentence by sentence: dependents by role and head, in lower case."""
     assert batch.types is not None
     relation = relation_bits(batch.relations)[batch.relation]
     arcs = canonical_arcs(batch.head, relation, word_flags(batch.types)[batch.token], batch.sentence_offsets)
@@ -274,11 +271,6 @@ def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = Struc
     """Roles and order, or another view, in one vector of length 1 per sentence: [B, S].
 
     A sentence without bound words (one word, a fallback tree) has the zero vector.
-
-    Args:
-        batch: trees with the words' types.
-        words: a model's vocabulary and vectors.
-        view: which words are bound.
     """
     assert batch.types is not None
     used, token = np.unique(batch.token, return_inverse=True)

@@ -3,11 +3,12 @@
     meaning(s) = unit(x W + b)
 
 x are the views one after the other. With a read-out their features (:mod:`multiview.encoders.scale`) leave
-out what the others tell best: the numbers of largest multiple correlation with all others. W and b come from
-ridge regression of a teacher's vectors, whose closed form needs sums over the sentences alone. The columns of
-W are then turned to the principal components of the predictions, so that the first k numbers are the best k
-(Matryoshka). The components are those of the second moment, not of the covariance: cosines are taken about
-the origin, and what the predictions have in common counts in them.
+out what the others tell best: one at a time, the number of largest multiple correlation with all that are
+left, so that of two equal numbers one stays. W and b come from ridge regression of a teacher's vectors, whose
+closed form needs sums over the sentences alone. The columns of W are then turned to the principal components
+of the predictions, so that the first k numbers are the best k (Matryoshka). The components are those of the
+second moment, not of the covariance: cosines are taken about the origin, and what the predictions have in
+common counts in them.
 
 Without a teacher, x and y are the vectors of neighbouring sentences, and the columns of W are the canonical
 directions in which they agree most (Hotelling 1936), each by the root of its correlation ρ. If both are
@@ -85,13 +86,19 @@ class Moments:
 
     def scale(self, kept: int, origin: str = "") -> Scale:
         """Mean and deviation of each number; all but ``kept`` are left out, see above."""
+        from scipy.linalg.lapack import dpstrf  # here, because the model's import goes without
+
         x_D, _, xx_DD, _ = (total / self.count for total in self.sums)
         xx_DD -= np.outer(x_D, x_D)
-        deviation_D = np.sqrt(np.maximum(np.diag(xx_DD), 1e-12))
-        xx_DD /= np.outer(deviation_D, deviation_D)
+        variance_D = np.diag(xx_DD)
+        deviation_D = np.sqrt(np.where(variance_D > 1e-12 * x_D**2, variance_D, 0))  # 0 of a constant
+        whole_D = np.where(deviation_D > 0, deviation_D, np.inf)
+        xx_DD /= np.outer(whole_D, whole_D)
         xx_DD[np.diag_indices_from(xx_DD)] += 1e-4
-        told_D = np.diag(np.linalg.inv(xx_DD))
-        deviation_D[np.argsort(told_D, kind="stable")[kept:]] = np.inf
+        # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
+        # decomposition of the inverse, and pivoting takes the largest of those that are left.
+        order_D = dpstrf(np.linalg.inv(xx_DD))[1] - 1
+        deviation_D[order_D[: max(len(x_D) - kept, 0)]] = np.inf
         mean, deviation = (torch.from_numpy(part.astype(np.float32)) for part in (x_D, deviation_D))
         return Scale(mean, deviation, origin)
 

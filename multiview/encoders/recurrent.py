@@ -52,7 +52,6 @@ from multiview.engines.plan import (
     steps,
     workspace,
 )
-from multiview.words.table import Vocabulary
 from parsing.networks.device import Products
 from parsing.trees.batch import Batch
 
@@ -326,27 +325,23 @@ class DepEncoder(TreeLSTM):
         self.register_parameter("role_bias", None)
         """With relations, [R, 2D]: of p and f, one row for each of ``CHILD_ROLES``."""
         self._draw(forget_gates=4)
-        self.word_flags = np.zeros(1, np.int64)
-        """int64 [W + 2]: what ``child_roles`` asks of each row of the word table; the last is of buckets."""
 
-    def use_relations(self, vocabulary: Vocabulary) -> None:
+    def use_relations(self) -> None:
         """See :meth:`Encoder.use_relations`."""
         from parsing.trees.child_roles import CHILD_ROLES  # here: it compiles
-        from parsing.trees.role_kinds import word_flags
 
-        self.word_flags = np.concatenate([[0], word_flags(vocabulary.words), [0]])
         self.role_bias = nn.Parameter(torch.empty(len(CHILD_ROLES), 2 * self.dim))
         nn.init.normal_(self.role_bias)
 
     def plan(self, batch: Batch) -> Plan:
-        """Reads heads and heights, with relations also these and prepositions."""
+        """Reads heads and heights, with relations also these and words."""
         plan = super().plan(batch)
         if self.role_bias is None:
             return plan
         from parsing.trees.child_roles import child_roles
 
         role = np.empty_like(plan.node_slot)
-        role[plan.node_slot] = child_roles(batch, self.word_flags)
+        role[plan.node_slot] = child_roles(batch)
         return replace(plan, role=role)  # type: ignore[call-arg]
 
 

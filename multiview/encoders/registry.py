@@ -25,7 +25,7 @@ from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.encoders.readout import Readout
 from multiview.encoders.scale import Scale
 from multiview.engines.plan import Plan
-from multiview.words.table import Vocabulary, WordTable
+from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 
 BAG_SCALE = 0.2
@@ -100,7 +100,15 @@ class Encoder(nn.Module, ABC):
         """
         if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
             x_UE, token_N = nn.functional.embedding(token_N, x_UE), None
-        token_N = _all_tokens(x_UE) if token_N is None else token_N
+        vectors_BW = self._pooled(x_UE, plan, _all_tokens(x_UE) if token_N is None else token_N)
+        if vectors_BW.shape != (plan.sentences, self.width):
+            raise UserError(
+                f"view {self.name!r}: gives {list(vectors_BW.shape)} for {plan.sentences} sentences of width "
+                f"{self.width}"
+            )
+        return vectors_BW
+
+    def _pooled(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
         root_BD, h_ND = self.states(x_UE, token_N, plan)
         if self.pooling == "root" or self.weightless:
             return root_BD
@@ -129,8 +137,8 @@ class Encoder(nn.Module, ABC):
         h_ND = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
-    def use_relations(self, vocabulary: Vocabulary) -> None:
-        """Let the role of each child enter, if the view can; ``vocabulary`` tells prepositions."""
+    def use_relations(self) -> None:
+        """Let the role of each child enter, if the view can."""
 
     @abstractmethod
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -213,6 +221,12 @@ def trained_views(views: Sequence[str]) -> list[str]:
     return [view for view in views if not view_class(view).weightless]
 
 
+def tables_of(views: Sequence[str]) -> list[int]:
+    """The word table that each view reads: one of its own, or the first where it has nothing to train."""
+    own = [not view_class(view).weightless for view in views]
+    return [sum(own[:place]) if trained else 0 for place, trained in enumerate(own)]
+
+
 def plugins_of(views: Collection[str]) -> list[str]:
     """Modules of other packages that define these views, without those that entry points find."""
     own = {view for view in views if view not in _BUILTIN}
@@ -248,10 +262,12 @@ class ViewStack(nn.Module):
             for view in views
         )
         self.words = words
+        self.tables_of_views = tables_of(views)
+        """Which of ``tables`` each view reads."""
         for encoder in self.encoder_list:
             encoder.pooling = config.pooling
             if config.relations:
-                encoder.use_relations(words.trained_vocabulary)
+                encoder.use_relations()
         self.readout: Readout | None = None
         """From all views to one vector made for cosine, where one was fitted."""
         self.scale: Scale | None = None
@@ -264,7 +280,7 @@ class ViewStack(nn.Module):
 
     @property
     def tables(self) -> nn.ParameterList:
-        """The trained word tables [W, E], one per view; none with fixed vectors."""
+        """The trained word tables [W, E], one per view that is trained; none with fixed vectors."""
         return self.words.tables
 
     @property
@@ -298,11 +314,13 @@ class ViewStack(nn.Module):
         Args:
             tokens: int64 [N] per view, or a single entry for all: each token's word among ``rows``.
             plans: one per view.
-            rows: word vectors [U, E] per view, or a single entry for all (fixed vectors).
+            rows: word vectors [U, E] per table, or a single entry for all (fixed vectors).
         """
         return [
-            encoder(rows[position % len(rows)], plan, tokens[position % len(tokens)])
-            for position, (encoder, plan) in enumerate(zip(self.encoders, plans, strict=True))
+            encoder(rows[table % len(rows)], plan, tokens[position % len(tokens)])
+            for position, (encoder, table, plan) in enumerate(
+                zip(self.encoders, self.tables_of_views, plans, strict=True)
+            )
         ]
 
     def inputs(
@@ -318,8 +336,7 @@ class ViewStack(nn.Module):
         table_rows = self.words.vocabulary.lookup(types)
         encoders = self.encoder_list
         for position in positions:
-            weightless = position >= len(self.tables)
-            rows_UE = self.words.rows(0 if weightless else position, table_rows)
+            rows_UE = self.words.rows(self.tables_of_views[position], table_rows)
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:

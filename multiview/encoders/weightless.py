@@ -57,8 +57,7 @@ class WeightlessView(Encoder):
 
     def types(self, batch: Batch) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
         """The distinct words in plain characters, U of them, a token of each, [U], each token's word, [N]."""
-        if batch.types is None:
-            raise ValueError(f"view {self.name} reads words; the batch holds vocabulary ids")
+        assert batch.types is not None
         used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
         return [plain(batch.types[place]) for place in used], first_U, word_N
 

@@ -3,12 +3,15 @@
 config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
 model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
 vectors are concatenated, such as the paper's two configurations. modules.json tells sentence-transformers how
-to load it. Nothing in a folder is executable or pickled.
+to load it. Nothing in a folder is executable or pickled, and no name in it leads out of it (SECURITY.md). A
+model is replaced in one step (:mod:`corpora.support.folders`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -16,18 +19,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from annotated_types import Len
+from annotated_types import Ge, Len
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.cli import Count, CountOrNone, Share, config_from_json, config_to_json, configuration
+from corpora.support.cli import Count, Share, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import (
     atomic_path,
     check_file,
     file_record,
+    locked,
     read_json,
     read_record,
     sha256_file,
@@ -35,12 +39,13 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from multiview.config import BUILTIN_FOLDER, EncoderConfig
+from corpora.support.folders import OURS, current, replaced
+from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.readout import Readout
-from multiview.encoders.registry import ViewStack, trained_views
+from multiview.encoders.registry import ViewStack, tables_of
 from multiview.encoders.scale import Scale
 from multiview.words.compact import FIXED, unpack
-from multiview.words.table import Fixed, WordsRecord, WordTable
+from multiview.words.table import FILES, Fixed, WordsRecord, WordTable
 from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
@@ -118,7 +123,7 @@ class Member:
 class FileRecord:
     """What config.json says about another file of the folder."""
 
-    bytes: CountOrNone
+    bytes: Annotated[int, Ge(0)]
     sha256: str
 
 
@@ -145,13 +150,14 @@ class ModelRecord:
     """The config.json of one model."""
 
     format: int
-    views: tuple[str, ...]
+    views: Annotated[tuple[str, ...], Len(1, MOST_VIEWS)]
     encoder: EncoderConfig
     words: WordsRecord
     parsers: dict[str, dict[str, Any]]
     corpus: dict[str, Any]
     training: dict[str, Any]
     files: dict[str, FileRecord]
+    """By name; only those that a model has."""
     storage: Literal["float32", "compact"] = "float32"
     """How the weights are stored; they are float32 in memory."""
     readout: ReadoutRecord | None = None
@@ -174,12 +180,13 @@ def model_records(folder: Path) -> dict[str, ModelRecord]:
     Raises:
         UserError: one is missing, damaged, of another format, or holds values of other types.
     """
+    folder = current(folder)
     outer = _read_record(folder)
     if isinstance(outer, ModelRecord):
         return {"": outer}
     records: dict[str, ModelRecord] = {}
     for name in outer.members:
-        if name in (".", "..", *records) or Path(name).name != name:
+        if name in records or not re.fullmatch(r"[\w-][\w.-]*", name, re.ASCII):
             raise UserError(f"{folder}/config.json: members {name!r}: must be a folder inside this one, once")
         inner = _read_record(folder / name)
         if isinstance(inner, MembersRecord):
@@ -199,7 +206,12 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     values = read_record(path)
     if "members" in values:
         return config_from_json(MembersRecord, values, where=path)
-    return config_from_json(ModelRecord, values, where=path)
+    record = config_from_json(ModelRecord, values, where=path)
+    if odd := sorted(record.files.keys() - {WEIGHTS, *FILES}):
+        raise UserError(
+            f"{path}: files {odd[0]!r}: no file of a model; these are {', '.join((WEIGHTS, *FILES))}"
+        )
+    return record
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
@@ -208,29 +220,36 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_sha256(folder: Path) -> str:
-    """One digest of a model's records and weights, or of all of several in a folder.
+    """One digest of a model's config.json, which has those of its other files, or of several in a folder.
 
     Raises:
         UserError: no model there.
     """
-    files = [folder / name / file for name in model_records(folder) for file in ("config.json", WEIGHTS)]
+    files = [current(folder) / name / "config.json" for name in model_records(folder)]
     return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()
 
 
 def training_hours(folder: Path) -> float | None:
     """How long a model was trained, all its parts together; None where that is not recorded."""
-    records = [folder / name / TIME for name in model_records(folder)]
-    if not all(record.is_file() for record in records):
+    found = [_training_seconds(current(folder) / name) for name in model_records(folder)]
+    seconds = [one for one in found if one is not None]
+    return sum(seconds) / 3600 if len(seconds) == len(found) else None
+
+
+def _training_seconds(folder: Path) -> float | None:
+    """What time.json says; None where there is none."""
+    path = folder / TIME
+    if not path.is_file():
         return None
-    found = [read_json(record) for record in records]
-    seconds: list[Any] = [one.get("seconds") if isinstance(one, dict) else None for one in found]
-    if wrong := [one for one in seconds if type(one) not in (int, float) or not 0 <= one < 1e9]:
-        raise UserError(f"{folder}: {TIME}: seconds {wrong[0]!r:.60}: must be a number, at least 0")
-    return float(sum(seconds)) / 3600
+    found = read_json(path)
+    seconds: Any = found.get("seconds") if isinstance(found, dict) else None
+    if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
+        raise UserError(f"{path}: seconds {seconds!r:.60}: must be a number, at least 0")
+    return float(seconds)
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
-    """Write a model. All files are complete before the first one is replaced; config.json comes last.
+    """Write a model in one step. Whoever calls this holds the folder's lock.
 
     Args:
         folder: the model folder.
@@ -238,63 +257,102 @@ def save_member(folder: Path, member: Member, *, card: str, training: dict[str, 
         card: text of README.md.
         training: configuration and metrics, recorded in config.json.
     """
+    with replaced(folder) as new:
+        _write_member(new, member, training)
+        write_card(new, card)
+
+
+def _write_member(folder: Path, member: Member, training: dict[str, Any]) -> None:
+    """Write the files of a model, without its card, into a new folder."""
     network = member.network
     words = network.words.record()
     network.words.save(folder)
-    _write_card(folder, card)
-    with atomic_path(folder / "config.json") as last, atomic_path(folder / WEIGHTS) as weights:
-        save_file(network.weights(), weights)
-        written = {WEIGHTS: weights, **{name: folder / name for name in words.files}}
-        values = {
-            "format": FORMAT,
-            "views": network.views,
-            "readout": network.readout and network.readout.record,
-            "scale": network.scale and network.scale.record,
-            "structure": member.structure,
-            "encoder": config_to_json(network.config),
-            "words": config_to_json(words),
-            "parsers": member.parsers,
-            "corpus": member.corpus,
-            "training": training,
-            "storage": "float32",
-            "files": {name: file_record(path) for name, path in written.items()},
-        }
-        write_record(last, values)
+    with atomic_path(folder / WEIGHTS) as temporary:
+        save_file(network.weights(), temporary)
+    values = {
+        "format": FORMAT,
+        "views": network.views,
+        "readout": network.readout and network.readout.record,
+        "scale": network.scale and network.scale.record,
+        "structure": member.structure,
+        "encoder": config_to_json(network.config),
+        "words": config_to_json(words),
+        "parsers": member.parsers,
+        "corpus": member.corpus,
+        "training": training,
+        "storage": "float32",
+        "files": {name: file_record(folder / name) for name in (WEIGHTS, *words.files)},
+    }
+    write_record(folder / "config.json", values)
 
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
-    """Make a folder of models from finished subfolders ``names``."""
-    _write_card(folder, card)
-    write_record(folder / "config.json", {"format": FORMAT, "members": names})
+    """Make a folder of models from finished subfolders ``names``, whose lock the caller holds."""
+    with replaced(folder) as new:
+        write_record(new / "config.json", {"format": FORMAT, "members": names})
+        write_card(new, card)
 
 
-def _write_card(folder: Path, card: str) -> None:
+def write_card(folder: Path, card: str) -> None:
+    """Write README.md, and modules.json for sentence-transformers."""
     write_text(folder / "README.md", card)
     write_json(folder / "modules.json", [ADAPTER])
 
 
+def copy_card(source: Path, target: Path, otherwise: str) -> None:
+    """Write the card of another model, and its seconds of training, into a new folder.
+
+    Args:
+        source: the other model's folder. A README.md that is a link may be any file, so it is no card.
+        target: the new folder.
+        otherwise: the text where the other model has no card that can be read.
+    """
+    readme, card = source / "README.md", otherwise
+    if readme.is_file() and not readme.is_symlink():
+        with contextlib.suppress(UnicodeDecodeError):
+            card = readme.read_bytes().decode("utf-8")
+    write_card(target, card)
+    seconds = _training_seconds(source)
+    if seconds is not None:
+        write_json(target / TIME, {"seconds": seconds})
+
+
+def refuse_other_content(folder: Path) -> None:
+    """Refuse to write a model where something else is.
+
+    Raises:
+        UserError: the folder is not new, not empty and no model's.
+    """
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= OURS:
+        return
+    if folder.exists():
+        if not (current(folder) / "config.json").is_file():
+            raise UserError(f"{folder}: holds something other than a model; give another folder")
+        model_records(folder)
+
+
 def save_model(members: Sequence[Member], target: Path, source: Path | None) -> None:
-    """Write networks as a model folder: a plain one, or a folder of several models.
+    """Write networks as a model folder in one step: a plain one, or a folder of several models.
 
     Args:
         members: the networks.
-        target: the folder; a model in it is replaced.
+        target: the folder, whose lock the caller holds; a model in it is replaced.
         source: the folder they were loaded from; its cards and records of training are kept.
     """
     records = {} if source is None else model_records(source)
     names = list(records) or ([""] if len(members) == 1 else [str(n) for n in range(len(members))])
-
-    def card(name: str, default: str) -> str:
-        return default if source is None else (source / name / "README.md").read_text(encoding="utf-8")
-
-    for name, member in zip(names, members, strict=True):
-        text = card(name, f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n")
-        training = records[name].training if records else {}
-        save_member(target / name, member, card=text, training=training)
-        if source is not None and (source / name / TIME).exists():
-            write_json(target / name / TIME, read_json(source / name / TIME))
-    if names != [""]:
-        save_members(target, names, card=card("", "# Several models\n"))
+    cards: dict[str, str] = {} if names == [""] else {"": "# Several models\n"}
+    with replaced(target) as new:
+        for name, member in zip(names, members, strict=True):
+            _write_member(new / name, member, records[name].training if records else {})
+            cards[name] = f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n"
+        if names != [""]:
+            write_record(new / "config.json", {"format": FORMAT, "members": names})
+        for name, card in cards.items():
+            if source is None:
+                write_card(new / name, card)
+            else:
+                copy_card(current(source) / name, new / name, card)
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
@@ -303,8 +361,8 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
     Raises:
         UserError: a file is missing, damaged or of another format; it is named.
     """
-    folder, on = Path(folder), torch.device(device)
-    return [_load_member(folder / name, record, on) for name, record in model_records(folder).items()]
+    records, on = model_records(folder), torch.device(device)
+    return [_load_member(current(folder) / name, record, on) for name, record in records.items()]
 
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
@@ -316,12 +374,10 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
     fixed: Fixed | None = None
     try:
-        weights = load_file(path)
-        if compact:
-            weights = unpack(weights)
-            if record.words.mode == "fixed":
-                found = weights.pop(FIXED)
-                fixed = found.numpy() if isinstance(found, Tensor) else found
+        weights = unpack(load_file(path)) if compact else load_file(path)
+        if compact and record.words.mode == "fixed":
+            found = weights.pop(FIXED)
+            fixed = found.numpy() if isinstance(found, Tensor) else found
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     with plain_build():
@@ -356,10 +412,10 @@ def _check_sizes(
     Raises:
         UserError: config.json and the weights disagree.
     """
-    config = folder / "config.json"
+    config, tables = folder / "config.json", 1 + max(tables_of(record.views))
     try:
         with plain_build(), torch.device("meta"), Undrawn():
-            words = WordTable.load(folder, record.words, views=len(trained_views(record.views)), fixed=fixed)
+            words = WordTable.load(folder, record.words, tables=tables, fixed=fixed)
             wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
@@ -367,6 +423,8 @@ def _check_sizes(
         shapes = [list(found[name].shape) if name in found else None for found in (wanted, weights)]
         if shapes[0] != shapes[1]:
             raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
+        if wanted[name].is_floating_point() != weights[name].is_floating_point():
+            raise UserError(f"{folder / WEIGHTS}: {name} is {weights[name].dtype}, not {wanted[name].dtype}")
     return words.empty_copy()
 
 
@@ -394,13 +452,16 @@ def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, c
     target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(Path(vectors))).stem}")
     record = {"model": model_sha256(folder), "vectors": dict(source.record)}
     mark = target / "expanded.json"
-    if mark.exists() and read_json(mark) == record:
-        return target
-    if not mark.exists() and target.exists() and any(target.iterdir()):
-        raise UserError(f"{target}: is where the expanded model goes and holds something else; move it away")
-    write_json(mark, {})  # not finished, but ours
-    expand_into(folder, target, converted(source, cache))
-    write_json(mark, record)
+    with locked(target, option="name of the model", wait=True):
+        if mark.exists() and read_json(mark) == record:
+            return target
+        if not mark.exists() and {path.name for path in target.iterdir()} - OURS:
+            raise UserError(
+                f"{target}: is where the expanded model goes and holds something else; move it away"
+            )
+        write_json(mark, {})  # not finished, but ours
+        expand_into(folder, target, converted(source, cache))
+        write_json(mark, record)
     return target
 
 

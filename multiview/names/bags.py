@@ -47,13 +47,7 @@ Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
 
 
 def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
-    """Word vectors by name.
-
-    Args:
-        words: ``random``, ``ngrams``, a file of vectors, or a model folder.
-        dim: of random vectors.
-        seed: of random vectors.
-    """
+    """Word vectors by name: ``random`` or ``ngrams`` (of ``dim`` and ``seed``), a file, or a model folder."""
     if words in ("random", "ngrams"):
         vectors = random_vectors(dim or RANDOM_DIM, seed, spelling=words == "ngrams")
     elif model_folder(words).is_dir():
@@ -74,11 +68,8 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
 def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence[str]], Float]:
     """Fixed random vectors of words, [N, E] of N words.
 
-    Args:
-        dim: E.
-        seed: of the vectors.
-        spelling: words share what their spellings share: a word's vector is the sum of those of its own name
-            and of its n-grams, over the root of their number.
+    With ``spelling`` words share what their spellings share: a word's vector is the sum of those of its own
+    name and of its n-grams, over the root of their number.
     """
     table = WordTable.hashed(dim, views=1, seed=seed)
 

@@ -178,6 +178,9 @@ def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
         raise UserError(f"{trees.folder}: is not the tree cache that {folder} was trained on")
     config = config_from_json(TrainConfig, values, where=folder / "config.json")
     with torch.random.fork_rng(devices=[]):
-        trainer = Trainer(dataclasses.replace(config, device="cpu"), trees)
+        untaught = dataclasses.replace(
+            config.objective, teacher=None
+        )  # it draws its weights after all others
+        trainer = Trainer(dataclasses.replace(config, device="cpu", objective=untaught), trees)
         trainer.measure()
     return Member(trainer.network, dict(record.parsers), record.corpus)

@@ -39,11 +39,18 @@ from torch import Tensor
 from corpora.characters import VERSION
 from corpora.support.errors import MissingExtraError, UserError
 from corpora.support.files import json_digest, read_json, sha256_file
+from corpora.support.folders import current
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
 from multiview.encoders.scale import BLOCK, DEVIATION, SAMPLE, Scale
-from multiview.folder.files import TIME, chosen_views, model_folder, model_records, training_hours
+from multiview.folder.files import (
+    chosen_views,
+    model_folder,
+    model_records,
+    model_sha256,
+    training_hours,
+)
 from multiview.model import MultiViewEncoder
 from multiview.names.bags import Bag, lookup_of, sample
 from multiview.names.grammar import RAW, SCALE, STRUCTURE, form_of, scale_file, wrong_form
@@ -364,31 +371,30 @@ def _check_untrained(spec: str, views: Sequence[str], dim: int | None) -> None:
 
 def _on_disk(spec: str) -> Source:
     """A file, or a model folder: a format number in config.json tells ours from a transformer."""
-    path = model_folder(spec)
-    kind: Kind
+    path = current(model_folder(spec))
     if path.is_file():
-        kind = "vectors" if path.suffix == ".npz" else "words"
+        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
         return Source(spec=spec, kind=kind, key=json_digest([VERSION, sha256_file(path)], 16), base=spec)
     config = path / "config.json"
     if not config.exists() and not (path / "modules.json").exists():
         raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
     found = read_json(config) if config.is_file() else None
     values = found if isinstance(found, dict) else {}
-    ours = "format" in values and ("views" in values or "members" in values)
+    if "format" in values and ("views" in values or "members" in values):
+        by_part = model_records(path)
+        records, alone = by_part.values(), by_part.get("")
+        several = any(record.readout or record.structure or record.scale for record in records)
+        return Source(
+            spec=spec,
+            kind="multiview",
+            key=json_digest([VERSION, model_sha256(path)], 16),
+            base=spec,
+            own=max(record.structure for record in records) if several else None,
+            fitted=alone is not None and bool(alone.readout or alone.structure),
+        )
     files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
-    # Training again what is finished adds lines to its log.
-    kept = [f for f in files if not {"checkpoints", "log.txt", TIME} & set(f.relative_to(path).parts)]
-    key = json_digest([VERSION, [[str(f.relative_to(path)), sha256_file(f)] for f in kept]], 16)
-    kind = "multiview" if ours else "sentence-transformers"
-    fitted = ours and bool(values.get("readout") or values.get("structure"))
-    return Source(spec=spec, kind=kind, key=key, base=spec, own=_own(path) if ours else None, fitted=fitted)
-
-
-def _own(folder: Path) -> float | None:
-    """λ of a model that gives classifiers other vectors than cosines; None of one that does not."""
-    records = model_records(folder).values()
-    several = any(record.readout or record.structure or record.scale for record in records)
-    return max(record.structure for record in records) if several else None
+    hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in files]
+    return Source(spec=spec, kind="sentence-transformers", key=json_digest([VERSION, hashes], 16), base=spec)
 
 
 def _by_name(spec: str) -> Source:

@@ -312,7 +312,7 @@ class StepSource:
         missing would give the sentence away.
         """
         fraction = self.config.table.dropout
-        tokens = [np.asarray(batch.token) for batch in batches]
+        tokens = [np.asarray(batch.row) for batch in batches]
         if epoch is None or not fraction:
             return [[token] for token in tokens]
         views = len(self.encoders) if self.config.objective.same else 1
@@ -329,7 +329,7 @@ def _contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
     """A number for each sentence, equal for those of the same words, [B]."""
     contents: dict[bytes, int] = {}
     found = [
-        contents.setdefault(np.asarray(batch.token)[i:j].tobytes(), len(contents))
+        contents.setdefault(np.asarray(batch.row)[i:j].tobytes(), len(contents))
         for batch in batches
         for i, j in pairwise(batch.sentence_offsets.tolist())
     ]

@@ -31,6 +31,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
@@ -56,6 +57,12 @@ class MultiViewNetwork(ViewStack):
 
     def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
+        for encoder in self.encoder_list:
+            if not encoder.weightless and encoder.width != config.encoder.width:
+                raise UserError(
+                    f"view {encoder.name!r}: is {encoder.width} wide, the views that it is compared with "
+                    f"{config.encoder.width}"
+                )
         self.objective = Objective(
             trained_views(self.views), config.encoder.width, config.objective, self.dim, teacher_dim
         )
@@ -212,7 +219,9 @@ def _backward(
         sizes = [len(part[0]) for part in parts]
         slices = zip(*(_gradient(leaf).split(sizes) for leaf in features), strict=True)
         for micro_batch, gradient in zip(micro_batches, slices, strict=True):
-            torch.autograd.backward(encode(micro_batch), list(gradient))
+            given = zip(encode(micro_batch), gradient, strict=True)
+            trained = [(feature, own) for feature, own in given if feature.requires_grad]
+            torch.autograd.backward([feature for feature, _ in trained], [own for _, own in trained])
     sums: Tensor = value.sums
     return sums
 

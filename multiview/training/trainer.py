@@ -265,7 +265,9 @@ class Trainer(Task[Job]):
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
         identity = decisive_options(self.config) | content
-        loop = Loop(self, plan, self.config.folder, identity=identity, processes=self.distributed)
+        loop = Loop(
+            self, plan, self.config.folder, identity=identity, processes=self.distributed, option="--name"
+        )
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with

@@ -59,13 +59,14 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Any]:
         if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
             continue
         if value.dtype not in (torch.int8, torch.uint8):
-            weights[name] = value.float()
+            weights[name] = value.float() if value.is_floating_point() else value
             continue
         scale = packed.get(name + SCALE)
-        if value.ndim != 2 or scale is None or scale.shape != value.shape[:1]:
+        packs = name == FIXED and value.dtype == torch.uint8
+        known = value.ndim == 2 and (packs or value.dtype == torch.int8)
+        if not known or scale is None or not scale.is_floating_point() or scale.shape != value.shape[:1]:
             raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
         scale_N1 = scale.float()[:, None]
-        packs = name == FIXED and value.dtype == torch.uint8
         weights[name] = PackedVectors(value.numpy(), scale_N1.numpy()) if packs else value * scale_N1
     return weights
 

@@ -58,6 +58,8 @@ BUCKET_LENGTH = 0.3
 """A hash bucket of fixed vectors is the unknown word plus a random vector, this part of their length.
 
 With the mean alone, two unknown names are the same word; with more, classifiers read less of the others."""
+MOST_NUMBERS = 2**28
+"""In hash buckets of fixed vectors at most. They are not stored, so a config.json may ask for any number."""
 SIF_A = 1e-3
 """a of smooth inverse frequency a / (a + p(w)) (Arora et al. 2017)."""
 
@@ -117,10 +119,6 @@ def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[s
     """The most frequent words of a corpus and how often each occurs, int64 [W]; ties in alphabetical order.
 
     Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
-
-    Args:
-        counts: occurrences of the corpus's word types.
-        wanted: how many words, how often each must occur, and how to spell them.
     """
     total: Counter[str] = Counter()
     for word, count in counts.items():
@@ -153,7 +151,7 @@ class WordsRecord:
     dim: Count
     buckets: CountOrNone
     case: Case
-    expanded: int = 0
+    expanded: CountOrNone = 0
     """Words of expansion.txt, which follow those of vocab.txt; 0: no such file."""
 
     @property
@@ -246,12 +244,7 @@ class WordTable(nn.Module):
 
         ``xavier`` is U(-a, a) with a = sqrt(6 / (W + E)), as in the paper; ``bag`` is standard normal times
         smooth inverse frequency, so that function words do not dominate the sum over a tree, and the same in
-        all views.
-
-        Args:
-            start: how to fill them.
-            counts: int64 [words], occurrences of each word, for the weights.
-            seed: of the values.
+        all views. ``counts``, int64 [words], are the occurrences of each word, for these weights.
         """
         for position, table in enumerate(self.tables):
             with torch.no_grad():
@@ -317,11 +310,7 @@ class WordTable(nn.Module):
     def expand(self, vectors: WordVectors) -> int:
         """Take in the words of pre-trained vectors that the trained tables lack, in place of earlier ones.
 
-        Args:
-            vectors: see :meth:`multiview.words.vectors.Expansion.fit`.
-
-        Returns:
-            Number of words added; 0 with fixed vectors.
+        Returns the number of words added; 0 with fixed vectors.
         """
         if self.mode == "trained":
             own, tables = self.trained_vocabulary, [table.detach().cpu().numpy() for table in self.tables]
@@ -347,13 +336,13 @@ class WordTable(nn.Module):
             self.expansion.save(folder)
 
     @classmethod
-    def load(cls, folder: Path, record: WordsRecord, *, views: int, fixed: Fixed | None = None) -> Self:
+    def load(cls, folder: Path, record: WordsRecord, *, tables: int, fixed: Fixed | None = None) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
         Args:
             folder: holds vocab.txt and, with fixed vectors, vectors.npy.
             record: what config.json says about the words.
-            views: number of views of the model.
+            tables: number of trained tables.
             fixed: float32 [W, E], fixed vectors that are not in vectors.npy.
 
         Raises:
@@ -361,11 +350,17 @@ class WordTable(nn.Module):
         """
         vocabulary = Vocabulary(read_words(folder / "vocab.txt"), buckets=record.buckets, case=record.case)
         if record.mode == "trained":
-            table = cls(vocabulary, record.dim, views=views)
+            table = cls(vocabulary, record.dim, views=tables)
             if record.expanded:
                 with torch.device("cpu"):  # sizes are checked on the device "meta"
-                    table._extend(Expansion.load(folder))
+                    sizes = {"words": record.expanded, "views": tables, "dim": record.dim}
+                    table._extend(Expansion.load(folder, **sizes))
             return table
+        if record.expanded or record.buckets * record.dim > MOST_NUMBERS:
+            raise UserError(
+                f"{folder / 'config.json'}: words: fixed ones have no expansion and at most {MOST_NUMBERS:,} "
+                "numbers in hash buckets"
+            )
         fixed = read_array(folder / VECTORS, 2) if fixed is None else fixed
         if fixed.shape != (len(vocabulary), record.dim):
             raise UserError(

@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,11 +107,7 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
 
 
 def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
-    """What a file of vectors is; it is not read yet.
-
-    Args:
-        spec: see :func:`load_word_vectors`.
-        limit: words to read at most, from the top.
+    """What a file of vectors is, see :func:`load_word_vectors`; it is not read yet.
 
     Raises:
         UserError: no such file.
@@ -132,12 +127,7 @@ def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
 
 
 def converted(source: Source, cache: Path) -> WordVectors:
-    """Open the vectors of a source, making them the first time; a killed or damaged copy is made again.
-
-    Args:
-        source: where they come from.
-        cache: folder of the converted folders.
-    """
+    """Open the vectors of a source, making them the first time; a killed or damaged copy is made again."""
     folder = Path(cache) / f"{source.name}.vectors"
     if not _intact(folder, source.record):
         with locked(folder, option="folder for it", wait=True):
@@ -262,26 +252,23 @@ def read_words(path: Path) -> list[str]:
 
 
 def save_vectors(path: Path, vectors: Float) -> None:
-    """Put vectors into a model folder: a hard link to their converted file where one is possible.
+    """Put vectors into a new folder: a hard link to the file they are mapped from, where one is possible.
 
     Args:
-        path: of the file; one that holds these vectors already is left alone.
+        path: of the new file.
         vectors: float32 [W, E].
     """
-    source = getattr(vectors, "filename", None)
-    if source and path.exists():
-        here, there = path.stat(), os.stat(source)
-        if (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns):
-            return
     with atomic_path(path) as temporary:
         temporary.unlink()
         try:
-            os.link(source or "", temporary)
-        except OSError:  # another file system, or not mapped from a file
-            if source:
-                shutil.copy2(source, temporary)
-            else:
-                write_array(temporary, np.asarray(vectors))
+            os.link(getattr(vectors, "filename", None) or "", temporary)
+            # The file of that name may be another one by now.
+            if np.array_equal(np.load(temporary, mmap_mode="r"), vectors):
+                return
+        except (OSError, ValueError):  # another file system, or not mapped from a file
+            pass
+        temporary.unlink(missing_ok=True)
+        write_array(temporary, np.asarray(vectors))
 
 
 class Expansion(nn.Module):
@@ -353,22 +340,37 @@ class Expansion(nn.Module):
             save_file(tensors, temporary)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def load(cls, folder: Path, *, words: int, views: int, dim: int) -> Self:
         """Read what :meth:`save` wrote.
 
+        Args:
+            folder: the model folder.
+            words: X, how many new words config.json asks for.
+            views: V, the number of trained tables.
+            dim: E, their size.
+
         Raises:
-            UserError: a file is missing or damaged; it is named.
+            UserError: a file is missing, damaged, or of other types or sizes than these; it is named.
         """
-        path = folder / "expansion.safetensors"
+        path, listed = folder / "expansion.safetensors", read_words(folder / "expansion.txt")
+        vectors_PG = read_array(folder / VECTORS, 2)
         try:
             tensors = load_file(path)
-            maps_VGE, places_X = tensors["maps"], tensors["places"].numpy()
+            maps_VGE, places_X = tensors["maps"], tensors["places"]
         except (OSError, KeyError, SafetensorError) as error:
             raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
-        vectors_PG, words = read_array(folder / VECTORS, 2), read_words(folder / "expansion.txt")
-        if len(words) != len(places_X) or vectors_PG.shape[1] != maps_VGE.shape[1]:
-            raise UserError(
-                f"{path}: {len(places_X)} words and maps {list(maps_VGE.shape)}, expansion.txt has "
-                f"{len(words)} and vectors.npy {list(vectors_PG.shape)}"
-            )
-        return cls(words, vectors_PG, places_X, maps_VGE)
+        rows, size = vectors_PG.shape
+        if len(listed) != words:
+            raise UserError(f"{folder / 'expansion.txt'}: {len(listed)} words, config.json has {words}")
+        wanted = {"maps": (torch.float32, [views, size, dim]), "places": (torch.int64, [words])}
+        for name, (dtype, shape) in wanted.items():
+            found = tensors[name]
+            if found.dtype != dtype or list(found.shape) != shape:
+                raise UserError(
+                    f"{path}: {name} is {found.dtype} {list(found.shape)}, the model needs {dtype} {shape}"
+                )
+        if not maps_VGE.isfinite().all():
+            raise UserError(f"{path}: maps: a number is not finite")
+        if ((places_X < 0) | (places_X >= rows)).any():
+            raise UserError(f"{path}: places: a row outside the {rows} of {VECTORS}")
+        return cls(listed, vectors_PG, places_X.numpy(), maps_VGE)

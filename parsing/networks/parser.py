@@ -31,7 +31,8 @@ from torch import Tensor, nn
 from corpora.sentences import read_sentences
 from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import atomic_path, read_json, sha256_file, write_json
+from corpora.support.files import read_json, sha256_file, write_json
+from corpora.support.folders import current, replaced
 from corpora.support.threads import state_without
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Undrawn, plain_build, plain_torch
@@ -125,21 +126,21 @@ def save_model_folder(
     tensors: Mapping[str, Tensor],
     half: bool = True,
 ) -> dict[str, str]:
-    """Write a model folder and return its identity; each file is atomic, ``config.json`` comes last.
+    """Write a model folder in one step and return its identity. Whoever calls this holds the folder's lock.
 
     ``half`` stores float16: half the size, parsing still runs in float32.
     """
     dtype = torch.float16 if half else torch.float32
-    with atomic_path(path / WEIGHTS) as temporary:
+    with replaced(path) as new:
         # Not save_file: it leaves a file that only its owner can read.
-        temporary.write_bytes(save({k: v.detach().to("cpu", dtype).contiguous() for k, v in tensors.items()}))
-    with atomic_path(path / VOCABULARY) as temporary:
+        stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
+        (new / WEIGHTS).write_bytes(save(stored))
         # Compact: an indented list of 10,000 words is a line per word.
         text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        temporary.write_text(text + "\n", encoding="utf-8")
-    hashes = {file: sha256_file(path / file) for file in (VOCABULARY, WEIGHTS)}
-    content = FolderConfig(kind=kind, name=name, version=version, model=config, sha256=hashes)
-    write_json(path / CONFIG, vars(content))
+        (new / VOCABULARY).write_text(text + "\n", encoding="utf-8")
+        hashes = {file: sha256_file(new / file) for file in (VOCABULARY, WEIGHTS)}
+        content = FolderConfig(kind=kind, name=name, version=version, model=config, sha256=hashes)
+        write_json(new / CONFIG, vars(content))
     return _identity(read_json(path / CONFIG))
 
 
@@ -155,19 +156,25 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
     Raises:
         UserError: no model folder, another kind or format version, or a damaged file; one line.
     """
+    path = current(path)
     if not (path / CONFIG).is_file():
         raise UserError(f"{path}: not a model folder (no {CONFIG}); write one with python -m parsing.train")
     values = read_json(path / CONFIG)
     config = config_from_json(FolderConfig, values, where=path / CONFIG)
+    if odd := sorted(config.sha256.keys() - {VOCABULARY, WEIGHTS}):
+        raise UserError(f"{path / CONFIG}: sha256 {odd[0]!r}: no file of a parser")
     if config.kind != kind:
         raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kind} model is needed")
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
             raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
     try:
-        tensors = {k: v.to(torch.float32, copy=True) for k, v in load_file(path / WEIGHTS).items()}
+        stored = load_file(path / WEIGHTS)
     except SafetensorError as error:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
+    if odd := sorted(name for name, tensor in stored.items() if not tensor.is_floating_point()):
+        raise UserError(f"{path / WEIGHTS}: {odd[0]} is {stored[odd[0]].dtype}, not floats")
+    tensors = {name: tensor.to(torch.float32, copy=True) for name, tensor in stored.items()}
     files = {CONFIG: config.model, VOCABULARY: read_json(path / VOCABULARY)}
     return ModelFolder(path, files, tensors, _identity(values))
 

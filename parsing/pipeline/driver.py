@@ -228,7 +228,6 @@ def run_corpus(
     *,
     shard_sentences: int = SHARD_SENTENCES,
     part_sentences: int = PART_SENTENCES,
-    expected: Callable[[], int | None] = lambda: None,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
@@ -239,7 +238,6 @@ def run_corpus(
         pool: the workers, not started; the content does not depend on their number.
         shard_sentences: sentences per shard.
         part_sentences: sentences that a worker gets at once.
-        expected: estimates the number of sentences for the progress bar; called while workers start.
         config: resolved configuration, saved as ``config.json`` next to the shards, with a log.
 
     Raises:
@@ -250,7 +248,6 @@ def run_corpus(
         stored = Manifest.read(output) if (output / NAME).exists() else None
         with pool:
             description = pool.submit("describe")
-            total = expected()
             try:
                 parsers, inventories = description.result()
             except (BrokenExecutor, MemoryError) as error:
@@ -281,8 +278,10 @@ def run_corpus(
                     if shard.index not in rows
                     for start in range(0, len(shard.sentences), part_sentences)
                 )
-                with progress(total=total, initial=before, description="parsing") as bar:
+                guess = corpus.length is None
+                with progress(about=guess, initial=before, description="parsing") as bar:
                     for part, batch in parse_parts(pool, parts):
+                        bar.total = corpus.expected()
                         bar.update(len(batch))
                         shard, done = part.shard, part.shard.done
                         done[part.start] = batch

@@ -88,6 +88,7 @@ class Loop(Generic[Batch]):
         folder: where checkpoints, best weights and log go.
         identity: JSON values that determine the run; a checkpoint of another run is refused.
         processes: those that train together, of which only the first one writes; None is this one alone.
+        option: the option that names the folder, for messages.
 
     Raises:
         UserError: the folder holds another run.
@@ -101,6 +102,7 @@ class Loop(Generic[Batch]):
         *,
         identity: Mapping[str, Any] | None = None,
         processes: Any = None,
+        option: str = "--output",
     ) -> None:
         self.task, self.plan, self.folder = task, plan, folder
         self.identity = dict(identity or {})
@@ -116,7 +118,7 @@ class Loop(Generic[Batch]):
                 if saved.get(key) != self.identity.get(key):
                     raise UserError(
                         f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
-                        f"{self.identity.get(key)!r}; give another --output or delete the folder"
+                        f"{self.identity.get(key)!r}; give another {option} or delete the folder"
                     )
             self.position = Position(**found.state["position"])
             task.load(found)
@@ -205,7 +207,7 @@ class Loop(Generic[Batch]):
         Raises:
             UserError: there is no whole checkpoint of them.
         """
-        found = self.bests.newest()
+        found = self.bests.newest(self.position.best.get("step"))
         if found is None:
             raise UserError(f"{self.bests.folder}: the best weights are damaged; delete {self.folder}")
         load_parameters(self.task.module, found.weights)
@@ -220,6 +222,8 @@ class Loop(Generic[Batch]):
             weights: dict[str, Tensor] = dict(self.task.module.named_parameters())
             whole = Checkpoint(weights, self.task.optimiser_state(), state)
             self.checkpoints.save(self.position.step, whole)
+            if self.position.best:
+                self.bests.prune(self.position.best["step"])
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 

@@ -53,14 +53,17 @@ class Checkpoints:
         self.folder, self.keep = folder, keep
 
     def save(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, then delete all but the last ``keep`` up to it.
+        """Write a checkpoint, then :meth:`prune`."""
+        self.write(step, checkpoint)
+        self.prune(step)
 
-        Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
+    def write(self, step: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint.
 
         Raises:
             OSError: the disk is full or not writable; earlier checkpoints are untouched.
         """
-        final = self.folder / f"step-{step:08d}"
+        final = self._path(step)
         temporary = self.folder / f".step-{step:08d}.tmp"
         for left in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
             shutil.rmtree(left)
@@ -82,20 +85,29 @@ class Checkpoints:
             raise OSError(f"{temporary}: {error}") from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        kept = [path for path in self.listed() if path <= final][-self.keep :]
+
+    def prune(self, step: int) -> None:
+        """Delete all checkpoints but the last ``keep`` up to a step.
+
+        Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
+        """
+        kept = [path for path in self.listed() if path <= self._path(step)][-self.keep :]
         for path in set(self.listed()) - set(kept):
             shutil.rmtree(path, ignore_errors=True)
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
 
     def listed(self) -> list[Path]:
         """Checkpoint folders, oldest first."""
         return sorted(self.folder.glob("step-*"))
 
-    def newest(self) -> Checkpoint | None:
-        """The newest whole checkpoint, or None; damaged ones are skipped with a warning.
+    def newest(self, step: int | None = None) -> Checkpoint | None:
+        """The newest whole checkpoint, or that of a step, or None; damaged ones are skipped with a warning.
 
         torch's random state becomes that of the checkpoint.
         """
-        for path in reversed(self.listed()):
+        for path in reversed(self.listed()) if step is None else [self._path(step)]:
             try:
                 state = read_record(path / "state.json")
                 hashes = {name: sha256_file(path / name) for name in FILES}
@@ -271,8 +283,11 @@ class Task(ABC, Generic[Batch]):
         return not self.metric or not best or row[self.metric] > best[self.metric]
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
-        """Store the weights, which are the best so far; ``row`` is their evaluation's line."""
-        bests.save(row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row}))
+        """Store the weights, which are the best so far; ``row`` is their evaluation's line.
+
+        The best before stay until a checkpoint has this line: a killed run goes on from the one before.
+        """
+        bests.write(row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row}))
 
     def evaluated(self, row: Row) -> None:
         """An evaluation is over; ``row`` is its line in the log."""

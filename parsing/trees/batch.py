@@ -148,11 +148,13 @@ class Batch:
     """uint8 [B], bits DEP_FALLBACK ... BLANK_TOKEN."""
     fields: tuple[str, ...]
     token: Int32 = field(default_factory=absent)
-    """int32 [N], ids into ``types``, or those of the given vocabulary."""
+    """int32 [N], ids into ``types``."""
+    row: Int32 = field(default_factory=absent)
+    """int32 [N], ids of the vocabulary that the cache was read with; absent without."""
     relations: tuple[str, ...] = ()
     """Names of the ids in ``relation``."""
     types: list[str] | None = None
-    """Word types (possibly some that the batch does not use); None with a vocabulary."""
+    """Word types (possibly some that the batch does not use); None without tokens."""
     head: Int32 = field(default_factory=absent)
     """int32 [N], 1-based head within the sentence, 0 for the root."""
     relation: Int32 = field(default_factory=absent)
@@ -181,8 +183,8 @@ class Batch:
         return self.sentence_offsets - np.arange(len(self.sentence_offsets))
 
     def words(self) -> Iterator[list[str]]:
-        """The sentences as token lists (only without a vocabulary)."""
-        assert self.types is not None, "the batch holds vocabulary ids, not types"
+        """The sentences as token lists."""
+        assert self.types is not None, "the batch has no tokens"
         for start, stop in zip(self.sentence_offsets[:-1], self.sentence_offsets[1:], strict=True):
             yield [self.types[t] for t in self.token[start:stop]]
 
@@ -202,6 +204,7 @@ def join(batches: Sequence[Batch]) -> Batch:
             ours = np.array([ids.setdefault(word, len(ids)) for word in batch.types or ()], np.int32)
             tokens.append(ours[batch.token])
         arrays["token"], arrays["types"] = np.concatenate(tokens), list(ids)
+        arrays["row"] = np.concatenate([batch.row for batch in batches])
     return Batch(
         sentence_offsets=offsets_of(np.concatenate([np.diff(batch.sentence_offsets) for batch in batches])),
         flags=np.concatenate([batch.flags for batch in batches]),

@@ -280,7 +280,7 @@ class TreeCache:
             start: first sentence, from 0.
             stop: one past the last.
             fields: which arrays; by default all that the cache has.
-            vocabulary: if given, ``token`` holds its ids instead of ids into ``types``.
+            vocabulary: if given, ``row`` holds its ids of the tokens.
 
         Raises:
             UserError: a field the cache does not hold, or a damaged shard.
@@ -356,7 +356,10 @@ class _Shard:
             nodes = field in NODE_FIELDS
             arrays[field] = self._slice(field, low - a * nodes, high - b * nodes)
         if "token" in arrays:
-            arrays["token"], arrays["types"] = self._words(arrays["token"], vocabulary)
+            self._types = self._types or strings_of(self.file, "type")
+            arrays["types"] = self._types
+            if vocabulary is not None:
+                arrays["row"] = self._rows(arrays["token"], self._types, vocabulary)
         return Batch(sentence_offsets=offsets - low, flags=self.flags[a:b], fields=fields, **arrays)
 
     def _slice(self, name: str, low: int, high: int) -> Int32:
@@ -367,15 +370,11 @@ class _Shard:
         values: Int32 = (self.file[name] if source is None else source)[low:high].astype(np.int32)
         return values
 
-    def _words(self, token: Int32, vocabulary: WordIds | None) -> tuple[Int32, list[str] | None]:
-        """Tokens as ids into the types that are returned; with a vocabulary, as its ids and no types."""
-        if self._types is None:
-            self._types = strings_of(self.file, "type")
-        if vocabulary is None:
-            return token, self._types
+    def _rows(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:
+        """The vocabulary's ids of tokens."""
         if self.whole and vocabulary.key not in self._lookups:
-            self._lookups[vocabulary.key] = vocabulary.lookup(self._types)
+            self._lookups[vocabulary.key] = vocabulary.lookup(types)
         if vocabulary.key in self._lookups:
-            return self._lookups[vocabulary.key][token], None
+            return self._lookups[vocabulary.key][token]
         used, places = np.unique(token, return_inverse=True)  # look up only the types of this range
-        return vocabulary.lookup([self._types[t] for t in used])[places.astype(np.int32)], None
+        return vocabulary.lookup([types[t] for t in used])[places.astype(np.int32)]

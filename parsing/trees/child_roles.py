@@ -29,16 +29,12 @@ def _of_labels(relations: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[n
     return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)
 
 
-def child_roles(batch: Batch, of_rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places in ``CHILD_ROLES``, int64 [N]; a root's says nothing.
-
-    Args:
-        batch: with tokens, heads and relations.
-        of_rows: ``word_flags`` of the word table's rows, which the tokens of a batch without types are.
-    """
-    flags = of_rows if batch.types is None else word_flags(batch.types)
+def child_roles(batch: Batch) -> NDArray[np.int64]:
+    """Places in ``CHILD_ROLES``, int64 [N], of the tokens of a batch; a root's says nothing."""
+    assert batch.types is not None
+    used, word_N = np.unique(batch.token, return_inverse=True)
     bits, by_label = _of_labels(tuple(batch.relations))
-    word, relation = flags.take(batch.token, mode="clip"), bits[batch.relation]
+    word, relation = word_flags([batch.types[place] for place in used])[word_N], bits[batch.relation]
     arcs = canonical_arcs(batch.head, relation, word, batch.sentence_offsets)
     parent, role = parents(batch.head, batch.sentence_offsets), by_label[batch.relation]
     for child, above, first in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):

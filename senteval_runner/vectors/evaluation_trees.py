@@ -25,6 +25,7 @@ from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
+from parsing.trees.batch import same_trees
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 
@@ -89,6 +90,7 @@ def _parse(sentences: list[Tokens], output: Path, reader: Reader, needs: Sequenc
         lambda: in_pieces("senteval", map(Sentence, sentences)),
         about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
         hash_input=lambda: _digest(sentences),
+        length=len(sentences),
     )
     pool: Pool
     if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
@@ -97,25 +99,21 @@ def _parse(sentences: list[Tokens], output: Path, reader: Reader, needs: Sequenc
     else:
         specs = [reader.parser_spec(need) if need in needs else None for need in ("dep", "const")]
         pool = LocalPool(functools.partial(load, *specs))
-    summary = run_corpus(
-        corpus, output, pool, shard_sentences=SHARD_SENTENCES, expected=lambda: len(sentences)
-    )
+    summary = run_corpus(corpus, output, pool, shard_sentences=SHARD_SENTENCES)
     print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
 
 
 def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None:
     """Every cache of evaluation sentences below ``folder`` by these parsers, read as one; None without any.
 
-    Args:
-        folder: usually ``runs/trees``.
-        identities: parser identity per annotation (``dep``, ``const``); a cache may hold more.
+    The identity of a parser is given per annotation (``dep``, ``const``); a cache may hold more.
     """
     wanted = {KINDS[need]: dict(who) for need, who in identities.items()}
     rows: list[ShardRow] = []
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
         manifest = Manifest.read(path.parent)
-        same_parsers = all(manifest.identity.get(kind) == who for kind, who in wanted.items())
+        same_parsers = all(same_trees(manifest.identity.get(kind) or {}, who) for kind, who in wanted.items())
         if not same_parsers or manifest.identity.get("options", {}).get("characters") != VERSION:
             continue
         first = first or manifest

@@ -50,11 +50,7 @@ class Data:
         return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
 
     def measure(self, scores_QN: Scores) -> dict[str, float]:
-        """``accuracy`` (Success@1) and ``mrr`` of the first relevant entry; equal scores rank in table order.
-
-        Args:
-            scores_QN: of the test queries and all entries.
-        """
+        """``accuracy`` (Success@1) and ``mrr`` of the first relevant entry; equal scores keep the order."""
         order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
         rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
         return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}

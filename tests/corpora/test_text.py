@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 import spacy
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from corpora.characters import plain
 from corpora.registry import open_corpus
 from corpora.support.errors import UserError
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
+from tests.corpora.test_inputs import PACK
 
 
 def rows(corpus: Corpus) -> list[tuple[str, list[str]]]:
@@ -159,3 +162,33 @@ def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
     assert [" ".join(s.tokens) for s in first.sentences] == ["The snake_case ran .", "It hid odd ."]
     assert second.sentences[0].tokens == ("End", "SYM")
     assert corpus.identity["variant"] == "word_TAG"
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_an_estimate_reads_nothing_twice(suffix: str, tmp_path: Path, monkeypatch) -> None:
+    random = np.random.default_rng(0)
+    for name in ("a", "b"):
+        lines = (
+            "".join(map(chr, 97 + random.integers(0, 26, 40))) + "\n\n" * (i % 7 == 0) for i in range(9000)
+        )
+        (tmp_path / f"{name}.txt{suffix}").write_bytes(PACK[suffix]("\n".join(lines).encode()))
+    opened: list[Path] = []
+    real = io.FileIO
+    monkeypatch.setattr("io.FileIO", lambda path: opened.append(path) or real(path))
+    corpus = text_corpus(tmp_path, tokenize="space")
+    guesses = [corpus.expected() for _ in corpus]
+    assert guesses[1000] == pytest.approx(18_000, rel=0.1) and guesses[2000] == pytest.approx(
+        18_000, rel=0.02
+    )
+    assert corpus.expected() == corpus.sentences_read == 18_000 and opened == corpus.files
+    limited = text_corpus(tmp_path, tokenize="space", limit=50)
+    assert limited.expected() == 50 and len(list(limited)) < 50 and limited.expected() == 50
+
+
+def test_an_estimate_starts_over_with_the_reading(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One .\nTwo .\n\n" * 4000)
+    corpus = text_corpus(tmp_path / "a.txt", tokenize="space", limit=5000)
+    for _ in range(2):
+        documents = iter(corpus)
+        assert next(documents) and corpus.sentences_read == 2 and 3000 < (corpus.expected() or 0) <= 5000
+        assert sum(len(document.sentences) for document in documents) == 4998

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 from collections import deque
 from itertools import pairwise
@@ -154,6 +156,9 @@ def test_damaged_folders_are_named(folder: Path, tmp_path: Path) -> None:
             flipped = bytearray(whole)
             flipped[place] ^= 1 << int(random.integers(8))
             (copy / name).write_bytes(flipped)
+            with contextlib.suppress(ValueError):
+                if json.loads(flipped) == json.loads(whole):  # 1E-3, or the last digit of many
+                    continue
             with pytest.raises(UserError, match=name):
                 MultiViewEncoder.load(copy)
         if name in refused:

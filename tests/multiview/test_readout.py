@@ -25,6 +25,7 @@ from multiview.sentence_transformers import load as as_sentence_transformer
 from tests.fixtures.trees import toy_corpus
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
+from tests.parsing.trees.test_cache import write_cache
 
 TEXTS = ["The lawyer praised the doctor.", "Rain.", "", "The doctor praised the lawyer."]
 
@@ -79,20 +80,32 @@ def test_neighbours_are_canonical_directions() -> None:
 
 
 def test_features_are_scaled_and_without_what_others_tell() -> None:
+    """One at a time: the number that those left tell best, so that of two nearly equal ones one stays."""
     random = np.random.default_rng(0)
-    x_ND = random.normal(size=(3000, 6)) * [1, 5, 0.1, 2, 1, 3] + 4
+    x_ND = random.normal(size=(3000, 9)) * [1, 5, 0.1, 2, 1, 3, 1, 1, 1] + 4
     x_ND[:, 3] += 2 * x_ND[:, 0] + x_ND[:, 1]
+    x_ND[:, 6] = x_ND[:, 4] + 0.05 * random.normal(size=3000)
+    x_ND[:, 7] = 3 * x_ND[:, 5] - 0.1 * random.normal(size=3000)
+    x_ND[:, 8] = 0.7
     moments = Moments()
     moments.add(x_ND, x_ND[:, :1])
-    told = [
-        LinearRegression().fit(rest := np.delete(x_ND, d, 1), x_ND[:, d]).score(rest, x_ND[:, d])
-        for d in range(6)
-    ]
-    scale = moments.scale(4)
-    assert set(scale.kept.tolist()) == set(np.argsort(told)[:4])
-    features = scale(torch.from_numpy(x_ND)).numpy()
-    np.testing.assert_allclose(features.std(axis=0), DEVIATION, rtol=1e-5)
-    np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-6)
+    left, gone = [*range(8)], [8]
+    while len(left) > 1:
+        told = [
+            LinearRegression().fit(x_ND[:, rest], x_ND[:, d]).score(x_ND[:, rest], x_ND[:, d])
+            for d in left
+            for rest in [[other for other in left if other != d]]
+        ]
+        gone.append(left.pop(int(np.argmax(told))))
+    assert {*gone[1:3]} & {4, 6} and {*gone[1:3]} & {5, 7}
+    for kept in range(1, 9):
+        scale = moments.scale(kept)
+        assert {*range(9)} - {*scale.kept.tolist()} == {*gone[: 9 - kept]}
+        features = scale(torch.from_numpy(x_ND)).numpy()
+        np.testing.assert_allclose(features.std(axis=0), DEVIATION, rtol=1e-5)
+        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-6)
+    whole = moments.scale(10**6)(torch.from_numpy(x_ND))
+    assert whole.shape == (3000, 9) and not whole[:, 8].any()
 
 
 @pytest.fixture
@@ -212,3 +225,38 @@ def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -
     ):
         assert readout.cli(wrong) == 2
         assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_model_is_replaced_where_that_gains(
+    toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder_of(listed=("<unk>", *{word for text in toy_corpus()[0] for word in text})).save(tmp_path / "m")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    command = [str(tmp_path / "m"), str(toy_trees), "--dim", "4", "--strength", "0.1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(readout.Neighbours, "told", lambda *_: 0.5)
+        assert readout.cli(command) == 0
+        out = capsys.readouterr().out
+        assert f"no gain    on the documents that were held out; {tmp_path / 'm'} stays as it was" in out
+        assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+        assert readout.cli([*command, "--output", str(tmp_path / "new")]) == 0
+        out = capsys.readouterr().out
+        assert out.endswith("no gain    on the documents that were held out\n") and "model      " in out
+    assert MultiViewEncoder.load(tmp_path / "new").readout is not None
+    figures = iter((0.25, 0.5, 0.75, 0.75))
+    monkeypatch.setattr(readout.Neighbours, "told", lambda *_: next(figures))
+    assert readout.cli(command) == 0
+    out = capsys.readouterr().out
+    assert "no gain" not in out and MultiViewEncoder.load(tmp_path / "m").readout is not None
+    # Sentences are counted, not pairs of neighbours; each of these has one.
+    fitted, *held = map(int, re.findall(r"\d+", out.splitlines()[0]))
+    assert fitted + sum(held) == len(toy_corpus()[0])
+    assert f"neighbours over {fitted} sentences of toy" in out
+
+
+def test_a_text_without_neighbours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder_of().save(tmp_path / "m")
+    texts = [("the", "cat", f"w{n}") for n in range(60)]
+    write_cache(tmp_path / "single", texts, documents=range(60), shard=64)
+    assert readout.cli([str(tmp_path / "m"), str(tmp_path / "single"), "--dim", "4"]) == 2
+    assert "single: no two sentences of a document to fit" in capsys.readouterr().err

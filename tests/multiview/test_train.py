@@ -318,23 +318,21 @@ def test_patience_stops_a_run_at_the_same_step_after_a_kill(
 
 
 def test_a_kill_between_two_files_of_a_model(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leaves a model or a refusal, and the same command then makes the same model."""
+    """Once there is a model, there always is one, and the same command then makes the same model."""
     config = changed(tiny, loop={"max_steps": 2, "validation": 0})  # the newest weights are kept, here twice
     main(config)
     expected, real = read_json(config.folder / "config.json")["files"], os.replace
     states: list[bool] = []
-    names = {"config.json", *expected}
 
     def replace(source: Path, target: Path) -> None:
         nonlocal left
         real(source, target)
-        left -= Path(target).parent.parent == config.output and Path(target).name in names
+        left -= 1
         if left == 0:
-            left = -1
             raise Killed
 
     monkeypatch.setattr(os, "replace", replace)
-    for left in range(1, 8):
+    for left in range(1, 99):
         broken = changed(config, name=f"killed-{left}")
         with suppress(Killed):
             main(broken)
@@ -344,6 +342,7 @@ def test_a_kill_between_two_files_of_a_model(tiny: TrainConfig, monkeypatch: pyt
         except UserError as error:
             assert str(broken.folder) in str(error)
             states.append(False)
-        assert main(broken) == 0
-        assert read_json(broken.folder / "config.json")["files"] == expected  # their SHA-256
-    assert len(states) > 3 and len({*states}) == 2, "some kills fell between two files"
+        if left % 5 == 0:
+            assert main(broken) == 0
+            assert read_json(broken.folder / "config.json")["files"] == expected  # their SHA-256
+    assert len(states) > 20 and states == sorted(states) and len({*states}) == 2

@@ -85,7 +85,7 @@ def reference(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tens
             states = torch.stack(const_tree(encoder, words, batch.left[inner], batch.right[inner]))
             root = states[-1]
         elif encoder.name == "dep":
-            role = None if encoder.role_bias is None else child_roles(batch, encoder.word_flags)[start:stop]
+            role = None if encoder.role_bias is None else child_roles(batch)[start:stop]
             states = torch.stack(dep_tree(encoder, words, batch.head[start:stop], role))
             root = states[list(batch.head[start:stop]).index(0)]
         else:

@@ -80,7 +80,7 @@ def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch) -> None
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
     for part in (
-        "work         7 sentences",
+        "work         about 7 sentences",
         "5 sentences, parsed by one worker",
         "\ndisk ",
         "\ntime         about ",

@@ -17,7 +17,6 @@ from torch import Tensor
 from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import plan_const, plan_dep
-from multiview.words.table import Vocabulary
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
 
@@ -98,16 +97,12 @@ def with_relations(batch: SimpleNamespace) -> SimpleNamespace:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_roles_of_children(engine: str, shape: str) -> None:
     encoder, batch = build("dep", engine), with_relations(SHAPES[shape])
-    vocabulary = Vocabulary(batch.types)
     without = run(encoder, words(batch), batch)[0]
-    encoder.use_relations(vocabulary)
+    encoder.use_relations()
     encoder.double()
     found = run(encoder, words(batch), batch)
     assert_close(found, expected(encoder, words(batch), batch), 1e-9)
     assert (shape == "single words") == torch.equal(found[0], without)
-    # While training, batches have rows of the word table in place of words.
-    rows = SimpleNamespace(**{**vars(batch), "types": None, "token": batch.token + 1})
-    assert np.array_equal(encoder.plan(rows).role, encoder.plan(batch).role)
 
 
 def pools(root: Tensor, nodes: Tensor, sizes: list[int], pooling: Pooling) -> Tensor:

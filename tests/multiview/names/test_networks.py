@@ -75,13 +75,15 @@ def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("start", ["xavier", "bag"])
 def test_a_start_is_what_no_training_leaves(
-    tiny: TrainConfig, toy_trees: Path, start: str, monkeypatch: pytest.MonkeyPatch
+    tiny: TrainConfig, toy_trees: Path, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = changed(tiny, seed=3, encoder={"start": start})
+    np.save(tmp_path / "teacher.npy", np.eye(265, 5, dtype=np.float32) + 1)
+    config = changed(tiny, seed=3, encoder={"start": start}, objective={"teacher": tmp_path / "teacher.npy"})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0
     # Validations are best before the first step, so a run keeps the weights it began with.
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", validated([0.1, 0.5]))
     assert main(changed(config, name="kept")) == 0
+    (tmp_path / "teacher.npy").unlink()  # it has no say in the start
     begun = load_start(config.output / "trained", toy_trees, "cpu")
     kept, trained = (MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained"))
     cache = TreeCache.open(toy_trees)

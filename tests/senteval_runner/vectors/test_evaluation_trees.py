@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -91,6 +92,19 @@ def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     seen.clear()
     reading_of(model(seen, views="dep,dep"), wanted)  # a cache of both views serves one of them
     assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
+
+
+def test_trees_of_another_device_are_found(tmp_path: Path, data: Path) -> None:
+    """A model does not mind them, and nothing is parsed again."""
+
+    class OnGpu(ToyDependencyParser):
+        identity: ClassVar[dict[str, str]] = {**ToyDependencyParser.identity, "device": "cuda"}
+
+    wanted = trees_of(tmp_path, data, "CR")
+    made = wanted.of(model(dep=OnGpu()))
+    seen: list[tuple[str, ...]] = []
+    found = wanted.of(model(seen))
+    assert found is not None and made is not None and len(found) == len(made) and not seen
 
 
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:

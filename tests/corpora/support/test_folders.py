@@ -1,0 +1,92 @@
+"""Folders that change in one step, whenever the one who writes is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from corpora.support.errors import UserError
+from corpora.support.folders import NEW, NEXT, OLD, current, replaced
+from tests.fixtures.kills import kills
+
+OLD_FILES = {"a": "1", "b": "1", "in/c": "1"}
+NEW_FILES = {"a": "2", "d": "2", "in/c": "2", "in/e": "2"}
+
+
+def put(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def held(folder: Path) -> dict[str, str]:
+    """The files that count, but those that the new content lacks."""
+    found = current(folder)
+    names = (path.relative_to(found) for path in found.rglob("*") if path.is_file())
+    return {str(name): (found / name).read_text() for name in names if name.parts[0] not in (NEW, NEXT, OLD)}
+
+
+def write(folder: Path) -> None:
+    with replaced(folder) as new:
+        put(new, NEW_FILES)
+
+
+def test_a_kill_leaves_the_old_files_or_the_new(tmp_path: Path) -> None:
+    put(tmp_path / "before", OLD_FILES)
+    states = []
+    for folder in kills(lambda: write(tmp_path / "work"), tmp_path / "before", tmp_path / "work"):
+        found = held(folder)
+        states.append(found.get("a"))
+        assert found == OLD_FILES if states[-1] == "1" else found.items() >= NEW_FILES.items()
+        write(folder)  # the next one finishes what was left
+        assert held(folder) == {**NEW_FILES, "b": "1"}
+        assert sorted(os.listdir(folder)) == ["a", "b", "d", "in"]
+    assert states == sorted(states) and set(states) == {"1", "2"} and len(states) > 10
+
+
+def test_an_error_keeps_the_old_files(tmp_path: Path) -> None:
+    put(tmp_path, OLD_FILES)
+    with pytest.raises(ZeroDivisionError), replaced(tmp_path) as new:
+        put(new, NEW_FILES)
+        raise ZeroDivisionError
+    assert held(tmp_path) == OLD_FILES and sorted(os.listdir(tmp_path)) == ["a", "b", "in"]
+
+
+def test_without_hard_links_files_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refused)
+    write(tmp_path)
+    assert held(tmp_path) == NEW_FILES
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """A folder of someone else has links for every name: what they lead to stays."""
+    victim, folder = tmp_path / "victim", tmp_path / "m"
+    put(victim, {"a": "mine", "in/c": "mine"})
+    for name in ("a", "in", NEW, OLD):
+        folder.mkdir(exist_ok=True)
+        (folder / name).symlink_to(victim / name if (victim / name).exists() else victim)
+    (folder / NEXT).symlink_to(victim)
+    assert current(folder) == folder
+    write(folder)
+    assert held(folder) == NEW_FILES and not (folder / "in").is_symlink()
+    assert held(victim) == {"a": "mine", "in/c": "mine"}
+    put(folder / NEXT, {"f": "3"})  # and one that was left half-way
+    (folder / NEXT / "a").symlink_to(victim / "a")
+    write(folder)
+    assert held(folder) == {**NEW_FILES, "f": "3"} and held(victim)["a"] == "mine"
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
+    put(tmp_path, {"a/x": "1"})
+    with pytest.raises(UserError, match=r"/a: is a folder where a file goes"):
+        write(tmp_path)
+    assert held(tmp_path) == NEW_FILES  # what was written counts
+    shutil.move(tmp_path / "a", tmp_path / "kept")
+    write(tmp_path)
+    assert held(tmp_path) == {**NEW_FILES, "kept/x": "1"}

@@ -1,0 +1,298 @@
+"""Model folders that others made, and changes of a folder that are killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from corpora.support.errors import UserError
+from corpora.support.files import locked, read_record, write_json, write_record
+from corpora.support.folders import current
+from multiview import readout
+from multiview.encoders.readout import Readout
+from multiview.encoders.scale import Scale
+from multiview.folder.files import expand_into, load_members, model_sha256, save_model, training_hours
+from multiview.model import MultiViewEncoder
+from multiview.names.sources import find_source
+from multiview.readout import store_readout
+from multiview.words.table import Vocabulary, WordTable
+from multiview.words.vectors import WordVectors
+from tests.fixtures.kills import kills
+from tests.multiview.test_model import reseal
+from tests.multiview.test_weightless import encoder_of
+
+NEW_WORDS = WordVectors(
+    ["the", "cat", "dog", "sat"], np.array([[1, 0], [0, 1], [1, 1], [2, 1]], dtype=np.float32)
+)
+
+
+def trained(seed: int) -> MultiViewEncoder:
+    """A model of one view with words of its own."""
+    table = WordTable(Vocabulary(["the", "cat", "sat"], buckets=2), 6, views=1)
+    table.initialise("bag", seed=seed)
+    return MultiViewEncoder.untrained("seq", dim=4, words=table, seed=seed, device="cpu")
+
+
+def several(seed: int) -> MultiViewEncoder:
+    return MultiViewEncoder([*trained(seed).members, *encoder_of().members])
+
+
+def fitted(encoder: MultiViewEncoder, seed: int) -> Readout:
+    torch.manual_seed(seed)
+    width = encoder.members[0].network.dim
+    return Readout(torch.randn(3, width), torch.randn(3), f"fit {seed}")
+
+
+def save_other(folder: Path) -> None:
+    trained(2).save(folder)
+
+
+def save_several(folder: Path) -> None:
+    several(2).save(folder)
+
+
+def read_out(folder: Path) -> None:
+    with locked(folder):
+        store_readout(folder, folder, fitted(trained(1), 1), Scale.raw(4), 0.2)
+
+
+def expand(folder: Path) -> None:
+    with locked(folder):
+        expand_into(folder, folder, NEW_WORDS)
+
+
+def weights(folder: Path) -> list[dict[str, Any]]:
+    """All that a folder's models compute with."""
+    found = []
+    for member in load_members(folder):
+        words = member.network.words
+        more = {"structure": member.structure, "words": words.vocabulary.words}
+        maps = {} if words.expansion is None else {"maps": words.expansion.maps_VGE.tolist()}
+        fixed = {} if words.fixed is None else {"fixed": words.fixed[:].tolist()}
+        tensors = {name: value.tolist() for name, value in member.network.weights().items()}
+        found.append({**tensors, **more, **maps, **fixed})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "change"),
+    [
+        (trained(1), save_other),
+        (encoder_of(), save_other),
+        (several(1), save_several),
+        (trained(1), save_several),
+        (trained(1), read_out),
+        (trained(1), expand),
+    ],
+)
+def test_a_killed_change_leaves_the_old_model_or_the_new(
+    first: MultiViewEncoder, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    before, work, after = tmp_path / "before", tmp_path / "work", tmp_path / "after"
+    first.save(before)
+    shutil.copytree(before, after)
+    change(after)
+    old, new = weights(before), weights(after)
+    assert old != new
+    states = []
+    for folder in kills(lambda: change(work), before, work):
+        found = weights(folder)
+        states.append(found == new)
+        assert found in (old, new)
+        if len(states) % 4 == 0:  # the same command goes on
+            change(folder)
+            assert weights(folder) == new and current(folder) == folder
+    assert states == sorted(states) and len(set(states)) == 2 and len(states) > 10
+
+
+def test_one_writer_at_a_time(tmp_path: Path, toy_trees: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(1).save(tmp_path / "m")
+    before = weights(tmp_path / "m")
+    with locked(tmp_path / "m"):
+        with pytest.raises(UserError, match="m: another run is writing here"):
+            trained(2).save(tmp_path / "m")
+        assert readout.cli([str(tmp_path / "m"), str(toy_trees), "--dim", "2"]) == 2
+        command = [str(tmp_path / "m"), str(toy_trees), "--dim", "2", "--output", str(tmp_path / "m")]
+        assert readout.cli(command) == 2
+    assert capsys.readouterr().err.count("m: another run is writing here") == 2
+    assert weights(tmp_path / "m") == before
+
+
+def test_a_model_is_not_written_over_something_else(
+    tmp_path: Path, toy_trees: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(1).save(tmp_path / "m")
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "config.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("letters", "file"):
+        with pytest.raises(UserError, match=f"{name}: holds something other than a model"):
+            trained(1).save(tmp_path / name)
+    command = [str(tmp_path / "m"), str(toy_trees), "--dim", "2", "--output", str(tmp_path / "letters")]
+    assert readout.cli(command) == 2
+    assert "letters: holds something other than a model" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "letters").iterdir()] == ["config.txt"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../payload.sh", "/etc/passwd", "sub/vocab.txt", "x" * 300, "payload.sh", "", ".", "a\0b", "a\nb"],
+)
+def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
+    encoder_of().save(tmp_path / "in" / "m")
+    folder, record = tmp_path / "in" / "m", read_record(tmp_path / "in" / "m" / "config.json")
+    (tmp_path / "payload.sh").write_text("mine")
+    record["files"][name] = {"bytes": 4, "sha256": "0" * 64}
+    write_record(folder / "config.json", record)
+    for read in (
+        load_members,
+        model_sha256,
+        training_hours,
+        lambda place: find_source(str(place)),
+        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), Scale.raw(10)),
+        encoder_of().save,
+    ):
+        with pytest.raises(UserError, match=r"config\.json: files .*: no file of a model") as caught:
+            read(folder)
+        assert "\n" not in str(caught.value)
+    assert (tmp_path / "payload.sh").read_text() == "mine" and not (tmp_path / "out").exists()
+    write_record(folder / "config.json", {"format": record["format"], "members": [name]})
+    message = "no model here" if name == "payload.sh" else r"config\.json: members.*(: must |should have)"
+    with pytest.raises(UserError, match=message):
+        load_members(folder)
+
+
+def test_what_is_told_of_a_model_is_under_its_seal(tmp_path: Path) -> None:
+    """A name's first look at a folder is the same check as everywhere."""
+    encoder_of().save(tmp_path / "m")
+    record = read_record(tmp_path / "m" / "config.json")
+    for structure in ([], "x", {}, -1, 2, True, "0.1"):
+        for readout_record in (None, [], {"dim": 3}):
+            write_record(
+                tmp_path / "m" / "config.json", {**record, "structure": structure, "readout": readout_record}
+            )
+            with pytest.raises(UserError, match=r"config\.json: "):
+                find_source(str(tmp_path / "m"))
+    write_json(tmp_path / "m" / "config.json", {**record, "structure": 0.1, "seal": "0" * 64})
+    with pytest.raises(UserError, match="do not match its seal"):
+        find_source(str(tmp_path / "m"))
+    write_record(tmp_path / "m" / "config.json", {**record, "structure": 0.25})
+    assert find_source(str(tmp_path / "m")).own == 0.25
+
+
+@pytest.mark.parametrize("how", ["gone", "latin-1", "link", "fifo", "folder"])
+def test_a_card_is_copied_if_it_is_one(how: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    trained(1).save(tmp_path / "m")
+    card = tmp_path / "m" / "README.md"
+    loaded = MultiViewEncoder.load(tmp_path / "m", "cpu")
+    card.unlink()
+    if how == "latin-1":
+        card.write_bytes(b"na\xefve")
+    elif how == "link":
+        card.symlink_to(tmp_path / "secret")
+        (tmp_path / "m" / "time.json").symlink_to(tmp_path / "secret.json")
+    elif how == "fifo":
+        os.mkfifo(card)
+    elif how == "folder":
+        card.mkdir()
+    loaded.save(tmp_path / "other")
+    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0), Scale.raw(4))
+    for name in ("other", "read"):
+        assert (tmp_path / name / "README.md").read_text().startswith("# ")
+    assert weights(tmp_path / "other") == weights(tmp_path / "m")
+
+
+@pytest.fixture
+def expanded(tmp_path: Path) -> Path:
+    encoder = trained(1)
+    encoder.members[0].network.words.expand(NEW_WORDS)
+    encoder.save(tmp_path / "m")
+    return tmp_path / "m"
+
+
+HALF, FAR = torch.float16, 9
+TENSORS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "float places": lambda t: {**t, "places": t["places"].float()},
+    "boolean places": lambda t: {**t, "places": t["places"] > 0},
+    "int32 places": lambda t: {**t, "places": t["places"].int()},
+    "negative places": lambda t: {**t, "places": t["places"] - FAR},
+    "far places": lambda t: {**t, "places": t["places"] + FAR},
+    "places of two dimensions": lambda t: {**t, "places": t["places"][None]},
+    "fewer places": lambda t: {**t, "places": t["places"][:0]},
+    "half maps": lambda t: {**t, "maps": t["maps"].to(HALF)},
+    "whole maps": lambda t: {**t, "maps": t["maps"].long()},
+    "boolean maps": lambda t: {**t, "maps": t["maps"] > 0},
+    "maps of two dimensions": lambda t: {**t, "maps": t["maps"][0]},
+    "maps of no view": lambda t: {**t, "maps": t["maps"][:0]},
+    "maps of two views": lambda t: {**t, "maps": torch.cat([t["maps"], t["maps"]])},
+    "narrow maps": lambda t: {**t, "maps": t["maps"][..., :2].contiguous()},
+    "maps from other vectors": lambda t: {**t, "maps": t["maps"][:, :1].contiguous()},
+    "maps that are not finite": lambda t: {**t, "maps": t["maps"] / 0},
+    "no places": lambda t: {"maps": t["maps"]},
+    "no maps": lambda t: {"places": t["places"]},
+}
+
+
+@pytest.mark.parametrize("what", TENSORS)
+def test_a_wrong_expansion_is_refused_when_it_is_read(what: str, expanded: Path) -> None:
+    path = expanded / "expansion.safetensors"
+    save_file(TENSORS[what](load_file(path)), path)
+    reseal(expanded)
+    with pytest.raises(UserError, match=r"expansion\.safetensors: ") as caught:
+        load_members(expanded)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"expanded": 2}, r"expansion\.txt: 1 words, config\.json has 2"),
+        ({"expanded": -1}, "expanded -1: must be at least 0"),
+        ({"expanded": 1, "mode": "fixed"}, "fixed ones have no expansion"),
+        ({"expanded": 0, "mode": "fixed", "buckets": 10**9}, "no expansion and at most 268,435,456 numbers"),
+    ],
+)
+def test_words_that_config_json_only_claims(changes: dict[str, Any], message: str, expanded: Path) -> None:
+    record = read_record(expanded / "config.json")
+    write_record(expanded / "config.json", {**record, "words": {**record["words"], **changes}})
+    with pytest.raises(UserError, match=message):
+        load_members(expanded)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_weights_are_floats(dtype: torch.dtype, tmp_path: Path) -> None:
+    trained(1).save(tmp_path / "m")
+    path = tmp_path / "m" / "model.safetensors"
+    save_file({name: value.to(dtype) for name, value in load_file(path).items()}, path)
+    reseal(tmp_path / "m")
+    with pytest.raises(UserError, match=r"model\.safetensors: .* is torch\..*, not torch\.float32"):
+        load_members(tmp_path / "m")
+
+
+def test_vectors_are_those_of_the_model_not_of_a_file_that_took_their_name(tmp_path: Path) -> None:
+    encoder_of().save(tmp_path / "m")
+    loaded = MultiViewEncoder.load(tmp_path / "m", "cpu")
+    np.save(tmp_path / "other.npy", np.ones((5, 6), np.float32))
+    os.replace(tmp_path / "other.npy", tmp_path / "m" / "vectors.npy")
+    save_model(loaded.members, tmp_path / "copy", None)
+    np.testing.assert_array_equal(
+        load_members(tmp_path / "copy")[0].network.words.fixed, encoder_of().members[0].network.words.fixed
+    )
+
+
+def test_a_file_may_be_larger_than_two_gigabytes(tmp_path: Path) -> None:
+    trained(1).save(tmp_path / "m")
+    record = read_record(tmp_path / "m" / "config.json")
+    record["files"]["vocab.txt"]["bytes"] = 2_400_000_000
+    write_record(tmp_path / "m" / "config.json", record)
+    with pytest.raises(UserError, match=r"vocab\.txt: damaged: 12 bytes, 2400000000 were written"):
+        load_members(tmp_path / "m")

@@ -1,0 +1,173 @@
+"""Every registered view, alone and in any pair: it trains, is saved and loaded, and encodes the same."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from corpora.support.errors import UserError
+from multiview.encoders import registry
+from multiview.encoders.registry import Encoder, tables_of, view_class
+from multiview.encoders.weightless import WeightlessView
+from multiview.engines.plan import Plan, plan_words
+from multiview.model import MultiViewEncoder
+from multiview.train import main
+from multiview.training.data import open_trees
+from multiview.training.trainer import Trainer
+from parsing.trees.batch import Batch
+from tests.fixtures.trees import TINY, changed
+from tests.multiview.test_model import load
+
+OWN = ("shout", "length")
+VIEWS = ("seq", "dep", "const", "bag", "spelling", "roles", "order", *OWN)
+PAIRS = [",".join(pair) for pair in combinations_with_replacement(VIEWS, 2)]
+TRAINED = ("seq", "dep", "const", "shout")
+
+
+def plan_of_words(view: Encoder, batch: Batch) -> Plan:
+    """Reads the words as they are written, as a view of another package may."""
+    assert batch.types is not None and len(batch.types) > int(batch.token.max())
+    return plan_words(batch)
+
+
+class Length(WeightlessView):
+    """The number of words and its logarithm."""
+
+    plan = plan_of_words
+
+    @property
+    def width(self) -> int:
+        return 2
+
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        lengths = plan.to(x_UE.device).tensor("node_offsets").diff().float()[:, None]
+        return torch.cat([lengths, lengths.log1p()], dim=1), x_UE[token_N][:, :2]
+
+
+class Shout(Encoder):
+    """The mean of words through a layer."""
+
+    requires = frozenset({"tokens"})
+    plan = plan_of_words
+
+    def __init__(self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0) -> None:
+        super().__init__(word_dim, hidden, engine, forget_bias=forget_bias)
+        self.layer = nn.Linear(word_dim, hidden)
+
+    def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+        words_ND = nn.functional.embedding(token_N, torch.tanh(self.layer(x_UE)))
+        offsets = plan.to(x_UE.device).tensor("node_offsets")
+        return torch.segment_reduce(words_ND, "mean", offsets=offsets), words_ND
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two views of another package."""
+    for view in (Length, Shout):
+        view.name = view.__name__.lower()
+        monkeypatch.setitem(registry._views, view.name, view)
+
+
+def test_these_are_all_views_and_each_knows_its_table() -> None:
+    assert {*VIEWS} == {*registry._BUILTIN, *OWN}
+    assert [view for view in VIEWS if not view_class(view).weightless] == [*TRAINED]
+    assert tables_of(["roles", "seq", "bag", "bag", "dep", "const"]) == [0, 0, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("views", [*VIEWS, *PAIRS, "roles,seq,bag,dep", "bag,order,seq,seq"])
+def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: Path, tmp_path: Path) -> None:
+    encoder = MultiViewEncoder.untrained(views, dim=4, word_dim=6, seed=3, device="cpu")
+    cache = open_trees(toy_trees)
+    vectors = encoder.encode(None, trees=cache)
+    encoder.save(tmp_path / "m")
+    again = MultiViewEncoder.load(tmp_path / "m", "cpu")
+    np.testing.assert_array_equal(again.encode(None, trees=cache), vectors)
+    assert again.views == views.split(",")
+    place = 0
+    for position, (view, width) in enumerate(zip(again.views, again.members[0].network.widths, strict=True)):
+        part = again.encode(None, trees=cache, views=[f"{position}-{view}"])
+        np.testing.assert_allclose(part, vectors[:, place : place + width], atol=1e-6)
+        place += width
+    words = again.members[0].network.words
+    assert len(words.tables) == max(1, sum(view in TRAINED for view in again.views))
+
+
+CONTRASTED = [*combinations_with_replacement(TRAINED, 2)]
+
+
+@pytest.mark.parametrize("words", ["trained", "fixed"])
+@pytest.mark.parametrize(
+    "views",
+    [
+        *(",".join(pair) for pair in CONTRASTED),
+        *(f"seq,dep,{view}" for view in VIEWS if view not in TRAINED),
+        "const,seq,bag,length,spelling,roles,order,bag",
+    ],
+)
+def test_a_view_trains_and_encodes_what_it_was_trained_as(
+    views: str, words: str, toy_trees: Path, tmp_path: Path, fixed_vectors: str
+) -> None:
+    """What a step encodes of a sentence is what the saved model gives of it."""
+    config = changed(
+        TINY,
+        trees=toy_trees,
+        output=tmp_path,
+        name="m",
+        views=views,
+        words=words,
+        vectors=fixed_vectors if words == "fixed" else None,
+        loop={"max_steps": 2, "validation": 0, "micro_batch": 7},
+    )
+    assert main(config) == 0
+    encoder, cache = load(tmp_path / "m"), open_trees(toy_trees)
+    trainer = Trainer(config, cache)
+    trainer.network.load_state_dict(
+        {**trainer.network.state_dict(), **encoder.members[0].network.weights()}, strict=True
+    )
+    span = (100, 120)
+    step = trainer.source.prepare([span])
+    (segment,) = step.segments
+    with torch.no_grad():
+        leaves = step.leaves(trainer.network.words)
+        parts = [trainer.network.features(batch, leaves) for batch in segment.micro_batches]
+    features = torch.cat([torch.cat(list(view)) for view in zip(*parts, strict=True)], dim=1)
+    np.testing.assert_allclose(encoder.encode(None, trees=cache)[slice(*span)], features, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def fixed_vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
+    random = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("vectors") / "v.txt"
+    words = ("the", "cat", "mouse", "prices", "she", "rocket", "rice", "and")
+    rows = (" ".join(map(str, random.normal(size=6).round(3))) for _ in words)
+    path.write_text("\n".join(f"{word} {row}" for word, row in zip(words, rows, strict=True)) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("weightless", [False, True])
+def test_a_view_of_the_wrong_width_is_named(
+    weightless: bool, toy_trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wide(WeightlessView):
+        name = "wide"
+
+        def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+            return x_UE.new_zeros(plan.sentences, self.dim + 1), x_UE[token_N]
+
+    Wide.weightless = weightless
+    monkeypatch.setitem(registry._views, "wide", Wide)
+    cache = open_trees(toy_trees)
+    encoder = MultiViewEncoder.untrained("wide,seq", dim=4, word_dim=6, device="cpu")
+    with pytest.raises(UserError, match=r"view 'wide': gives \[\d+, 5\] for \d+ sentences of width 4"):
+        encoder.encode(None, trees=cache)
+    monkeypatch.setattr(Wide, "width", property(lambda self: self.dim + 1))
+    assert encoder.encode(None, trees=cache).shape[1] == 9
+    config = changed(TINY, trees=toy_trees, output=tmp_path, name="m", views="seq,wide")
+    if not weightless:
+        with pytest.raises(UserError, match=r"view 'wide': is 9 wide, the views that it is compared with 8"):
+            main(config)
