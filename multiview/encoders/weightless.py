@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
 from corpora.characters import plain
+from corpora.support.compiled import compiled, compiled_part
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from parsing.trees.batch import Batch
@@ -157,21 +158,32 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64) | np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
-def mixed(value):  # type: ignore[no-untyped-def]
+def mixed(value: Any) -> Any:
     """SplitMix64's finaliser, of a number or an array: every bit of the result hangs on every bit of it."""
     value = (value ^ (value >> _30)) * _FIRST
     value = (value ^ (value >> _27)) * _SECOND
     return value ^ (value >> _31)
 
 
-@njit(cache=True, nogil=True)
-def _add_signs(key_N, offsets, weight_U, summed):  # type: ignore[no-untyped-def]
+_mixed = compiled_part(mixed)
+
+
+def _add_signs(
+    key_N: NDArray[np.uint64],
+    offsets: NDArray[np.integer],
+    weight_U: NDArray[np.float32],
+    summed: NDArray[np.float32],
+) -> None:
     """Add the sum of each word's signs times its weight to its row; ``offsets`` [U + 1] into the keys."""
+    number, signs = np.empty(summed.shape[1] // 64, np.uint64), np.empty(summed.shape[1], np.float32)
+    _add_signs_by(
+        key_N, offsets, weight_U, summed, number, number.view(np.uint8), np.empty_like(signs, np.uint8), signs
+    )
+
+
+@compiled
+def _add_signs_by(key_N, offsets, weight_U, summed, number, byte, count, signs):  # type: ignore[no-untyped-def]
     width = summed.shape[1]
-    number = np.empty(width // 64, np.uint64)
-    byte = number.view(np.uint8)
-    count, signs = np.empty(width, np.uint8), np.empty(width, np.float32)
     for word in range(len(offsets) - 1):
         signs[:] = 0
         for start in range(offsets[word], offsets[word + 1], _MOST):
@@ -181,7 +193,7 @@ def _add_signs(key_N, offsets, weight_U, summed):  # type: ignore[no-untyped-def
                 counter = key_N[n]
                 for c in range(len(number)):
                     counter += GOLDEN
-                    number[c] = mixed(counter)
+                    number[c] = _mixed(counter)
                 for j in range(8):
                     part = count[j * len(byte) : (j + 1) * len(byte)]
                     for i in range(len(byte)):

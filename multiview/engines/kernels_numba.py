@@ -27,21 +27,22 @@ Shapes: N nodes, I internal nodes, E edges, D hidden.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from torch import Tensor
 
+from corpora.support.compiled import compiled, compiled_part
 from multiview.engines.plan import NORM_FLOOR
-from parsing.networks.sentence_encoder import compiled, sigmoid, tanh
+from parsing.networks.sentence_encoder import sigmoid, tanh
 
 BIAS_AFTERWARDS = False
 """Whether the bias's gradient is summed after the sweep, not level by level."""
 
 # Sums of products may be reordered by the compiler (a fixed order of its own), else they do not vectorise.
-_reordered = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+_reordered = functools.partial(compiled_part, fastmath={"reassoc", "contract", "nsz"})
 
 
 def array(tensor: Tensor) -> Any:
@@ -49,7 +50,7 @@ def array(tensor: Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-@compiled
+@compiled_part
 def _activate_iou(row, bias, hidden):  # type: ignore[no-untyped-def]
     io, b_io = row[: 2 * hidden], bias[: 2 * hidden]
     for j in range(2 * hidden):
@@ -59,7 +60,7 @@ def _activate_iou(row, bias, hidden):  # type: ignore[no-untyped-def]
         u[j] = tanh(u[j] + b_u[j])
 
 
-@compiled
+@compiled_part
 def _through_input_gate(row, cell):  # type: ignore[no-untyped-def]
     """Writes c = i∘u."""
     hidden = len(cell)
@@ -68,7 +69,7 @@ def _through_input_gate(row, cell):  # type: ignore[no-untyped-def]
         cell[j] = i[j] * u[j]
 
 
-@compiled
+@compiled_part
 def _through_output_gate(row, cell, state):  # type: ignore[no-untyped-def]
     """Writes h = o∘tanh(c)."""
     hidden = len(cell)
@@ -77,7 +78,7 @@ def _through_output_gate(row, cell, state):  # type: ignore[no-untyped-def]
         state[j] = o[j] * tanh(cell[j])
 
 
-@compiled
+@compiled_part
 def _cell_gradient(row, cell, dstate, dcell, drow, dbias, tanh_c, total):  # type: ignore[no-untyped-def]
     """Writes the gradients of i, o, u and that of c (``total``); ``tanh_c`` [D] is scratch."""
     hidden = len(cell)
@@ -96,7 +97,7 @@ def _cell_gradient(row, cell, dstate, dcell, drow, dbias, tanh_c, total):  # typ
     _add(dbias[: 3 * hidden], drow[: 3 * hidden])
 
 
-@compiled
+@compiled_part
 def _forget_gradient(forget, child_cell, total, dforget, dchild_cell):  # type: ignore[no-untyped-def]
     for j in range(len(total)):
         dforget[j] = total[j] * child_cell[j] * (forget[j] - forget[j] * forget[j])
@@ -104,13 +105,13 @@ def _forget_gradient(forget, child_cell, total, dforget, dchild_cell):  # type: 
         dchild_cell[j] = total[j] * forget[j]
 
 
-@compiled
+@compiled_part
 def _add(to, row):  # type: ignore[no-untyped-def]
     for j in range(len(to)):
         to[j] += row[j]
 
 
-@compiled
+@compiled_part
 def _add_scaled(to, scale, row):  # type: ignore[no-untyped-def]
     for j in range(len(to)):
         to[j] += scale * row[j]

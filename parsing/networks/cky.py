@@ -12,9 +12,9 @@ without the null label.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from corpora.support.compiled import compiled, compiled_part
 from parsing.trees.batch import Int
 
 Float = NDArray[np.float32]
@@ -26,31 +26,26 @@ def span_offsets(lengths: Int) -> Int:
     return np.concatenate(([0], np.cumsum(lengths * (lengths + 1) // 2)))
 
 
-@njit(cache=True, nogil=True)
-def span_index(n: int, start: int, end: int) -> int:
+@compiled_part
+def _span_index(n: int, start: int, end: int) -> int:
     """Position of the span ``start``..``end`` (``end`` exclusive) among those of ``n`` words."""
     return start * n - start * (start - 1) // 2 + end - start - 1
 
 
-@njit(cache=True, nogil=True)
 def fenceposts(lengths: Int) -> tuple[Int, Int]:
     """int32 [S] each: every span's two fenceposts among those of the batch.
 
     A sentence of n words has n + 1 fenceposts; the batch numbers them on. ``lengths`` is [B], in words.
     """
-    total = (lengths * (lengths + 1) // 2).sum()
-    left, right = np.empty(total, np.int32), np.empty(total, np.int32)
-    k, base = 0, 0
-    for n in lengths:
-        for start in range(n):
-            for end in range(start + 1, n + 1):
-                left[k], right[k] = base + start, base + end
-                k += 1
-        base += n + 1
-    return left, right
+    ends = np.cumsum(lengths + 1)
+    start = np.delete(np.arange(ends[-1]), ends - 1)  # where a word begins
+    spans = np.repeat(ends, lengths) - 1 - start  # that begin there
+    left = np.repeat(start, spans)
+    right = np.arange(len(left)) + np.repeat(start + 1 - (np.cumsum(spans) - spans), spans)
+    return left.astype(np.int32), right.astype(np.int32)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_labels(
     scores: Float, gold: Int, cost: float, labelled: NDArray[np.bool_], best: Float, label: Int
 ) -> None:
@@ -78,8 +73,8 @@ def best_labels(
         best[k], label[k] = top, at
 
 
-@njit(cache=True, nogil=True)
-def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.float32:
+@compiled_part
+def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.float32:
     """Best binary bracketing of one sentence; the best total score.
 
     Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1).
@@ -107,7 +102,6 @@ def cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.flo
     return result
 
 
-@njit(cache=True, nogil=True)
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
     """The best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
 
@@ -115,30 +109,35 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
         First words int32 [Σ 2n-1], one past the last words int32 [Σ 2n-1], and where these spans lie among
         all spans int64 [Σ 2n-1].
     """
-    total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
-    starts, ends = np.empty(total, np.int32), np.empty(total, np.int32)
-    spans = np.empty(total, np.int64)
-    split = np.empty((longest, longest), np.int32)
-    inside = np.empty((longest, longest), np.float32)
-    mirror = np.empty((longest, longest), np.float32)
-    stack = np.empty((2 * longest, 2), np.int32)
+    total, longest = int(2 * lengths.sum() - len(lengths)), int(lengths.max()) + 1
+    split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)
+    inside, mirror = np.empty((2, longest, longest), np.float32)
+    starts, ends, spans = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
+    _fill_trees(best, lengths, offsets, split, stack, inside, mirror, starts, ends, spans)
+    return starts, ends, spans
+
+
+@compiled
+def _fill_trees(  # type: ignore[no-untyped-def]
+    best, lengths, offsets, split, stack, inside, mirror, starts, ends, spans
+):
+    """:func:`best_trees` into its last three arguments; the four before them are scratch."""
     m = 0
     for b in range(len(lengths)):
         n, base = lengths[b], offsets[b]
-        cky(best[base : offsets[b + 1]], n, split, inside, mirror)
+        _cky(best[base : offsets[b + 1]], n, split, inside, mirror)
         stack[0, 0], stack[0, 1] = 0, n
         depth = 1
         while depth > 0:
             depth -= 1
             start, end = stack[depth, 0], stack[depth, 1]
-            starts[m], ends[m], spans[m] = start, end, base + span_index(n, start, end)
+            starts[m], ends[m], spans[m] = start, end, base + _span_index(n, start, end)
             m += 1
             if end - start > 1:
                 middle = split[start, end]
                 stack[depth, 0], stack[depth, 1] = middle, end
                 stack[depth + 1, 0], stack[depth + 1, 1] = start, middle
                 depth += 2
-    return starts, ends, spans
 
 
 def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:

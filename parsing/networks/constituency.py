@@ -13,17 +13,18 @@ N words (packed), D encoder output, S spans, H hidden, K labels without the null
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from corpora.support.cli import config_to_json
+from corpora.support.compiled import compiled
 from corpora.support.errors import UserError
 from parsing.networks.cky import Float, best_labels, best_trees, decode_batch, fenceposts, span_offsets
 from parsing.networks.config import EncoderConfig, SpanConfig
@@ -117,7 +118,7 @@ class SpanHead(nn.Sequential):
 
 
 # Sums may be reordered (vector registers); no other liberty is taken.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@functools.partial(compiled, fastmath={"reassoc", "contract"})
 def _hidden(
     left_PH: Float,
     right_PH: Float,

@@ -18,16 +18,17 @@ M relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the scor
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from corpora.support.cli import config_to_json
+from corpora.support.compiled import compiled
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.device import to_host
 from parsing.networks.features import ParserVocabulary
@@ -130,7 +131,7 @@ class DependencyModel(EncodedModel):
 
 
 # Sums may be reordered (vector registers). bmm takes 3.6 times as long for products with single vectors.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@functools.partial(compiled, fastmath={"reassoc", "contract"})
 def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
     """Writes the dot product of every row of ``left_NRM[n]`` with ``right_NM[n]``."""
     for n in range(len(right_NM)):
@@ -143,129 +144,87 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
             out_NR[n, r] = total
 
 
-@njit(cache=True, nogil=True)
-def _argmax_rows(scores: Float) -> Int64:
-    """First index of the largest value of every row."""
-    best = np.zeros(len(scores), dtype=np.int64)
-    for i in range(len(scores)):
-        best[i] = scores[i].argmax()
-    return best
+def _ends(heads: Int64) -> Int64:
+    """Where each position's way up ends, [K]: at a root (its own head), or for ever on a cycle."""
+    for _ in range(len(heads).bit_length()):  # each time twice as far
+        heads = heads[heads]
+    return heads
 
 
-@njit(cache=True, nogil=True)
-def _first_cycle(heads: Int64) -> Int64:
+def _first_cycle(heads: Int64) -> list[int]:
     """The cycle that holds the smallest possible token, as head(i), head(head(i)), ..., i; or empty.
 
     This is the order in which supar's Tarjan search yields it, which decides among equal scores.
     """
-    n = len(heads)
-    mark = np.zeros(n, dtype=np.int64)  # the token from which each was first reached
-    smallest = n
-    for i in range(1, n):
-        j = i
-        while j != 0 and mark[j] == 0:
-            mark[j] = i
-            j = heads[j]
-        if j != 0 and mark[j] == i:  # a new cycle, entered at j
-            k = j
-            low = j
-            while heads[k] != j:
-                k = heads[k]
-                low = min(low, k)
-            smallest = min(smallest, low)
-    cycle = np.empty(n, dtype=np.int64)
-    size = 0
-    k = smallest
-    while smallest < n and (size == 0 or k != smallest):
-        k = heads[k]
-        cycle[size] = k
-        size += 1
-    return cycle[:size]
+    ends = _ends(heads)
+    if not ends.any():
+        return []
+    smallest, up = ends[ends > 0].min(), heads.tolist()
+    cycle = [up[smallest]]
+    while cycle[-1] != smallest:
+        cycle.append(up[cycle[-1]])
+    return cycle
 
 
-@njit(cache=True, nogil=True)
-def is_tree(heads: Int64) -> bool:
-    """Whether ``heads[1..n]`` (of [n+1]) is a tree with exactly one root, in O(n)."""
-    roots = 0
-    for i in range(1, len(heads)):
-        roots += heads[i] == 0
-    return roots == 1 and len(_first_cycle(heads)) == 0
+def _contracted(s: Float, tree: Int64, cycle: Int64, rest: Int64) -> tuple[Float, Int64, Int64]:
+    """Scores of ``rest`` and then the cycle as one node, [r + 1, r + 1].
+
+    And int64 [r] each: which token of the cycle would be the head of each other, and which one its dependent.
+    """
+    own = s[cycle, tree[cycle]]
+    out_of, into = s[rest][:, cycle], s[cycle][:, rest] - own[:, None] + own.cumsum()[-1]
+    narrower = np.full((len(rest) + 1, len(rest) + 1), MIN)
+    narrower[:-1, :-1] = s[rest][:, rest]
+    narrower[:-1, -1], narrower[-1, :-1] = out_of.max(1), into.max(0)
+    return narrower, cycle[out_of.argmax(1)], cycle[into.argmax(0)]
 
 
-@njit(cache=True, nogil=True)
-def chu_liu_edmonds(s: Float) -> Int64:
+def chu_liu_edmonds(scores: Float) -> Int64:
     """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots: heads [T].
 
     McDonald et al. (2005): take every token's best head; contract a cycle c to one node with
     s(c→x) = max over x' in c of s(x'→x) and s(x→c) = max over x' in c of
-    s(x→x') − s(head(x')→x') + s(c); recurse. ``s``, [T, T], is modified: forbidden arcs become MIN.
+    s(x→x') − s(head(x')→x') + s(c); go on until there is none. ``scores`` are float32 [T, T].
     """
-    n = len(s)
-    for j in range(1, n):
-        s[0, j] = MIN
-        s[j, j] = MIN
-    tree = _argmax_rows(s)
-    cycle = _first_cycle(tree)
-    m = len(cycle)
-    if m == 0:
-        return tree
-    in_cycle = np.zeros(n, dtype=np.bool_)
-    total = np.float32(0)
-    for c in cycle:
-        in_cycle[c] = True
-        total += s[c, tree[c]]
-    rest = np.flatnonzero(~in_cycle)
-    r = len(rest)
-    contracted = np.empty((r + 1, r + 1), dtype=np.float32)
-    contracted[r, r] = MIN
-    heads, dependents = np.zeros(r, dtype=np.int64), np.zeros(r, dtype=np.int64)
-    for a in range(r):
-        x = rest[a]
-        for b in range(r):
-            contracted[a, b] = s[x, rest[b]]
-        best_in, best_out = np.float32(-np.inf), np.float32(-np.inf)
-        for k in range(m):
-            c = cycle[k]
-            if s[x, c] > best_out:
-                best_out, dependents[a] = s[x, c], k
-            into = np.float32(np.float32(s[c, x] - s[c, tree[c]]) + total)
-            if into > best_in:
-                best_in, heads[a] = into, k
-        contracted[a, r], contracted[r, a] = best_out, best_in
-    y = chu_liu_edmonds(contracted)
-    for a in range(r):
-        tree[rest[a]] = rest[y[a]] if y[a] < r else cycle[dependents[a]]
-    tree[cycle[heads[y[r]]]] = rest[y[r]]
+    s, contractions = scores.copy(), []
+    while True:
+        s[0] = s.reshape(-1)[:: len(s) + 1] = MIN
+        tree: Int64 = s.argmax(1)
+        found = _first_cycle(tree)
+        if not found:
+            break
+        left, cycle = np.ones(len(s), np.bool_), np.array(found)
+        left[cycle] = False
+        rest = np.flatnonzero(left)
+        s, head, entered = _contracted(s, tree, cycle, rest)
+        contractions.append((tree, rest, head, entered))
+    for wider, rest, head, entered in reversed(contractions):
+        of_rest, of_cycle = tree[:-1], tree[-1]
+        wider[rest] = np.where(of_rest == len(rest), head, rest.take(of_rest, mode="clip"))
+        wider[entered[of_cycle]] = rest[of_cycle]
+        tree = wider
     return tree
 
 
-@njit(cache=True, nogil=True)
 def spanning_tree(scores: Float) -> Int64:
     """Best tree with exactly one root, as supar searches it, from scores [T, T]: heads [T].
 
     Only roots of the unconstrained tree are tried, each with all other arcs from 0 forbidden.
     """
-    n = len(scores)
-    s = scores.copy()
-    tree = chu_liu_edmonds(s)
+    tree = chu_liu_edmonds(scores)
     roots = np.flatnonzero(tree[1:] == 0) + 1
-    if len(roots) <= 1:
-        return tree
     best = MIN
-    for root in roots:
-        candidate = s.copy()
+    for root in roots if len(roots) > 1 else ():
+        candidate = scores.copy()
         candidate[:, 0] = MIN
-        candidate[root, 0] = s[root, 0]
+        candidate[root, 0] = scores[root, 0]
         heads = chu_liu_edmonds(candidate)
-        total = np.float32(0)
-        for i in range(1, n):
-            total += candidate[i, heads[i]]
+        total = candidate[np.arange(len(heads)), heads][1:].cumsum()[-1]  # one after another, as supar does
         if total > best:
             best, tree = total, heads
     return tree
 
 
-@njit(cache=True, nogil=True)
 def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
     """Heads of the tokens of a batch, sentence after sentence.
 
@@ -273,16 +232,17 @@ def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
         scores_BTT: arc scores, [sentence, token, head]; padding comes after position n.
         tokens_B: number n of tokens of each sentence.
     """
-    heads_N = np.empty(tokens_B.sum(), dtype=np.int64)
-    start = 0
-    for b in range(len(tokens_B)):
-        n = tokens_B[b]
-        scores = scores_BTT[b, : n + 1, : n + 1]
-        heads = _argmax_rows(scores)
-        if not is_tree(heads):
-            heads = spanning_tree(scores)
-        heads_N[start : start + n] = heads[1:]
-        start += n
+    positions = scores_BTT.shape[1]
+    padding_BT = np.arange(positions) > tokens_B[:, None]
+    heads_BT = np.where(padding_BT[:, None], -np.inf, scores_BTT).argmax(2)
+    heads_BT[:, 0] = heads_BT[padding_BT] = 0
+    firsts_B1 = np.arange(len(heads_BT))[:, None] * positions
+    cyclic = (_ends((heads_BT + firsts_B1).ravel()).reshape(heads_BT.shape) > firsts_B1).any(1)
+    roots = (heads_BT == 0).sum(1) - (positions - tokens_B)  # but for padding and the boundary
+    for b in np.flatnonzero(cyclic | (roots != 1)):
+        inside = slice(tokens_B[b] + 1)
+        heads_BT[b, inside] = spanning_tree(scores_BTT[b, inside, inside])
+    heads_N: Int64 = heads_BT[:, 1:][~padding_BT[:, 1:]]
     return heads_N
 
 

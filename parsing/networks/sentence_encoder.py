@@ -29,28 +29,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, types
-from numba.core.compiler_lock import global_compiler_lock
+from numba import types
 from numba.extending import overload
 from torch import Tensor, nn
 
-from corpora.support.threads import kept_over_forks, state_without
+from corpora.support.compiled import compiled
+from corpora.support.threads import state_without
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Products
 from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import Int
-
-kept_over_forks(global_compiler_lock)
-# cache: compiled once per machine. nogil: other threads run meanwhile. error_model: Python's check for a
-# division by zero keeps loops from being vectorised.
-compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 def tanh(x: Any) -> Any:
     """Of one number. Compiled for float32 it is Eigen's rational approximation (error 3e-7).
 
     That takes 0.15 ns an element (measured, one core) against 2.1 of ``torch.tanh`` and 12 of libm, whose
-    calls do not vectorise. numba's cache does not see changes of this file in the files that import it.
+    calls do not vectorise.
     """
     return math.tanh(x)
 

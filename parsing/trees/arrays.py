@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from corpora.support.compiled import compiled
 from parsing.trees.batch import ConstituencyParse, Int, Int32, Int64
 
 NULL_LABEL = 0
@@ -35,7 +35,7 @@ DEFECTS = (
 )
 
 
-@njit(cache=True)
+@compiled
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     """Height of each word: 0 without dependents, else 1 + the highest dependent's.
 
@@ -88,7 +88,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     return heights, defects
 
 
-@njit(cache=True)
+@compiled
 def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32, Int32, Int32]:
     """Height and words of each internal node.
 
@@ -198,7 +198,7 @@ def left_branching(n: int, dummy_label: int) -> BinaryTree:
     )
 
 
-@njit(cache=True)
+@compiled
 def _fill_tree(
     starts: Int,
     ends: Int,
@@ -211,7 +211,7 @@ def _fill_tree(
 ) -> bool:
     """Fill the arrays of a tree in one pass over words and spans; False if they are no tree.
 
-    A raised exception would cost numba its cache.
+    A raised exception could not be kept on disk.
     """
     n, m = len(leaf_label), len(starts)
     if m == 0 or starts[0] != 0 or ends[0] != n:

@@ -29,18 +29,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from parsing.trees.role_kinds import FLAG, ING, KIND_BITS
+from corpora.support.compiled import compiled, compiled_part
+from parsing.trees.role_kinds import FLAG, ING, KIND_BITS, bits_of
 
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
     "clause",
 )
-_AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = range(14)
+_PLACES: list[Any] = list(np.arange(len(ROLES)))  # see role_kinds
+_AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = _PLACES
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ def canonical_arcs(
         word: int64 [T], bits from :func:`parsing.trees.role_kinds.word_flags`.
         sentence_offsets: [B + 1].
     """
-    return Arcs(*_arcs(parents(head, sentence_offsets), relation.copy(), word))
+    found = np.empty(((_MANY + 4) * len(word) + 17, 3), np.int64)
+    _arcs(np.empty(len(word), _TOKEN), parents(head, sentence_offsets), relation, word, found)
+    return Arcs(*found[1 : found[0, 0] + 1].T.copy())
 
 
 def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -88,13 +92,24 @@ def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) ->
     return np.where(head > 0, begins + head - 1, -1).astype(np.int64)
 
 
-_KINDS, _ASKED = list(KIND_BITS.values()), list(FLAG.values())
-_PASSIVE_SUBJECT, _SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _POSSESSOR, _OBLIQUE = _KINDS[:8]
-_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = _KINDS[8:16]
-_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _PREPOSITIONAL, _COMPLEMENT, _NAME, _DETERMINER = _KINDS[16:24]
-_PREPOSITION, _BESIDE, _ROOT, _FUNCTION, _EXPLETIVE = _KINDS[24:]
-_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE, _W_RELATIVE = _ASKED[:11]
-_W_WHERE, _W_PREPOSITION, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE, _W_OWN, _W_BELONG = _ASKED[11:]
+_PASSIVE_SUBJECT, _SUBJECT, _CLAUSAL, _OBJECT, _INDIRECT, _BY_AGENT, _POSSESSOR, _OBLIQUE = bits_of(
+    KIND_BITS, "passive subject, subject, clausal subject, object, indirect object, agent, possessor, oblique"
+)
+_ATTRIBUTE, _NUMBER, _ADVERB, _ADVERBIAL, _RELATIVE, _PARTICIPLE, _CONJUNCT, _CASE = bits_of(
+    KIND_BITS, "attribute, number, adverb, adverbial clause, relative, participle, conjunct, case"
+)
+_PASSIVE, _AUXILIARY, _COPULA, _OPEN, _PREPOSITIONAL, _COMPLEMENT, _NAME, _DETERMINER = bits_of(
+    KIND_BITS, "passive, auxiliary, copula, open, prepositional object, complement, name, determiner"
+)
+_PREPOSITION, _BESIDE, _ROOT, _FUNCTION, _EXPLETIVE = bits_of(
+    KIND_BITS, "preposition, beside, root, function, expletive"
+)
+_W_NOT, _W_NO, _W_BY, _W_TO, _W_FROM, _W_OF, _W_THAN, _W_AS, _W_AFTER, _W_BEFORE, _W_RELATIVE = bits_of(
+    FLAG, "not, no, by, to, from, of, than, as, after, before, relative"
+)
+_W_WHERE, _W_PREPOSITION, _W_PRONOUN, _W_WHAT, _W_DO, _W_LESS, _W_BARE, _W_OWN, _W_BELONG = bits_of(
+    FLAG, "relative adverb, preposition, pronoun, what, do, less, bare, own, belong"
+)
 _CLAUSE_KINDS = _ROOT | _COMPLEMENT | _ADVERBIAL | _PARTICIPLE | _RELATIVE | _BESIDE | _CLAUSAL
 _ANSWERED = 1 << 40
 """Set beside the kinds of a relative clause whose pronoun stands for the noun."""
@@ -110,7 +125,7 @@ kinds of all its dependents, ``mark`` the flags of its preposition or conjunctio
 stands for, ``standard`` what it is compared with, ``turned`` whether that has more."""
 
 
-@njit(cache=True)
+@compiled_part
 def _child(t, v, kinds):  # type: ignore[no-untyped-def]
     """The first dependent of v that is of one of the kinds, or -1."""
     if t[v].has & kinds:
@@ -122,7 +137,7 @@ def _child(t, v, kinds):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@compiled_part
 def _relabel(t, k, kinds):  # type: ignore[no-untyped-def]
     """Change the kinds of k's relation."""
     p, t[k].rel = t[k].parent, kinds
@@ -133,7 +148,7 @@ def _relabel(t, k, kinds):  # type: ignore[no-untyped-def]
             k = t[k].after
 
 
-@njit(cache=True)
+@compiled_part
 def _subject(t, v):  # type: ignore[no-untyped-def]
     """The subject of v, its own or that of the clause it shares one with, or -1."""
     for _ in range(_DEEP):
@@ -152,14 +167,14 @@ def _subject(t, v):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@compiled_part
 def _passive(t, v):  # type: ignore[no-untyped-def]
     """Whether v is passive, a bare participle as well: the letter written by her."""
     bare = t[v].rel & _PARTICIPLE and not t[v].word & ING and not t[v].has & (_SUBJECT | _CASE)
     return bare or t[v].has & _PASSIVE > 0
 
 
-@njit(cache=True)
+@compiled_part
 def _side(preposition):  # type: ignore[no-untyped-def]
     """The role that a preposition gives."""
     if preposition & _W_OF:
@@ -167,7 +182,7 @@ def _side(preposition):  # type: ignore[no-untyped-def]
     return _TO if preposition & _W_TO else _FROM if preposition & _W_FROM else _AT
 
 
-@njit(cache=True)
+@compiled_part
 def _next_conjunct(t, s, whole):  # type: ignore[no-untyped-def]
     """The conjunct of ``whole`` after s, which is ``whole`` itself or one of them; -1 after the last."""
     k = t[whole].first if s == whole else t[s].after
@@ -176,7 +191,7 @@ def _next_conjunct(t, s, whole):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(cache=True)
+@compiled_part
 def _resolved(t, k):  # type: ignore[no-untyped-def]
     """The word that k stands for."""
     for _ in range(4):
@@ -186,16 +201,16 @@ def _resolved(t, k):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(cache=True)
+@compiled_part
 def _add(t, found, role, head, dependent):  # type: ignore[no-untyped-def]
-    """Append an arc between what its words stand for; the first column of ``found`` counts."""
+    """Append an arc between what its words stand for; the first row of ``found`` counts."""
     head, dependent, count = _resolved(t, head), _resolved(t, dependent), found[0, 0] + 1
-    if (head != dependent or role == _NEG) and count < found.shape[1]:
-        found[0, count], found[1, count], found[2, count] = role, head, dependent
+    if (head != dependent or role == _NEG) and count < len(found):
+        found[count, 0], found[count, 1], found[count, 2] = role, head, dependent
         found[0, 0] = count
 
 
-@njit(cache=True)
+@compiled_part
 def _mend(t):  # type: ignore[no-untyped-def]
     """Put right what parsers often miss: relative clauses by their pronoun, the recipient of two objects."""
     for v in range(len(t)):
@@ -218,7 +233,7 @@ def _mend(t):  # type: ignore[no-untyped-def]
             _relabel(t, one, _INDIRECT if given else _OBJECT)  # what she gave him
 
 
-@njit(cache=True)
+@compiled_part
 def _stand(t):  # type: ignore[no-untyped-def]
     """Find what pronouns and bare auxiliaries stand for."""
     for k in range(len(t)):
@@ -251,7 +266,7 @@ def _stand(t):  # type: ignore[no-untyped-def]
             t[v].stands = up
 
 
-@njit(cache=True)
+@compiled_part
 def _compare(t):  # type: ignore[no-untyped-def]
     """What each word is compared with, and whether that has more: older than she, not as old as she."""
     for k in range(len(t)):
@@ -272,7 +287,7 @@ def _compare(t):  # type: ignore[no-untyped-def]
             t[above].turned = less > 0 or t[k].mark & _W_AS > 0
 
 
-@njit(cache=True)
+@compiled_part
 def _gap(t, found, v, noun):  # type: ignore[no-untyped-def]
     """Append what the noun is to its clause v without a pronoun, or to one in it: a man they meant to see."""
     inner = v
@@ -293,13 +308,14 @@ def _gap(t, found, v, noun):  # type: ignore[no-untyped-def]
         _add(t, found, role, v, noun)
 
 
-@njit(cache=True)
-def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
-    """Roles, heads and dependents: int64 [3, M]."""
-    t, found = np.empty(len(parent), _TOKEN), np.empty((3, (_MANY + 4) * len(parent) + 17), np.int64)
+@compiled
+def _arcs(t, parent, rel, word, found):  # type: ignore[no-untyped-def]
+    """Write arcs to ``found``, rows of role, head and dependent after one that counts them."""
     for k in range(len(t)):
-        t[k].parent, t[k].rel, t[k].word, t[k].turned, t[k].negated = parent[k], rel[k], word[k], 0, 0
-        t[k].has = t[k].mark = 0
+        t[k].parent = parent[k]
+        t[k].rel = rel[k]
+        t[k].word = word[k]
+        t[k].has = t[k].mark = t[k].turned = t[k].negated = 0
         t[k].first = t[k].after = t[k].stands = t[k].standard = -1
     for k in range(len(t)):  # Stanford's prepositions become case markers of their objects
         p = t[k].parent
@@ -342,19 +358,20 @@ def _arcs(parent, rel, word):  # type: ignore[no-untyped-def]
         subject = _clause(t, found, v, t[v].negated > 0, t[v].standard)
         _dependents(t, found, v, subject)
         if t[v].word & (_W_OWN | _W_BELONG):  # has a hat, a hat belongs to
-            owner, owned = (_TO, _AGENT) if t[v].word & _W_BELONG else (_AGENT, _PATIENT)
-            both = range(begin, found[0, 0] + 1)
-            for i in both:
-                for k in both:
-                    if found[0, i] == owned and found[0, k] == owner:
-                        _add(t, found, _POSS, found[2, i], found[2, k])
-    return found[:, 1 : found[0, 0] + 1]
+            owner = _TO if t[v].word & _W_BELONG else _AGENT
+            owned = _AGENT if t[v].word & _W_BELONG else _PATIENT
+            end = found[0, 0] + 1
+            for i in range(begin, end):
+                for k in range(begin, end):
+                    if found[i, 0] == owned and found[k, 0] == owner:
+                        _add(t, found, _POSS, found[i, 2], found[k, 2])
 
 
-@njit(cache=True)
+@compiled_part
 def _clause(t, found, v, negated, standard):  # type: ignore[no-untyped-def]
     """Append the arcs of v's subject, v's own or shared; return the object that is one, or -1."""
-    up, own, kind, has = t[v].parent, _child(t, v, _SUBJECT), t[v].rel, t[v].has
+    up, own = t[v].parent, _child(t, v, _SUBJECT)
+    kind, has = t[v].rel, t[v].has
     copula, passive = t[_resolved(t, v)].has & _COPULA > 0, _passive(t, v)
     clause, parts = kind & _CLAUSE_KINDS > 0, _OBJECT | _INDIRECT | _BY_AGENT | _AUXILIARY | _COPULA
     joined = kind & _CONJUNCT and own < 0 and up >= 0
@@ -396,13 +413,13 @@ def _clause(t, found, v, negated, standard):  # type: ignore[no-untyped-def]
     return inverted
 
 
-@njit(cache=True)
+@compiled_part
 def _dependents(t, found, v, subject):  # type: ignore[no-untyped-def]
     """Append the arcs of v's other dependents; ``subject`` is its object that is none."""
     k = t[v].first
     while k >= 0:
         kind, mark, role = t[k].rel, t[k].mark, -1
-        if k in (t[v].standard, subject) or kind & (_SUBJECT | _CONJUNCT):
+        if k == t[v].standard or k == subject or kind & (_SUBJECT | _CONJUNCT):
             pass
         elif kind & _OBJECT:
             role = _PATIENT
@@ -427,7 +444,7 @@ def _dependents(t, found, v, subject):  # type: ignore[no-untyped-def]
         shared = kind & (_OBJECT | _INDIRECT | _OBLIQUE | _ATTRIBUTE | _NUMBER)
         s, taken = k, 0
         while role >= 0 and s >= 0 and taken <= _MANY:
-            own = role in (_TO, _FROM, _AT) and s != k and t[s].mark & _W_PREPOSITION
+            own = _TO <= role <= _AT and s != k and t[s].mark & _W_PREPOSITION
             _add(t, found, _side(t[s].mark) if own else role, v, s)  # out of Rome and into Paris
             s, taken = _next_conjunct(t, s, k) if shared else -1, taken + 1
         k = t[k].after

@@ -18,14 +18,14 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from threading import Event
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor, nn
 
+from corpora.support.compiled import compiled
 from corpora.support.errors import UserError
 from parsing.networks.device import Products
 from senteval_runner.protocol.config import Protocol
@@ -114,7 +114,7 @@ def flat(tensor: Tensor) -> Float:
 # pass over flat arrays [models, k]. L2 is coupled (added to the gradient), with a weight per classifier.
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@partial(compiled, fastmath={"contract"})
 def _adam(
     w: Float, g: Float, m: Float, v: Float, l2: Float, step: int, lr: float, b1: float, b2: float, eps: float
 ) -> None:
@@ -132,7 +132,7 @@ def _adam(
             w[i, j] -= size * (m[i, j] / (np.sqrt(v[i, j]) / root + e))
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@partial(compiled, fastmath={"contract"})
 def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, eps: float) -> None:
     """RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
     a, c, e, size = np.float32(alpha), np.float32(1.0 - alpha), np.float32(eps), np.float32(lr)

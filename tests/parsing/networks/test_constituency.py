@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from benepar.integrations.nltk_plugin import InputSentence
 from corpora.support.errors import UserError
 from parsing.convert import cli as convert
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
-from parsing.networks.cky import best_labels, cky, decode_batch, span_index, span_offsets
+from parsing.networks.cky import best_labels, best_trees, decode_batch, span_offsets
 from parsing.networks.constituency import SpanHead, SpanParser, margin_loss
 from parsing.text_parser import load_parser
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
@@ -41,10 +43,11 @@ def test_cky_finds_the_best_of_all_bracketings(n) -> None:
     rng = np.random.default_rng(n)
     for _ in range(20):
         best = rng.normal(size=n * (n + 1) // 2).astype(np.float32)
-        scratch = [np.zeros((n + 1, n + 1), t) for t in (np.int32, np.float32, np.float32)]
-        score = cky(best, n, *scratch)
-        oracle = max(sum(best[span_index(n, i, j)] for i, j in spans) for spans in bracketings(0, n))
-        assert score == pytest.approx(oracle, abs=1e-5)
+        place = {span: k for k, span in enumerate(itertools.combinations(range(n + 1), 2))}
+        starts, ends, spans = best_trees(best, np.array([n]), np.array([0, len(best)]))
+        assert [place[span] for span in zip(starts, ends, strict=True)] == spans.tolist()
+        oracle = max(sum(best[place[span]] for span in tree) for tree in bracketings(0, n))
+        assert best[spans].sum() == pytest.approx(oracle, abs=1e-5)
 
 
 @pytest.mark.parametrize("ties", [True, False])

@@ -20,7 +20,7 @@ from corpora.text import Document
 from corpora.treebanks import write_conllu
 from parsing.convert import cli as convert
 from parsing.libraries.supar import from_state
-from parsing.networks.dependency import BiaffineParser, DependencyModel, decode_heads, is_tree, spanning_tree
+from parsing.networks.dependency import BiaffineParser, DependencyModel, decode_heads, spanning_tree
 from parsing.networks.features import TypeTable, make_batch
 from parsing.text_parser import load_parser
 from tests.oracles.supar import stock_predict, to_supar
@@ -87,22 +87,20 @@ def test_scores_equal_the_equations(end_boundary):
         torch.testing.assert_close(found, relations[words, heads], rtol=1e-4, atol=1e-4)
 
 
-def trees(n):
-    """All head sequences over n tokens that are trees with one root: n steps up from any token end there."""
-    for heads in itertools.product(range(n + 1), repeat=n):
-        up = np.array((0, *heads))
-        at = np.arange(n + 1)
-        for _ in range(n):
-            at = up[at]
-        if heads.count(0) == 1 and not at.any():
-            yield heads
+def is_tree(heads):
+    """With one root: as many steps up as there are tokens end there from every one."""
+    up = np.append(0, heads)
+    at = np.arange(len(up))
+    for _ in heads:
+        at = up[at]
+    return list(heads).count(0) == 1 and not at.any()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
 def test_the_best_tree_is_found_when_the_unconstrained_one_has_one_root(n):
     """By enumeration of all n^(n-1) trees."""
     generator = np.random.default_rng(n)
-    candidates = np.array(list(trees(n)))
+    candidates = np.array([heads for heads in itertools.product(range(n + 1), repeat=n) if is_tree(heads)])
     tried = 0
     for _ in range(200):
         scores = generator.normal(size=(n + 1, n + 1)).astype(np.float32)
@@ -135,7 +133,7 @@ def test_heads_equal_supars(seed, width, root_bias, ties):
     scores[:, :, 0] += root_bias
     scores.masked_fill_(torch.arange(width + 1) > torch.tensor(lengths)[:, None, None], -1e32)
     heads = np.split(decode_heads(scores.numpy(), np.array(lengths)), np.cumsum(lengths)[:-1])
-    assert all(is_tree(np.append(0, one)) for one in heads)
+    assert all(map(is_tree, heads))
     assert [one.tolist() for one in heads] == supar_heads(scores, lengths)
 
 

@@ -1,0 +1,165 @@
+"""Functions compiled for this machine's processor, once: numba compiles, and their code is kept on disk.
+
+numba's own cache stops a program where it may write to no folder, where the disk is full or a file damaged;
+it mixes up processes that compile at once, and does not see changes of other files. Here a folder that may
+not be written is still read, a file holds one function for one processor and one combination of types and
+says what it was made of, and whatever goes wrong with a file, the function is compiled.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import itertools
+import logging
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from inspect import isfunction
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.caching import IndexDataCacheFile, NullCache, _CacheLocator
+from numba.core.compiler import CompileResult
+from numba.core.compiler_lock import global_compiler_lock
+from numba.misc.appdirs import user_cache_dir
+from tqdm import tqdm
+
+from corpora.support.cli import LOGGER
+from corpora.support.threads import kept_over_forks
+
+kept_over_forks(global_compiler_lock)
+ONCE = "compiling for this processor, once"
+NOT_KEPT = "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that has room and can be written"
+OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
+"""Other threads run meanwhile. Python's check for a division by zero would keep loops from being vectorised.
+What is left out is for array expressions and for calls from C; it took a tenth of the time."""
+_numbers = itertools.count()
+"""Of the functions that this process compiles."""
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """A function that is compiled, or read from disk, when it is first called with arguments of these types.
+
+    Args:
+        function: what numba can compile.
+        options: of ``numba.njit``.
+    """
+    dispatcher = numba.njit(function, **OPTIONS, **options)
+    dispatcher._cache = _Kept(function)
+    return dispatcher
+
+
+def compiled_part(function: Callable[..., Any], **options: Any) -> Any:
+    """A function that compiled ones alone call; it is kept as a part of each."""
+    return numba.njit(function, no_cpython_wrapper=True, **OPTIONS, **options)
+
+
+class _Kept(NullCache):  # type: ignore[misc]
+    """The code of a function on disk."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.bar: Any = None
+
+    def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
+        """The code for arguments of these types; None if it is to be compiled."""
+        target.refresh()
+        for folder in _folders(self.function):
+            with contextlib.suppress(Exception):  # none here, or a damaged one
+                name = self._name(signature, target.codegen())
+                made_of, code = IndexDataCacheFile(str(folder), "", "")._load_data(name)
+                if made_of == self._made_of:
+                    return CompileResult._rebuild(target, *code)
+        self.bar = _announced()
+        return None
+
+    def save_overload(self, signature: Any, result: CompileResult) -> None:
+        """Keep the code in the first folder that takes it, or in a temporary one."""
+        if self.bar is not None:
+            self.bar.close()
+        if result.library.has_dynamic_globals:  # addresses of this process
+            return
+        name = self._name(signature, result.library.codegen)
+        for folder in (*_folders(self.function), None):
+            with contextlib.suppress(Exception):  # no room, or no right to write
+                folder = folder or _temporary()
+                folder.mkdir(parents=True, exist_ok=True)
+                IndexDataCacheFile(str(folder), "", "")._save_data(name, (self._made_of, result._reduce()))
+                return
+
+    def _name(self, signature: Any, codegen: Any) -> str:
+        versions = numba.__version__, np.__version__, sys.version
+        digest = hashlib.sha256(repr((signature, codegen.magic_tuple(), versions)).encode()).hexdigest()
+        return f"{self.function.__module__}.{self.function.__name__}.{digest[:16]}.nbc"
+
+    @functools.cached_property
+    def _made_of(self) -> str:
+        return repr(sorted(map(repr, _made_of(self.function))))
+
+
+def _made_of(function: Any) -> Iterator[object]:
+    """What is compiled into a function: its file, numbers that others may hold, and its parts alike."""
+    yield _sha256(function.__code__.co_filename)
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        value = getattr(value, "py_func", value)
+        if isfunction(value) and value is not function:
+            yield from _made_of(value)
+        elif isinstance(value, int | float | np.generic):
+            yield name, value
+
+
+@functools.cache
+def _sha256(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _folders(function: Any) -> list[Path]:
+    """Where code may lie: where NUMBA_CACHE_DIR says, else beside the source or among the user's caches."""
+    source, of_user = Path(function.__code__.co_filename), Path(user_cache_dir("numba", appauthor=False))
+    name = _CacheLocator.get_suitable_cache_subpath(str(source))
+    if config.CACHE_DIR:
+        return [Path(config.CACHE_DIR, name)]
+    homes = [of_user / name] if of_user.is_absolute() else []  # a relative one is that of a user without home
+    return [source.parent / "__pycache__", *homes]
+
+
+@functools.cache
+def _temporary() -> Path:
+    """A folder for this process and those that it starts."""
+    _say(NOT_KEPT)
+    folder = tempfile.mkdtemp(prefix="compiled-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = config.CACHE_DIR = folder
+    return Path(folder)
+
+
+def _announced() -> Any:
+    """One line; on a terminal, how many functions so far. Of several workers the first speaks."""
+    number = next(_numbers)
+    if multiprocessing.current_process().name.rpartition("-")[2] not in ("MainProcess", "1"):
+        return None
+    with contextlib.suppress(Exception):  # a stream that is closed or full
+        if not sys.stderr.isatty():
+            _say(ONCE)
+        return tqdm(initial=number, unit=" functions", desc=ONCE, leave=False, disable=None)
+    return None
+
+
+@functools.cache
+def _say(line: str) -> None:
+    log = logging.getLogger(LOGGER)
+    if log.handlers:
+        log.info(line)
+    else:
+        with contextlib.suppress(Exception):
+            print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,184 @@
+"""Compiled functions on disk: found again, compiled anew after a change, and never a program's end."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from numba.core import config
+from numba.core.caching import IndexDataCacheFile
+
+from corpora.support import compiled as ours
+from parsing.trees import roles
+from tests.test_commands import ROOT
+
+FILES = {
+    "numbers": "STEP = 3",
+    "parts": """
+from corpora.support.compiled import compiled_part
+@compiled_part
+def twice(x):
+    return 2 * x
+""",
+    "rules": """
+from corpora.support.compiled import compiled
+from numbers_of_test import STEP
+from parts_of_test import twice
+@compiled
+def moved(x):
+    return twice(x) + STEP
+""",
+}
+
+
+class Sources:
+    """Three files; one is compiled with what it takes from the others."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.monkeypatch, self.text = folder, monkeypatch, dict(FILES)
+
+    def load(self) -> Any:
+        """``moved``, as a process that begins now would have it."""
+        ours._sha256.cache_clear()
+        for name, text in self.text.items():
+            module, path = ModuleType(f"{name}_of_test"), self.folder / f"{name}_of_test.py"
+            path.write_text(text)
+            self.monkeypatch.setitem(sys.modules, module.__name__, module)
+            exec(compile(text, path, "exec"), vars(module))  # an import would take an older file's bytecode
+        return vars(module)["moved"]
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", config.CACHE_DIR)
+    monkeypatch.setattr(ours, "_numbers", itertools.count())
+    for cached in (ours._say, ours._temporary):
+        cached.cache_clear()
+    return Sources(tmp_path, monkeypatch)
+
+
+def times_found(function: Any) -> int:
+    """How often its code was found on disk."""
+    return sum(function.stats.cache_hits.values())
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.nbc"))
+
+
+def test_code_is_found_again_and_types_do_not_meet(sources, tmp_path, capsys) -> None:
+    first, second = sources.load(), sources.load()
+    assert (first(2), second(2.5), first(2.5), second(2)) == (7, 8.0, 8.0, 7)
+    assert (times_found(first), times_found(second)) == (1, 1)
+    assert len(kept(tmp_path)) == 2
+    third = sources.load()
+    assert (third(2), third(2.5), times_found(third)) == (7, 8.0, 2)
+    assert capsys.readouterr().err == f"{ours.ONCE}\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "value"),
+    [("numbers", "3", "4", 8), ("parts", "2 * x", "3 * x", 9), ("rules", "+ STEP", "- STEP", 1)],
+)
+def test_a_change_of_any_file_that_was_compiled_in_is_seen(sources, file, old, new, value) -> None:
+    assert sources.load()(2) == 7
+    sources.text[file] = sources.text[file].replace(old, new)
+    changed = sources.load()
+    assert (changed(2), times_found(changed)) == (value, 0)
+
+
+@pytest.mark.parametrize("damage", [b"", b"no code", slice(0, 50), slice(0, -1), slice(1, None)], ids=str)
+def test_a_damaged_file_is_as_none(sources, tmp_path, damage) -> None:
+    assert sources.load()(2) == 7
+    (file,) = kept(tmp_path)
+    file.write_bytes(damage if isinstance(damage, bytes) else file.read_bytes()[damage])
+    for expected in (0, 1):  # compiled, and kept
+        function = sources.load()
+        assert (function(2), times_found(function)) == (7, expected)
+
+
+def test_where_nothing_can_be_kept_one_line_says_so(sources, tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "kept").write_text("in the way")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    assert (sources.load()(2), sources.load()(2.5)) == (7, 8.0)
+    assert capsys.readouterr().err == f"{ours.ONCE}\n{ours.NOT_KEPT}\n"
+    assert "NUMBA_CACHE_DIR" in ours.NOT_KEPT
+    assert len(kept(temporary)) == 2
+    assert Path(os.environ["NUMBA_CACHE_DIR"]).parent == temporary  # of processes that this one starts, too
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EROFS])
+def test_a_full_disk_everywhere_stops_nothing(sources, monkeypatch, capsys, reason) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(IndexDataCacheFile, "_save_data", no_room)
+    monkeypatch.setattr(tempfile, "mkdtemp", no_room)
+    assert (sources.load()(2), sources.load()(2.5)) == (7, 8.0)
+    assert capsys.readouterr().err == f"{ours.ONCE}\n{ours.NOT_KEPT}\n"
+
+
+def test_a_folder_that_cannot_be_written_is_read(sources, monkeypatch) -> None:
+    assert sources.load()(2) == 7
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: pytest.fail("written"))
+    function = sources.load()
+    assert (function(2), times_found(function)) == (7, 1)
+
+
+def test_a_user_without_home_has_no_cache_in_the_working_folder(sources, monkeypatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setattr(ours, "user_cache_dir", lambda *_, **__: "~/.cache/numba")
+    assert ours._folders(sources.load().py_func) == [sources.folder / "__pycache__"]
+
+
+def test_a_closed_stream_hinders_no_compilation(sources, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert sources.load()(2) == 7
+
+
+def test_the_rules_hold_the_bits_of_the_table() -> None:
+    assert ("_SUBJECT", roles._SUBJECT) in list(ours._made_of(roles._arcs.py_func))
+
+
+ARCS = """
+import numpy as np
+from parsing.trees.role_kinds import relation_bits, word_flags
+from parsing.trees.roles import ROLES, canonical_arcs
+bits = relation_bits("nsubj root det obj".split())
+words = word_flags("Lawyers praise the doctor".split())
+arcs = canonical_arcs(np.array([2, 0, 4, 2]), bits, words, np.array([0, 4]))
+print(*(f"{ROLES[r]}({h},{d})" for r, h, d in zip(arcs.role, arcs.head, arcs.dependent)))
+"""
+
+
+@pytest.mark.process
+def test_a_change_of_the_table_of_roles_is_seen(tmp_path) -> None:
+    for package in ("corpora", "parsing"):
+        ignored = shutil.ignore_patterns("__pycache__", "builtin", "*.xz")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    table = tmp_path / "parsing/trees/role_kinds.tsv"
+    env = {**os.environ, "PYTHONPATH": "", "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+
+    def arcs() -> str:
+        run = [sys.executable, "-c", ARCS]
+        return subprocess.check_output(run, cwd=tmp_path, env=env, text=True).strip()
+
+    assert arcs() == "agent(1,0) patient(1,3)"
+    head, *rows = table.read_text(encoding="utf-8").splitlines()
+    table.write_text("\n".join([head, *reversed(rows), ""]), encoding="utf-8")
+    assert arcs() == "agent(1,0) patient(1,3)"
+    text = table.read_text(encoding="utf-8").replace("\tobj dobj\n", "\tdobj\n")
+    table.write_text(text, encoding="utf-8")
+    assert arcs() == "agent(1,0)"
