@@ -37,7 +37,15 @@ class DemoConfig:
 def commands(config: DemoConfig) -> dict[str, list[str]]:
     """The words of each step's command, after ``python -m``."""
     parse = ["parsing.run", "books", "--output", config.trees]
-    train = ["multiview.train", "--views", "dep,const", "--trees", config.trees]
+    train = [
+        "multiview.train",
+        "--views",
+        "dep,const",
+        "--objective.score",
+        "cosine",
+        "--trees",
+        config.trees,
+    ]
     train += ["--output", config.model.parent, "--name", config.model.name]
     score = ["senteval_runner.run", config.model, f"bag:{config.model}", "builtin", "--tasks", TASKS]
     score += ["--protocol", "fast", "--trees", config.trees.parent, "--cache", config.output / "vectors"]
