@@ -52,8 +52,8 @@ def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequenc
     found = []
     for word, tag, relation in zip(words, tags, _bases(relations), strict=True):
         upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
-        if plain(word).lower() in ("not", "n't"):
-            upos = "PART"
+        if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
+            upos = "PART"  # English negates with it; German Not is a noun
         elif upos == "DET" and relation not in ("det", "advmod"):
             upos = "PRON"
         elif (tag, relation) == ("TO", "case"):

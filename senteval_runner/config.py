@@ -72,6 +72,10 @@ class SentEvalConfig:
     """Folder of sentence vectors, one subfolder per model."""
     trees: Path = Path("runs/trees")
     """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
+    dep_model: str = ""
+    """Dependency parser that the models were trained with, unless it is the builtin one."""
+    const_model: str = ""
+    """Constituency parser that the models were trained with, unless it is the builtin one."""
     device: str | None = None
     """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
 

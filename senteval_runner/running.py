@@ -98,7 +98,8 @@ def run(config: SentEvalConfig) -> int:
         added = ["bag:random", *added]  # what the words alone tell
     specs = list(dict.fromkeys([*specs, *added]))
     tasks, missing = read_tasks(names, data)
-    trees = EvaluationTrees(folder=config.trees, tasks=tasks)
+    parsers = {"dep": config.dep_model, "const": config.const_model}
+    trees = EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers)
     named = partial(
         open_model, cache=config.cache, seed=config.random_seed, project=config.project, device=config.device,
         trees=trees,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
 from multiview.encoders.registry import plugins_of
-from multiview.folder.files import BUILTIN, Member
+from multiview.folder.files import BUILTIN, KINDS, Member, parsers_of
+
+if TYPE_CHECKING:
+    from parsing.trees.cache import TreeCache
 
 ENOUGH = 200_000
 """Sentences below which more text is the first thing to try for more neighbours over given words."""
@@ -28,14 +30,13 @@ def training_command(config: TrainConfig) -> str:
 
 
 def verdict(
-    config: TrainConfig, trees: Path, sentences: int, start: Mapping[str, float], best: Mapping[str, float]
+    config: TrainConfig, trees: TreeCache, start: Mapping[str, float], best: Mapping[str, float]
 ) -> list[tuple[str, str]]:
     """What training gained on the validation set, and one command to go on with: pairs of label and text.
 
     Args:
         config: of the training.
-        trees: folder of the tree cache.
-        sentences: of the tree cache.
+        trees: of the training.
         start: metrics before the first step.
         best: of the weights that are kept.
     """
@@ -58,25 +59,37 @@ def verdict(
         lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
     if recall <= words:
         lines.append(("no gain", "over the average of its words: the views find no more neighbours"))
-    return [*lines, ("next", _next_command(config, trees, sentences, step > 0, recall > words))]
+    return [*lines, ("next", _next_command(config, trees, step > 0, recall > words))]
 
 
-def _next_command(config: TrainConfig, trees: Path, sentences: int, learned: bool, ahead: bool) -> str:
+def own_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the parsers, by annotation, that are not those in the package."""
+    names = {need: str(identity.get("name", "?")) for need, identity in parsers.items()}
+    return {need: name for need, name in names.items() if not name.startswith(BUILTIN)}
+
+
+def _next_command(config: TrainConfig, trees: TreeCache, learned: bool, ahead: bool) -> str:
     """The one thing to try, by whether the loss fell and whether the views are ahead of their words."""
-    if not learned:
+    parsers, sentences = parsers_of(trees.identity), len(trees)
+    # The encoder in the package reads its own parsers' trees, which are of English.
+    builtin_reads = len(parsers) == len(KINDS) and not own_parsers(parsers)
+    if not learned and builtin_reads:
         adapted = config.output / "builtin-adapted"
-        command = f"multiview.readout {BUILTIN} {trees} --output {adapted}"
+        command = f"multiview.readout {BUILTIN} {trees.folder} --output {adapted}"
         return f"adapt the encoder in the package to this text instead: python -m {command}"
-    if ahead:
-        return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees}"
-    if config.words_mode == "trained":
+    if learned and ahead:
+        return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
+    if learned and config.words_mode == "trained":
         name = f"{config.model_name}-fixed"
-        vectors = BUILTIN_WORDS if config.vectors == NO_VECTORS else config.vectors
+        own = BUILTIN_WORDS if builtin_reads else "FILE"
+        vectors = own if config.vectors == NO_VECTORS else config.vectors
         fixed = replace(config, words="fixed", vectors=vectors, name=name)
         return f"start from words that know more than this text: {training_command(fixed)}"
-    if sentences < ENOUGH:
+    if sentences < ENOUGH or not builtin_reads:
         return f"more text than {sentences:,} sentences: python -m parsing.run MORE_TEXT, then train on that"
-    return f"the encoder in the package, without training: python -m multiview.search {BUILTIN} {trees}"
+    return (
+        f"the encoder in the package, without training: python -m multiview.search {BUILTIN} {trees.folder}"
+    )
 
 
 def model_card(
@@ -87,6 +100,8 @@ def model_card(
     kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
     if not step:
         kept = "The weights are those of the start: no validation since had a lower loss."
+    own = own_parsers(member.parsers).items()
+    parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in own)
     text = (
         f"# {config.model_name}\n\n"
         f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
@@ -94,7 +109,7 @@ def model_card(
         f"{words.origin and f', {words.origin}'}.\n\n"
         + "".join(f"    import {module}\n" for module in plugins_of(network.views))
         + "    from multiview.model import MultiViewEncoder\n"
-        f'    MultiViewEncoder.load("{config.folder}").encode(["A sentence."])\n\n'
+        f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
         f"## Training\n\n    {training_command(config)}\n\n"
         f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
         f"{kept} The configuration is in config.json.\n\n"

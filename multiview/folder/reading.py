@@ -9,6 +9,7 @@ Legend of dimension suffixes: B sentences, N tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,13 +81,19 @@ class Reader:
         Raises:
             UserError: it is not the one the model was trained with.
         """
+        advice = f"give that one as --{need}-model, or encode from a tree cache"
         with LOADING:
             if need not in self.parsers:
                 from parsing.text_parser import load_parser  # here, because it imports parser libraries
 
-                found = load_parser(need, self.parser_spec(need), self.device)
-                self._loaded[need] = self.parsers[need] = found
-        advice = f"give that one as --{need}-model, or encode from a tree cache"
+                spec = self.parser_spec(need)
+                try:
+                    self._loaded[need] = self.parsers[need] = load_parser(need, spec, self.device)
+                except UserError:
+                    if self.specs.get(need) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
+                        raise
+                    by = f"{KINDS[need]} parser {_short(self.identities[need])}"  # a name, not a folder
+                    raise UserError(f"the model was trained on trees of {by}: {advice}") from None
         self._check(need, self.parsers[need].identity, "here is", advice)
         return self.parsers[need]
 

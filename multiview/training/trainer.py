@@ -236,7 +236,7 @@ class Trainer(Task[Job]):
     def verdict(self, best: Row) -> list[tuple[str, str]]:
         """What training gained up to the evaluation ``best``, see :func:`multiview.folder.card.verdict`."""
         start = self.position.extra.get("untrained", {})
-        return verdict(self.config, self.cache.folder, len(self.cache), start, best)
+        return verdict(self.config, self.cache, start, best)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Moments of dense parameters and of word tables."""

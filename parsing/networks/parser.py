@@ -158,7 +158,9 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
     """
     path = current(path)
     if not (path / CONFIG).is_file():
-        raise UserError(f"{path}: not a model folder (no {CONFIG}); write one with python -m parsing.train")
+        inside = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
+        advice = " or ".join(f"give {one}" for one in inside) or "write one with python -m parsing.train"
+        raise UserError(f"{path}: not a model folder (no {CONFIG}); {advice}")
     values = read_json(path / CONFIG)
     config = config_from_json(FolderConfig, values, where=path / CONFIG)
     if odd := sorted(config.sha256.keys() - {VOCABULARY, WEIGHTS}):

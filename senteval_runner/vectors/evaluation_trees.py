@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ class EvaluationTrees:
     written here."""
     tasks: Sequence[TaskData] = ()
     """Tasks whose missing sentences are parsed."""
+    parsers: Mapping[str, str] = field(default_factory=dict)
+    """Parsers of models whose own are not the builtin ones, by annotation (``dep``, ``const``)."""
 
     def of(self, model: MultiViewEncoder) -> TreeCache | None:
         """Trees by a model's own parsers, those of all its views, so that each of its views shares them.
@@ -56,6 +58,7 @@ class EvaluationTrees:
             UserError: the parsers are not those the model was trained with, or the folder cannot be written.
         """
         needs, reader = sorted(model.requires - {"tokens"}), model.reader
+        reader.specs |= self.parsers
         if (self.folder / "manifest.json").exists():
             return TreeCache.open(self.folder)
         if not needs:
