@@ -185,6 +185,7 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
             **(facts or {"cache": cache}),
             "speed": f"{max(sentences) * per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
+            "words": trainer.network.words.origin or "trained from nothing",
             "parameters": f"{parameters:,}",
             "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
             "disk": f"{4e-6 * parameters:,.1f} MB",
@@ -211,6 +212,7 @@ def _finish(trainer: Trainer) -> None:
     sentences = position.extra.get("sentences", 0)
     print(f"model      {folder}")
     print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
+    print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
     for label, said in trainer.verdict(position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, said)  # to the terminal and log.txt
