@@ -3,7 +3,7 @@
     nlp = spacy.blank("en")
     nlp.add_pipe("multiview_parser")            # config={"dep": "builtin", "const": "builtin"}
     doc = nlp("The cat sat on the mat. It slept.")
-    doc[1].head, doc[1].dep_, doc[1].tag_       # and doc.sents
+    doc[1].head, doc[1].dep_, doc[1].tag_       # and pos_, doc.sents, doc.noun_chunks
     next(doc.sents)._.parse_string              # constituents: benepar's own extensions
 
 Sentences that an earlier component found are kept; otherwise spaCy's sentencizer rule splits. Tokens of white
@@ -16,32 +16,43 @@ benepar's extensions and what they import it took half of the time to a first se
 
 from __future__ import annotations
 
+import re
 import warnings
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import srsly
 from spacy.language import Language
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Span, Token
+from spacy.util import minibatch
 
 from corpora.characters import plain
+from corpora.universal import universal_tags
 
 if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData
     from thinc.types import Ints2d
 
     from parsing.text_parser import TextParser
-    from parsing.trees.sentences import Trees
+    from parsing.trees.sentences import ParsedSentence
 
 Places = list[list[int]]
 """The words of each parsed sentence, as positions in the document."""
 Row = tuple[int, int, str]
+DOCUMENTS = 64
+"""Parsed at a time at most."""
+LEAF = re.compile(r"( ?)\((\S*) ([^()]*)\)")
+"""A word of benepar's brackets, with the space before it."""
+INSIDE = {"amod", "compound", "det", "flat", "goeswith", "nummod", "predet", "poss", "quantmod"}
+"""Relations inside of a noun chunk, besides that of a possessor."""
 
 
 @Language.factory(
     "multiview_parser",
     default_config={"dep": "builtin", "const": "builtin", "max_tokens": 128},
-    assigns=["token.head", "token.dep", "token.tag", "token.is_sent_start", "doc.sents"],
+    assigns=["token.head", "token.dep", "token.tag", "token.pos", "token.is_sent_start", "doc.sents"],
 )
 def make(nlp: Language, name: str, dep: str | None, const: str | None, max_tokens: int) -> ParserComponent:
     """The component; its options are those of :func:`parsing.load`."""
@@ -50,6 +61,7 @@ def make(nlp: Language, name: str, dep: str | None, const: str | None, max_token
     if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
         told = f"multiview_parser: the builtin parsers know English alone, and this pipeline is {nlp.lang!r}"
         warnings.warn(told, stacklevel=2)
+    nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]  # as spaCy's own are
     return ParserComponent(load(dep, const, max_tokens=max_tokens))
 
 
@@ -57,37 +69,62 @@ class ParserComponent:
     """Fills heads, relations, tags, sentences and constituents of a :class:`spacy.tokens.Doc`."""
 
     def __init__(self, parser: TextParser) -> None:
+        from benepar.integrations import spacy_extensions  # registers the extensions
         from spacy.pipeline import Sentencizer
 
-        import_module("benepar.integrations.spacy_extensions")  # registers the extensions
+        def brackets(span: Span | Token) -> str:
+            words = span if isinstance(span, Span) else span.doc[span.i : span.i + 1]
+            return LEAF.sub(_on_one_line, spacy_extensions.parse_string(words)).strip()
+
+        for kind in (Span, Token):
+            kind.set_extension("parse_string", getter=brackets, force=True)
         self.parser = parser
         self._split = Sentencizer()
 
     def __call__(self, doc: Doc) -> Doc:
         """Parse the document in place."""
-        if not doc.has_annotation("SENT_START"):
-            doc = self._split(doc)
-        places = [[token.i for token in span if plain(token.text).strip()] for span in doc.sents]
-        places = [words for words in places if words]
-        parsed = self.parser.parse([[doc[i].text for i in words] for words in places])
-        if places:
-            _annotate(doc, places, parsed)
-        if places and self.parser.constituency is not None:
-            doc._._constituent_data = _constituents(doc, places, parsed)
-        return doc
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = DOCUMENTS) -> Iterator[Doc]:
+        """Parse documents in place, the sentences of several together."""
+        for batch in minibatch(stream, min(batch_size, DOCUMENTS)):  # type: ignore[no-untyped-call]
+            docs = [doc if doc.has_annotation("SENT_START") else self._split(doc) for doc in batch]
+            places = [_places(doc) for doc in docs]
+            texts = [
+                [doc[i].text for i in words] for doc, own in zip(docs, places, strict=True) for words in own
+            ]
+            parsed = iter(self.parser.parse(texts))
+            for doc, own in zip(docs, places, strict=True):
+                trees = list(islice(parsed, len(own)))
+                if len(doc):
+                    _annotate(doc, own, trees, self.parser)
+                if len(doc) and self.parser.constituency is not None:
+                    doc._._constituent_data = _constituents(doc, own, trees)
+                yield doc
 
 
-def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
+def _places(doc: Doc) -> Places:
+    """The words of a document by sentence; sentences of white space are left out."""
+    places = ([token.i for token in span if plain(token.text).strip()] for span in doc.sents)
+    return [words for words in places if words]
+
+
+def _annotate(doc: Doc, places: Places, parsed: list[ParsedSentence], parser: TextParser) -> None:
     """Write heads, relations and tags; the document's sentences follow from the heads."""
     heads = np.arange(len(doc))  # a token that is its own head is a root
-    relations, tags = ["dep"] * len(doc), ["_SP"] * len(doc)
+    relations, tags, parts = ["dep"] * len(doc), ["_SP"] * len(doc), ["SPACE"] * len(doc)
+    relations[0] = relations[0] if places else "ROOT"
     for words, sentence in zip(places, parsed, strict=True):
         for i, head, relation in zip(words, sentence.heads or (), sentence.relations or (), strict=False):
             heads[i] = words[head - 1] if head else i
             relations[i] = relation if head else "ROOT"
-        for i, tag in zip(words, sentence.tags or (), strict=False):
-            tags[i] = tag
-    before = places[0][0]
+        named = sentence.tags or ()
+        upos = (
+            universal_tags(sentence.words, named, sentence.relations or ["_"] * len(words)) if named else ()
+        )
+        for i, tag, part in zip(words, named, upos, strict=False):
+            tags[i], parts[i] = tag, part
+    before = places[0][0] if places else 0
     for token in doc:
         if plain(token.text).strip():
             before = token.i
@@ -95,23 +132,24 @@ def _annotate(doc: Doc, places: Places, parsed: Trees) -> None:
             heads[token.i] = before
     add = doc.vocab.strings.add
     columns = {}
-    if parsed[0].heads is not None:
+    if parser.dependency is not None:
         columns["HEAD"] = (heads - np.arange(len(doc))).astype(np.int64).view(np.uint64)
         columns["DEP"] = np.array([add(name) for name in relations], np.uint64)
-    if parsed[0].tags is not None:
+    if parser.constituency is not None:
         columns["TAG"] = np.array([add(name) for name in tags], np.uint64)
+        columns["POS"] = np.array([add(name) for name in parts], np.uint64)
     doc.from_array(list(columns), cast("Ints2d", np.stack(list(columns.values()), axis=1)))
 
 
-def _constituents(doc: Doc, places: Places, parsed: Trees) -> ConstituentData:
+def _constituents(doc: Doc, places: Places, parsed: list[ParsedSentence]) -> ConstituentData:
     """The record of a document's constituents that benepar's extensions read."""
     from benepar.integrations.spacy_extensions import ConstituentData
 
     from parsing.trees.brackets import CHAIN
 
     starts = [0, *(words[0] for words in places[1:]), len(doc)]
-    rows: list[Row] = []
-    for words, sentence, start, end in zip(places, parsed, starts[:-1], starts[1:], strict=True):
+    rows: list[Row] = [] if places else [(0, len(doc), "")]
+    for words, sentence, start, end in zip(places, parsed, starts, starts[1:], strict=False):
         # As in benepar every token is a constituent, one without a label if the parser gave none, and the
         # whole sentence covers the white space around it.
         spans = sentence.spans or []
@@ -132,3 +170,55 @@ def _constituents(doc: Doc, places: Places, parsed: Trees) -> ConstituentData:
         first,
         [tuple(name.split(CHAIN)) if name else () for name in names],
     )
+
+
+def _on_one_line(leaf: re.Match[str]) -> str:
+    before, tag, word = leaf.groups()
+    return "" if tag == "_SP" else f"{before}({tag} {'_'.join(word.split())})"
+
+
+def _packed(value: Any, chain: Any = None) -> Any:
+    """The record of constituents as msgpack takes it, for ``Doc.to_bytes`` and other processes."""
+    if type(value).__name__ == "ConstituentData":
+        return {"multiview_constituents": list(vars(value).values())}
+    return value if chain is None else chain(value)
+
+
+def _unpacked(value: Any, chain: Any = None) -> Any:
+    if "multiview_constituents" not in value:
+        return value if chain is None else chain(value)
+    from benepar.integrations.spacy_extensions import ConstituentData
+
+    *arrays, names = value["multiview_constituents"]
+    return ConstituentData(*arrays, [tuple(name) for name in names])
+
+
+srsly.msgpack_encoders.register("multiview_constituents", func=_packed)
+srsly.msgpack_decoders.register("multiview_constituents", func=_unpacked)
+
+
+def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
+    """First word and one past the last of base noun phrases, and their label, as spaCy asks for them.
+
+    A chunk is a noun that is in no other, with what determines, counts, owns and qualifies it.
+    """
+    label = part.doc.vocab.strings.add("NP")
+    for noun in part:
+        inner = _is_inside(noun) or noun.dep_ in ("expl", "fixed")
+        if noun.pos_ not in ("NOUN", "PRON", "PROPN") or inner:
+            continue
+        start, end = noun.i, noun.i + 1
+        for child in reversed(list(noun.lefts)):
+            if _is_inside(child):
+                start = child.left_edge.i
+            elif child.dep_ != "punct":
+                break
+        for child in noun.rights:
+            if child.dep_ not in ("flat", "goeswith"):
+                break
+            end = child.right_edge.i + 1
+        yield start, end, label
+
+
+def _is_inside(token: Token) -> bool:
+    return token.dep_.partition(":")[0] in INSIDE or token.dep_ in ("nmod:desc", "nmod:poss", "nmod:unmarked")

@@ -2,6 +2,7 @@
 
 import pytest
 import spacy
+from spacy.tokens import DocBin
 
 import parsing
 import parsing.spacy_component
@@ -55,8 +56,8 @@ def test_a_token_without_width_hangs_like_white_space(nlp):
 def test_constituents_are_benepars_extensions(doc, trees):
     for sent, tree in zip(doc.sents, trees, strict=True):
         words = [token for token in sent if not token.is_space]
-        drawn = read_tree(sent._.parse_string.replace("_SP", "_SP _"))  # white space is no word in brackets
-        assert [w for w in drawn.words if w != "_"] == tree.words
+        drawn = read_tree(sent._.parse_string)  # white space is no word in brackets
+        assert list(drawn.words) == tree.words and "\n" not in sent._.parse_string
         expected = {
             (words[a].i, words[b - 1].i + 1, tuple(label.split("::")))
             for a, b, label in tree.spans[1:]
@@ -73,7 +74,12 @@ def test_sentences_of_an_earlier_component_are_kept_and_odd_documents_pass(nlp):
         token.is_sent_start = token.i in (0, 2)
     assert [sent.text for sent in nlp(doc).sents] == ["one two", "three four"]
     for text in ("", " \n", "  \n Hello"):
-        assert nlp(text).text == text
+        doc = nlp(text)
+        assert doc.text == text and len(list(doc.sents)) == bool(text)
+        brackets = "".join(sent._.parse_string for sent in doc.sents)
+        assert brackets == ("(NP (UH Hello))" if "Hello" in text else "")
+    odd = spacy.tokens.Doc(nlp.vocab, ["New\tYork", "(s)", "sleeps"])
+    assert read_tree(next(nlp(odd).sents)._.parse_string).words == ("New_York", "(s)", "sleeps")
 
 
 def test_a_pipeline_of_another_language_is_told_once():
@@ -81,3 +87,29 @@ def test_a_pipeline_of_another_language_is_told_once():
     with pytest.warns(UserWarning, match="English alone, and this pipeline is 'de'"):
         german.add_pipe("multiview_parser", config={"const": None})
     assert [token.dep_ for token in german("Es regnet.")][1] == "ROOT"  # without another word
+
+
+TEXTS = [
+    "The king's old hat and two big, black cats sat on the mat. John Smith slept.",
+    "",
+    "It is a very good hat.",
+]
+
+
+def test_many_documents_are_parsed_together_here_and_in_other_processes(nlp):
+    alone = [nlp(text) for text in TEXTS * 3]
+    for docs in (nlp.pipe(TEXTS * 3, batch_size=2), nlp.pipe(TEXTS * 3, n_process=2)):
+        for doc, other in zip(docs, alone, strict=True):
+            assert doc.to_bytes() == other.to_bytes()
+    kept = DocBin(store_user_data=True, docs=alone)
+    for doc, other in zip(DocBin().from_bytes(kept.to_bytes()).get_docs(nlp.vocab), alone, strict=True):
+        assert [s._.parse_string for s in doc.sents] == [s._.parse_string for s in other.sents]
+        assert [s._.labels for s in doc.sents] == [s._.labels for s in other.sents]
+
+
+def test_parts_of_speech_and_noun_chunks(nlp):
+    one, _, other = (nlp(text) for text in TEXTS)
+    assert [t.pos_ for t in other] == ["PRON", "AUX", "DET", "ADV", "ADJ", "NOUN", "PUNCT"]
+    chunks = ["The king's old hat", "two big, black cats", "the mat", "John Smith"]
+    assert [chunk.text for chunk in one.noun_chunks] == chunks
+    assert [chunk.text for chunk in other.noun_chunks] == ["It", "a very good hat"]
