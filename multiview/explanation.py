@@ -82,9 +82,9 @@ class Explanation:
     a: ParsedSentence
     b: ParsedSentence
     cosine: float
-    """Of the sentences' vectors, all views below side by side."""
+    """Of the sentences' vectors, as :meth:`multiview.model.MultiViewEncoder.similarity` gives it."""
     cosines: Mapping[str, float]
-    """Of the sentences' vectors in each view; the second view of a name is ``dep 2``."""
+    """Of meaning and structure, where vectors have both; and of each view, the second of a name ``dep 2``."""
     trees: Mapping[str, Tree]
     """The tree of each view that has one."""
     matches: Sequence[Match]
@@ -151,7 +151,12 @@ def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> I
 
 
 def explain_pair(
-    batch: Batch, inventories: Inventories, nodes: Sequence[ViewNodes], whole_BD: Float, top: int
+    batch: Batch,
+    inventories: Inventories,
+    nodes: Sequence[ViewNodes],
+    views_BD: Float,
+    wholes: Mapping[str, Float],
+    top: int,
 ) -> Explanation:
     """The best matches of two sentences.
 
@@ -159,7 +164,8 @@ def explain_pair(
         batch: both, with all fields of their trees.
         inventories: names of the trees' ids.
         nodes: of every view.
-        whole_BD: [2, D], sentence vectors, the views side by side.
+        views_BD: [2, D], the views side by side.
+        wholes: the sentences' vectors, and parts of them by name.
         top: matches for each view at most.
 
     Raises:
@@ -196,9 +202,10 @@ def explain_pair(
         trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
         for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
             matches.append(Match(found.view, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m])))
-    parts = np.split(whole_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
-    cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in (whole_BD, *parts))
-    named = dict(zip((found.view for found in nodes), cosines, strict=True))
+    parts = np.split(views_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
+    compared = {**wholes, **dict(zip((found.view for found in nodes), parts, strict=True))}
+    cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in compared.values())
+    named = dict(zip([*compared][1:], cosines, strict=True))
     return Explanation(pair[0], pair[1], cosine, named, trees, matches, _bindings(batch))
 
 

@@ -456,7 +456,11 @@ class MultiViewEncoder:
             batch = self.reader.parse(sentences, self.requires_of(views))
             nodes = list(nodes_of(batch, self.inputs(batch, views)))
             vectors_BD = self.vectors(batch, views).cpu().numpy()
-        return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, top)
+            wholes = {"": self.encode(sentences, views=views, show_progress_bar=False)}
+            if self.structure and views is None:
+                wholes["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
+                wholes["structure"] = self.structure_vectors(sentences)
+        return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, wholes, top)
 
     def _read_by(
         self, readout: str | None, views: Sequence[str] | None

@@ -19,7 +19,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
+from corpora.sentences import read_sentences
 from multiview.folder.reading import Tokens
 from multiview.model import MultiViewEncoder
 
@@ -54,6 +56,10 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Vectors [n, D] of n sentences, each a string or tokens."""
+        return self._vectors(read_sentences(X, "transform"))
+
+    def _vectors(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
+        check_is_fitted(self)
         return self.encoder_.encode(
             X,
             show_progress_bar=False,
@@ -65,4 +71,4 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.transform([]).shape[1])
+        return int(self._vectors([]).shape[1])  # not transform, which asks for the names of its columns

@@ -84,7 +84,9 @@ def with_structure(model: Any, structure: float = 0.15, source: MultiViewEncoder
     """
     library = sys.modules.get("sentence_transformers")
     if library is not None and isinstance(model, library.SentenceTransformer):
-        from multiview.sentence_transformers import StructureModule
+        from multiview.sentence_transformers import CARD, StructureModule
 
-        return library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
+        joined = library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
+        joined._model_card_text = CARD  # the library's would name neither this package nor the option
+        return joined
     return WithStructure(model, structure, source)

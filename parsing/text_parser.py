@@ -19,7 +19,6 @@ Shapes: B sentences, N tokens.
 from __future__ import annotations
 
 import functools
-import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -30,7 +29,7 @@ import numpy as np
 from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
-from corpora.support.cli import LOGGER
+from corpora.support.cli import warn_once
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.threads import state_without
 from corpora.text import Tokenizer
@@ -70,13 +69,14 @@ if TYPE_CHECKING:
 BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
 """Model folders that are shipped."""
 MAX_TOKENS = 128
+SAMPLE = 50
+"""Sentences of which it is told whether they are English."""
 KNOWN = ("The", "cat", "sat", "on", "the", "mat", ".")
 """A sentence that every parser takes."""
 
 Tokens = tuple[str, ...]
 Parse = TypeVar("Parse")
 Tell = Callable[[str], object]
-log = logging.getLogger(LOGGER)
 
 
 class TextParser:
@@ -136,7 +136,7 @@ class TextParser:
         return Trees(batch_sentences(self.arrays(rows), self.inventories))
 
     def arrays(
-        self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = log.warning
+        self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = warn_once
     ) -> Batch:
         """Parse tokenised sentences into the batch that a cache of them would return.
 
@@ -147,6 +147,8 @@ class TextParser:
         """
         read = read_sentences(sentences, "parse", strings=False, spaces=True)
         stored, flags_B, parsable = prepare(read, flags, self.max_tokens)
+        if self._is_foreign(stored):
+            tell("few of these words are English, which alone the builtin parsers know: trees will be wrong")
         # Parsers that share an encoder run together, and each by itself on what that failed on.
         joint = _joined(self.dependency, self.constituency)
         both = {} if joint is None else parse_each(joint, stored, parsable, "joint", lambda fault: None)
@@ -159,6 +161,20 @@ class TextParser:
             spans = {i: other for i, (_, other) in both.items()}
             spans |= parse_each(self.constituency.parse, stored, left, "constituency", tell)
         return assemble(stored, flags_B, self.inventories, arcs, spans, tell)
+
+    def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
+        """Whether a builtin parser knows fewer of the first words than of any English text.
+
+        It knows 96 % of the words of English books, 92 % of Wikipedia's, 10 to 49 % of European languages'.
+        """
+        parser: Any = self.dependency or self.constituency
+        if parser is None or not str(parser.identity.get("name")).startswith("builtin"):
+            return False
+        words = [
+            word for tokens in sentences[:SAMPLE] for word in tokens if len(word) > 1 and word[0].isalpha()
+        ]
+        known = sum(map(parser.vectors.table.lists, words))
+        return len(words) > 3 and known < 0.6 * len(words) - len(words) ** 0.5 / 2  # more than chance
 
 
 def load(

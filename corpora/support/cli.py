@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import logging
@@ -64,6 +65,12 @@ NotNegative = Annotated[float, Ge(0), Le(1e9)]
 """A number that is 0 or above, as :data:`Positive`."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
 """From 0 up to, but not including, 1."""
+
+
+@functools.lru_cache(1000)
+def warn_once(line: str) -> None:
+    """Log a line, unless this process has done so before."""
+    logging.getLogger(LOGGER).warning("%s", line)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

@@ -110,6 +110,9 @@ class Encoder(nn.Module, ABC):
 
     def _pooled(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
         root_BD, h_ND = self.states(x_UE, token_N, plan)
+        wanted = [plan.sentences, self.width if self.weightless else self.dim]
+        if list(root_BD.shape) != wanted:
+            raise UserError(f"view {self.name!r}: its states give {list(root_BD.shape)} in place of {wanted}")
         if self.pooling == "root" or self.weightless:
             return root_BD
         if not plan.sentences:

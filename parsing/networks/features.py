@@ -82,6 +82,10 @@ class TypeTable:
     def __reduce__(self) -> tuple[type[TypeTable], tuple[ParserVocabulary]]:
         return type(self), (self.vocabulary,)
 
+    def lists(self, word: str) -> bool:
+        """Whether the vocabulary lists a word."""
+        return plain(word).lower() in self._word_ids
+
     def rows(self, tokens: Iterable[str]) -> Int64:
         """Row of every token, int64 [tokens]; new types get the next rows."""
         with FILLING:

@@ -31,7 +31,7 @@ from typing import Any, Self
 from unittest.mock import patch
 
 from corpora.inputs import encodable
-from corpora.support.cli import LOGGER, log_to
+from corpora.support.cli import LOGGER, log_to, warn_once
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import locked, write_json
 from corpora.support.progress import progress
@@ -383,7 +383,7 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
                 again.append(part)
             else:
                 for fault in faults:
-                    log.warning("%s", fault)
+                    warn_once(fault)
                 yield part, batch
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 import parsing
 from corpora.support.errors import UserError
@@ -187,3 +188,29 @@ def test_an_adapter_refuses_in_one_line(adapted, call, message: str) -> None:
     adapted.eval()
     tokens = [text[:-1].split() for text in TEXTS]
     np.testing.assert_allclose(adapted.encode(tokens), adapted[0].encoder.encode(tokens), atol=1e-6)
+
+
+def test_a_saved_structure_model_says_what_loads_it(adapted, builtin, tmp_path) -> None:
+    model = with_structure(adapted, 0.15, builtin)
+    model.save(str(tmp_path))
+    card = (tmp_path / "README.md").read_text()
+    assert "pip install multiview-embeddings" in card and "trust_remote_code=True" in card
+
+
+def test_scikit_learn_names_its_columns_and_wants_fit_first(builtin: MultiViewEncoder) -> None:
+    step = MultiViewTransformer(builtin).set_output(transform="pandas")
+    with pytest.raises(NotFittedError):
+        step.transform(TEXTS)
+    frame = step.fit_transform(pd.Series(TEXTS))
+    assert list(frame.columns[:2]) == ["multiviewtransformer0", "multiviewtransformer1"] and len(frame) == 3
+    with pytest.raises(UserError, match="transform: a str"):
+        step.transform(TEXTS[0])
+
+
+def test_a_view_of_another_width_is_named(monkeypatch) -> None:
+    encoder = MultiViewEncoder.untrained("seq", dim=4, word_dim=4, device="cpu")
+    (view,) = encoder.members[0].network.encoder_list
+    states = view.states
+    monkeypatch.setattr(view, "states", lambda *inputs: (states(*inputs)[0][:, :3], None))
+    with pytest.raises(UserError, match=r"view 'seq': its states give \[3, 3\] in place of \[3, 4\]"):
+        encoder.encode(TEXTS)

@@ -183,6 +183,16 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
             assert match.cosine == pytest.approx(cosine, abs=1e-5)
 
 
+def test_it_starts_with_the_cosine_of_the_vectors_then_its_parts() -> None:
+    builtin = MultiViewEncoder.load("builtin", "cpu")
+    found, vectors = builtin.explain(A, B), builtin.encode([A, B])
+    assert found.cosine == pytest.approx(float(builtin.similarity(*vectors)), abs=1e-6)
+    assert list(found.cosines)[:3] == ["meaning", "structure", "dep"]
+    share = builtin.structure
+    mixed = (1 - share) * found.cosines["meaning"] + share * found.cosines["structure"]
+    assert found.cosine == pytest.approx(mixed, abs=1e-5)
+
+
 def test_short_sentences_and_what_has_no_trees(encoder: MultiViewEncoder) -> None:
     for text in ("", "Word", "!"):
         for pair in ((text, A), (A, text), (text, text)):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import parsing
 from corpora.characters import plain
+from corpora.support.cli import warn_once
 from corpora.support.errors import UserError
 from corpora.text import text_corpus
 from parsing.text_parser import TextParser
@@ -250,3 +251,19 @@ def test_what_is_no_tokens_is_refused(parser, sentences, message):
         parser([["a"]])
     with pytest.raises(UserError, match="nothing to parse with"):
         parsing.load(None, None)
+
+
+GERMAN = ["Der", "Hund", "schläft", "heute", "auf", "der", "neuen", "Matte"]
+
+
+def test_text_that_is_not_english_is_told_once(parser, toys, caplog):
+    warn_once.cache_clear()
+    english = ["Nobody", "knew", "Zbigniew", "Brzezinski", "'s", "brother", "in", "Łódź"]
+    for tell in (parser.parse, parsing.load(const=None).parse, toys.parse):
+        tell([english, ["Kubernetes", "xyzzy"], []])
+    assert not caplog.messages
+    toys.parse([GERMAN])  # parsers of other languages are not builtin
+    assert not caplog.messages
+    for _ in range(2):
+        parser.parse([GERMAN])
+    assert len(caplog.messages) == 1 and "few of these words are English" in caplog.messages[0]
