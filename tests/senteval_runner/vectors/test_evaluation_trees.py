@@ -107,6 +107,16 @@ def test_trees_of_another_device_are_found(tmp_path: Path, data: Path) -> None:
     assert found is not None and made is not None and len(found) == len(made) and not seen
 
 
+def test_trees_by_other_rules_of_characters_are_not_found(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = trees_of(tmp_path, data, "CR")
+    wanted.of(model())
+    assert find_caches(tmp_path, IDENTITIES) is not None
+    monkeypatch.setattr(evaluation_trees, "VERSION", 0)
+    assert find_caches(tmp_path, IDENTITIES) is None
+
+
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
     monkeypatch.setattr(evaluation_trees, "SHARD_SENTENCES", 8)
     folder = tmp_path / "trees"
