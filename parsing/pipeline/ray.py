@@ -43,7 +43,7 @@ class RayPool(Pool):
         if not most:
             ray.shutdown()
             raise UserError(f"--ray {self._address}: the cluster has no {'GPUs' if self._gpus else 'cores'}")
-        self.size = min(self._workers or most, most) if self._gpus else self._workers or most
+        self.size = min(self._workers or most, most)  # Ray would wait for ever to start others
         # One core each (Ray sets OMP_NUM_THREADS by it). Of GPUs, Ray shows an actor its own only.
         self._remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus)(Worker)
         self._actors: list[Any] = [None] * self.size
@@ -77,7 +77,8 @@ class RayPool(Pool):
             else:
                 if self._actors[number] is actor:
                     self._dead.add(number)
-                answer.set_exception(BrokenExecutor(str(error).strip().splitlines()[-1]))
+                reason = str(error).strip() or type(error).__name__
+                answer.set_exception(BrokenExecutor(reason.splitlines()[-1]))
 
         self._busy[number] += 1
         getattr(actor, method).remote(*args).future().add_done_callback(settle)
