@@ -12,9 +12,9 @@ through nltk, the usual way. Ends with one line of JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,9 +24,10 @@ from statistics import median
 import numpy as np
 import torch
 from nltk.tree import Tree
+from tyro.conf import Positional
 
 from benchmarks import alternate, ratios, spread
-from corpora.support.cli import peak_memory
+from corpora.support.cli import Command, Count, configuration, peak_memory
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
 from parsing.score import same_trees
@@ -35,6 +36,17 @@ from parsing.training.scores import attachment_scores, read_dependencies, read_t
 from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
 from tests.oracles.supar import stock_predict, to_supar
+
+
+@configuration
+class ParsingConfig:
+    """Options of the benchmark."""
+
+    folder: Positional[Path] = Path(os.environ.get("MULTIVIEW_DATA") or "data") / "treebank" / "gum"
+    """Of dev.conllu and dev.ptb."""
+    alternations: Count = 5
+    """Measured rounds."""
+
 
 LIMITS = (250, 500, 1000, 2000)
 """Values of benepar's ``subbatch_max_tokens`` to try, in words."""
@@ -108,22 +120,20 @@ def measure(folder: Path, rounds: int) -> dict[str, float]:
     return found | race("end_to_end", both, peers, rounds, count)
 
 
-def main() -> None:
+def main(config: ParsingConfig) -> None:
     """Run and print."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    gum = Path(os.environ.get("MULTIVIEW_DATA", "data")) / "treebank" / "gum"
-    arguments.add_argument("folder", type=Path, nargs="?", default=gum, help="of dev.conllu and dev.ptb")
-    arguments.add_argument("--alternations", type=int, default=5)
-    options = arguments.parse_args()
     torch.set_num_threads(1)
     # supar uses what torch deprecates, and pads with an index that torch is about to read differently.
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("ignore", message="Using a non-tuple sequence")
     # torch-struct, under benepar, lacks an attribute that torch asks for.
     warnings.filterwarnings("ignore", message=".*arg_constraints")
-    found = measure(options.folder, options.alternations)
+    found = measure(config.folder, config.alternations)
     print(json.dumps({key: round(value, 4) for key, value in found.items()}))
 
 
+cli = Command(ParsingConfig, main, "benchmarks.parsing", "Our parsers against the libraries' own.")
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(cli())

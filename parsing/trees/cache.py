@@ -28,7 +28,7 @@ import numpy as np
 
 from corpora.support.cli import Count, config_from_json, config_to_json, configuration
 from corpora.support.errors import UserError
-from corpora.support.files import SEAL, atomic_path, json_digest, read_record, write_text
+from corpora.support.files import SEAL, atomic_path, read_record, write_text
 from corpora.support.threads import shared_lock
 from parsing.trees.batch import (
     NODE_FIELDS,
@@ -102,13 +102,15 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Replace the manifest in ``folder`` atomically."""
-        head = config_to_json(self)
-        rows = head.pop("shards")
-        head[SEAL] = json_digest({**head, "shards": rows}, 64)
-        # One line per shard: quick to write 5,000 times, and readable.
-        lines = ",\n  ".join(json.dumps(row, sort_keys=True) for row in rows)
+        head = config_to_json(replace(self, shards=()))
+        # A line per shard, each made once: with 5,000 of them the whole is written as often.
+        lines = [row.line for row in self.shards]
+        before, key, after = json.dumps(head, sort_keys=True).rpartition('"shards": [')
+        head[SEAL] = hashlib.sha256(f"{before}{key}{', '.join(lines)}{after}".encode()).hexdigest()
+        del head["shards"]
         text = json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).removesuffix("\n}")
-        write_text(folder / NAME, f'{text},\n "shards": [\n  {lines}\n ]\n}}\n')
+        rows = ",\n  ".join(lines)
+        write_text(folder / NAME, f'{text},\n "shards": [\n  {rows}\n ]\n}}\n')
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

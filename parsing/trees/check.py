@@ -7,6 +7,9 @@ once: a right hash only says that the file is the one that the manifest was writ
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
+import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +39,7 @@ Number = Annotated[int, Ge(0), Lt(1 << 48)]
 """A count in a manifest."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ShardRow:
     """A shard's line in the manifest."""
 
@@ -52,6 +55,11 @@ class ShardRow:
     """Sentences with any flag."""
     reasons: dict[str, Number]
     """How many sentences were flagged, by reason."""
+
+    @functools.cached_property
+    def line(self) -> str:
+        """This row in the manifest, as JSON."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
 def check_shard(path: Path, row: ShardRow) -> None:

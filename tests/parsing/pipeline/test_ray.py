@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import BrokenExecutor, Future
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -38,3 +41,36 @@ def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> N
     with pytest.raises(UserError, match="the cluster has no GPUs"), RayPool(toys, 1, address="local", gpus=1):
         pass
     assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_no_more_actors_than_a_cluster_has_room_for(gpus: int, monkeypatch) -> None:
+    """A cluster of two, on which every call fails without a word."""
+    from parsing.pipeline import ray as module
+
+    answers: list[Future[None]] = []
+
+    class Actor:
+        def __getattr__(self, name: str) -> Any:
+            return SimpleNamespace(remote=lambda *args: SimpleNamespace(future=self.answer))
+
+        def answer(self) -> Future[None]:
+            answers.append(Future())
+            return answers[-1]
+
+    started: list[Actor] = []
+    cluster = SimpleNamespace(
+        init=lambda **options: None,
+        cluster_resources=lambda: {"CPU": 2.0, "GPU": 2.0},
+        remote=lambda **needs: (
+            lambda worker: SimpleNamespace(remote=lambda make: started.append(Actor()) or started[-1])
+        ),
+        shutdown=lambda: None,
+    )
+    monkeypatch.setattr(module, "ray", cluster)
+    with module.RayPool(toys, 5, address="auto", gpus=gpus) as pool:
+        assert pool.size == len(started) == 2
+        answer = pool.submit("describe")
+        answers[-1].set_exception(RuntimeError())
+        with pytest.raises(BrokenExecutor, match="RuntimeError"):
+            answer.result(timeout=1)

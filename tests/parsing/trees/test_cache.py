@@ -20,6 +20,7 @@ from parsing.show import cli as show
 from parsing.text_parser import TextParser
 from parsing.trees.batch import Batch, decode_strings, encode_strings
 from parsing.trees.cache import Manifest, TreeCache, write_shard
+from parsing.trees.check import ShardRow
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
 SHARD = 16
@@ -139,6 +140,30 @@ def test_a_file_that_is_none_is_refused_before_it_is_opened(folder, tmp_path, na
         path.symlink_to(kind)
     with pytest.raises(UserError, match=f"{name}: a pipe or a device"):
         TreeCache.open(tmp_path / "cache").read(0, 1)
+
+
+def test_rows_of_a_manifest_become_json_once(tmp_path: Path, monkeypatch) -> None:
+    """A long run writes the manifest after each of its 5,000 shards."""
+    made: list[int] = []
+    real = ShardRow.line.func  # type: ignore[attr-defined]  # of functools.cached_property
+    monkeypatch.setattr(ShardRow.line, "func", lambda row: made.append(row.index) or real(row))
+    names = ('"shards": [', "é", "\n")
+    manifest = Manifest(identity={"shards": [], "corpus": {}}, relations=names, labels=names, tags=names)
+    for count in range(4):
+        row = ShardRow(
+            index=count,
+            file=f"shard-{count:06d}.h5",
+            sha256="0" * 64,
+            sentences=8192,
+            tokens=9000,
+            documents=1,
+            flagged=2,
+            reasons={'"too long"': 2},
+        )
+        manifest = replace(manifest, shards=(*manifest.shards, row))
+        manifest.write(tmp_path)
+        assert Manifest.read(tmp_path) == manifest
+    assert made == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("damage", [0, 245, -1, None])
