@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The process that only hands tests to others does without the fixtures, which import torch.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.fsync = lambda descriptor: None  # a test's files need not outlive a power cut
     for name in [] if config.getoption("numprocesses", None) else FIXTURES:
         config.pluginmanager.import_plugin(name)
 
