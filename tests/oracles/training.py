@@ -138,7 +138,7 @@ class ViewTraining:
         for span in segments:
             batch = self.source.cache.read(*span, vocabulary=self.source.words.vocabulary)
             where = self.source.positions(np.arange(*span))
-            tokens = batch.token.tolist()
+            tokens = batch.row.tolist()
             if self.config.objective.same:
                 texts = [tuple(tokens[a:b]) for a, b in pairwise(batch.sentence_offsets.tolist())]
                 where = dataclasses.replace(where, content=np.array([texts.index(text) for text in texts]))
