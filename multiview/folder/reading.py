@@ -8,6 +8,7 @@ Legend of dimension suffixes: B sentences, N tokens.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,8 +106,14 @@ class Reader:
                 parser.to(device)
 
     def parser_spec(self, need: str) -> str:
-        """The parser to load for an annotation: as given, else the builtin one or the one on record."""
+        """The parser to load for an annotation: as given, else the builtin one or the one on record.
+
+        Raises:
+            UserError: none is given, and what is on record is no name but a path.
+        """
         name = str((self.identities.get(need) or {}).get("name", "builtin"))
+        if not self.specs.get(need) and not re.fullmatch(r"\w[\w .+-]*", name):
+            raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
         return self.specs.get(need) or ("builtin" if name.startswith("builtin") else name)
 
     def _check(self, need: str, found: Any, where: str, advice: str) -> None:

@@ -158,8 +158,12 @@ def training_trees(folder: Path) -> Path | None:
         folder: of the model.
     """
     records = model_records(folder).values()
-    named = [(record.training.get("config") or {}).get("trees") for record in records]
-    for place in [*map(Path, filter(None, named)), *sorted(Path("runs/trees").glob("*"))]:
+    named: list[Path] = []
+    for record in records:
+        with contextlib.suppress(UserError):  # not of multiview.train
+            config = config_from_json(TrainConfig, record.training.get("config"), where=folder)
+            named += [] if config.trees is None else [config.trees]
+    for place in [*named, *sorted(Path("runs/trees").glob("*"))]:
         with contextlib.suppress(UserError):  # no cache, or an unfinished one
             content = TreeCache.open(place).identity.get("content_sha256")
             if all(record.training.get("trees") == content for record in records):

@@ -9,6 +9,7 @@ Legend of dimension suffixes: K columns, n sentences, B of a batch, T word piece
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -285,15 +286,19 @@ def transformer_folder(spec: str) -> str:
     """Folder of the transformer inside a sentence-transformers folder; other names are returned unchanged.
 
     Raises:
-        UserError: its first module is no transformer.
+        UserError: its first module is no transformer inside the folder.
     """
     modules = Path(spec) / "modules.json"
     if not modules.is_file():
         return spec
-    first = read_json(modules)[0]
-    if not str(first.get("type", "")).endswith("Transformer"):
-        raise UserError(f"{modules}: the first module is {first.get('type')}, not a transformer")
-    return str(Path(spec) / first.get("path", ""))
+    found = read_json(modules)
+    first = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    kind, place = first.get("type"), first.get("path", "")
+    if not str(kind).endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", str(place)):
+        raise UserError(
+            f"{modules}: the first module is {kind!r:.60} in {place!r:.60}, not a transformer here"
+        )
+    return str(Path(spec) / place)
 
 
 def open_backbone(
