@@ -51,6 +51,8 @@ def main(config: ExportConfig) -> None:
     cache = TreeCache.open(config.cache, allow_partial=True)
     if config.conllu is None and config.ptb is None:
         raise UserError("--conllu or --ptb is needed")
+    if config.validate and config.conllu is None:
+        raise UserError("--validate mends CoNLL-U alone; give --conllu too")
     for path, view in ((config.conllu, "dep"), (config.ptb, "const")):
         if path is not None and not cache.has(view):
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")

@@ -119,6 +119,8 @@ def test_the_file_has_the_trees_of_the_cache_unless_they_are_to_be_valid(tmp_pat
     # Brackets without tags and labels, as of a sentence that no parser took.
     ptb.write_text("(TOP (_ Dogs) (_ cats))\n")
     import_trees(tmp_path / "spans", ptb=ptb)
+    with pytest.raises(UserError, match="--validate mends CoNLL-U alone"):
+        main(ExportConfig(cache=tmp_path / "spans", ptb=tmp_path / "b.ptb", validate=True))
     export(tmp_path / "spans", ptb=tmp_path / "b.ptb")
     assert (tmp_path / "b.ptb").read_text() == ptb.read_text()
 
