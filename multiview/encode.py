@@ -25,6 +25,7 @@ from corpora.support.cli import Command, Share, config_to_json, configuration
 from corpora.support.errors import UserError
 from corpora.support.files import output_file, write_array, write_json
 from multiview.names.grammar import check_names, split_parts
+from parsing.parser_names import check_parser
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
@@ -45,6 +46,21 @@ class ModelOptions:
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU if there is one."""
 
+    def check(self) -> None:
+        """Refuse, before anything heavy is imported, names of encoders and parsers that mean nothing.
+
+        Raises:
+            UserError: the first one.
+        """
+        check_names([self.spec])
+        for need, name in self.parsers.items():
+            check_parser(need, name)
+
+    @property
+    def spec(self) -> str:
+        """The name of the encoder."""
+        return self.model
+
     @property
     def parsers(self) -> dict[str, str]:
         """The parsers that are named, by annotation."""
@@ -57,7 +73,7 @@ class ModelOptions:
         Raises:
             UserError: no such model, or an encoder that reads no trees.
         """
-        check_names([self.model])
+        self.check()
         from multiview.names.sources import find_source, load_multiview
 
         source = find_source(self.model)
@@ -139,7 +155,7 @@ def sentences_of(path: Path) -> Iterator[str]:
 
 def main(config: EncodeConfig) -> int:
     """Encode a file or a cache."""
-    check_names([config.spec])
+    config.check()
     output = config.output or Path(f"{config.file}.npy")
     if config.output is None and is_stream(config.file):
         raise UserError("--output: needed for standard input and pipes")

@@ -39,7 +39,6 @@ from corpora.support.files import (
     write_record,
 )
 from multiview.encode import VectorOptions, open_sentences, sentences_of
-from multiview.names.grammar import check_names
 
 KEPT = Path("runs/vectors")
 """Where ``--keep`` keeps vectors, under names made of what they depend on."""
@@ -92,7 +91,7 @@ def main(config: SearchConfig) -> None:
     """Print the nearest sentences of each query."""
     if config.corpus == STANDARD_INPUT and not config.queries:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
-    check_names([config.spec])
+    config.check()
     (texts, trees), encoder = open_sentences(config.corpus), config.encoder()
     count, path = len(texts if texts is not None else trees or ()), config.vectors
     if config.keep and path is None:

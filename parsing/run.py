@@ -120,6 +120,7 @@ def parse(config: ParseConfig, spec: str) -> None:
     from corpora.registry import open_corpus
     from corpora.support.errors import UserError, refusals
     from corpora.support.surroundings import available_cores
+    from parsing.parser_names import check_parser
     from parsing.pipeline.driver import LocalPool, run_corpus
     from parsing.text_parser import load
 
@@ -155,6 +156,9 @@ def parse(config: ParseConfig, spec: str) -> None:
             print(dry_run_text(config, *cost(sample, parser, workers, PAPER_SENTENCES)))
     if missing:
         raise UserError(" | ".join(missing))
+    for kind, name in (("dep", config.dep_model), ("const", config.const_model)):
+        if name != NONE:
+            check_parser(kind, name)
     corpus = opened()
     output = config.output or Path("runs/trees") / corpus.name
     refuse_own_input(spec, output)

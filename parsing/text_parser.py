@@ -33,6 +33,7 @@ from corpora.support.cli import warn_once
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.threads import state_without
 from corpora.text import Tokenizer
+from parsing.parser_names import check_parser
 from parsing.trees.arrays import (
     DEFECTS,
     binarise,
@@ -216,6 +217,7 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first; no such device.
     """
+    check_parser(kind, spec)
     from parsing.networks.device import pick_device
     from parsing.networks.parser import load_model_folder
 
@@ -225,11 +227,6 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
         from parsing.libraries.benepar import load_benepar
 
         parser = load_benepar(spec)
-    elif not path.is_dir():
-        raise UserError(
-            f"{spec}: no such model folder; a library's model becomes one with "
-            f"python -m parsing.convert dep {spec} FOLDER --trust-pickle"
-        )
     elif kind == "dep":
         from parsing.networks.dependency import BiaffineParser, DependencyModel
 

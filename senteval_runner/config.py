@@ -14,6 +14,7 @@ from corpora.support.cli import Count, CountOrNone, Seed, config_to_json, config
 from corpora.support.errors import UserError
 from corpora.support.files import json_digest
 from multiview.names.grammar import check_names
+from parsing.parser_names import check_parser
 
 REPORTS = Path("runs/reports/senteval")
 PLACES = ("output", "cache", "trees", "data", "device")
@@ -112,4 +113,6 @@ class SentEvalConfig:
         if not self.models:
             raise UserError("name at least one model")
         check_names(self.models)
+        for kind, name in (("dep", self.dep_model), ("const", self.const_model)):
+            check_parser(kind, name or "builtin")
         _ = self.seed_list, data_folder(self.data, expand_tasks(self.tasks))

@@ -80,7 +80,9 @@ def test_help_is_light(module: str) -> None:
         ("multiview.encode", ("all-MiniLM-L6-v2?structure=0.1", "nowhere.txt"), "nowhere.txt: no such file"),
         ("multiview.search", ("bag:nowhere.txt", "README.md", "a"), "'nowhere.txt': no such file or folder"),
         ("multiview.explain", ("start:builtin", "a", "b"), "start:MODEL?corpus=runs/trees/NAME"),
-        ("multiview.train", ("--words", "fixed"), "need --vectors"),
+        ("multiview.train", ("--views", "dep"), "needs two"),
+        ("multiview.explain", ("builtin", "a", "b", "--dep-model", "no/dep"), "no/dep: no such model folder"),
+        ("senteval_runner.run", ("builtin", "--const-model", "benpar_en3"), "benpar_en3: no such folder"),
     ],
 )
 def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, ...], said: str) -> None:

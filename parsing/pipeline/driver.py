@@ -21,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -221,6 +221,15 @@ def _call(method: str, *args: Any) -> Any:
             give_memory_back()
 
 
+def _refuse_other(output: Path, stored: Manifest | None, identity: Mapping[str, Any]) -> None:
+    """Refuse a cache whose identity is another in one of the parts of ``identity``."""
+    held = {part: stored.identity.get(part) for part in identity} if stored else identity
+    if changed := difference(held, identity):
+        raise UserError(
+            f"{output}: holds the trees of another run ({changed}); use another --output or delete it"
+        )
+
+
 def run_corpus(
     corpus: Corpus,
     output: Path,
@@ -246,19 +255,18 @@ def run_corpus(
     began = time.monotonic()
     with locked(output):
         stored = Manifest.read(output) if (output / NAME).exists() else None
+        text = {"corpus": {"name": corpus.name, **corpus.identity}}
+        _refuse_other(output, stored, text)  # before workers load parsers
+        next(iter(corpus), None)  # so is one without sentences
         with pool:
             description = pool.submit("describe")
             try:
                 parsers, inventories = description.result()
             except (BrokenExecutor, MemoryError) as error:
                 raise UserError(f"no worker could load the parsers ({error}); {FEWER}") from None
-            identity = {**parsers, "corpus": {"name": corpus.name, **corpus.identity}}
+            identity = {**parsers, **text}
             identity["options"] = {**parsers["options"], "shard_sentences": shard_sentences}
-            changed = difference(stored.identity, identity) if stored else None
-            if changed:
-                raise UserError(
-                    f"{output}: holds the trees of another run ({changed}); use another --output or delete it"
-                )
+            _refuse_other(output, stored, identity)
             manifest = stored or Manifest(
                 identity=identity,
                 relations=inventories.relations,

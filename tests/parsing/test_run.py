@@ -16,6 +16,7 @@ from parsing import run as command_module
 from parsing.run import ParseConfig, cli, main, refuse_own_input
 from parsing.trees.cache import TreeCache
 from tests.parsing.pipeline.toy_parsers import load_toys
+from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 TEXT = (
     "The first sentence .\nThe second , of the first document .\n\n\n"
@@ -98,6 +99,23 @@ def test_an_output_inside_the_corpus_is_refused(tmp_path: Path, monkeypatch: pyt
     for output in ("trees", "corpus/.trees", "corpus2"):
         refuse_own_input("corpus", Path(output))
     assert cli(["corpus", "--output", "corpus/trees"]) == 2
+
+
+def test_no_worker_starts_for_what_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
+    """A parser that is not there, a corpus without sentences, a folder with the trees of another text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("parsing.pipeline.driver.LocalPool.__enter__", None)
+    Path("empty.txt").write_text("\n\n")
+    Path("some.txt").write_text("A cat sat.\n")
+    write_cache(tmp_path / "other", corpus_of(5))
+    for words, said in (
+        (["some.txt", "--dep-model", "no/parser"], "no/parser: no such model folder"),
+        (["some.txt", "--const-model", "benpar_en3"], "benpar_en3: no such folder or file"),
+        (["empty.txt"], "empty.txt: holds no sentences"),
+        (["some.txt", "--output", "other"], "other: holds the trees of another run (corpus."),
+    ):
+        assert cli(words) == 2
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("toys")

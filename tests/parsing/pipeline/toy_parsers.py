@@ -159,6 +159,13 @@ class ListCorpus:
     def identity(self) -> dict[str, str]:
         return {"reader": "list", "input_sha256": self.digest}
 
+    @property
+    def length(self) -> int:
+        return sum(len(document.sentences) for document in self.documents)
+
+    def expected(self) -> int:
+        return self.length
+
     def __iter__(self) -> Iterator[Document]:
         yield from self.documents
 

@@ -1,0 +1,26 @@
+"""What ``--dep-model`` and ``--const-model`` may name, checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corpora.support.errors import UserError
+
+
+def check_parser(kind: str, spec: str) -> None:
+    """Refuse a parser that is not there.
+
+    Args:
+        kind: ``dep`` or ``const``.
+        spec: see :func:`parsing.text_parser.load_parser`.
+
+    Raises:
+        UserError: no such folder and, for ``const``, no such file and no name of benepar's.
+    """
+    if spec == "builtin" or Path(spec).is_dir():
+        return
+    if kind == "dep":
+        convert = f"python -m parsing.convert dep {spec} FOLDER --trust-pickle"
+        raise UserError(f"{spec}: no such model folder; a library's model becomes one with {convert}")
+    if not (Path(spec).exists() or spec.startswith("benepar")):
+        raise UserError(f"{spec}: no such folder or file, and no benepar model's name such as benepar_en3")
