@@ -178,7 +178,7 @@ class MultiViewEncoder:
     @property
     def scaled(self) -> bool:
         """Whether features have a scale of their own."""
-        return any(member.network.scale is not None for member in self.members)
+        return all(member.network.scale is not None for member in self.members)
 
     def measure(self, trees: TreeCache) -> None:
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.

@@ -363,13 +363,12 @@ class ViewStack(nn.Module):
             origin: the text, for config.json.
         """
         self.scale = Scale.measured(map(self.vectors, batches), origin).like(self.scale)
-        self.scale.to(next(self.parameters()).device)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:
-        """The scale of some views' numbers; without one, what leaves them as they are."""
+        """The scale of some views' numbers, where there is one."""
+        assert self.scale is not None
         ends = np.cumsum(self.widths)
-        scale = Scale.raw(self.dim) if self.scale is None else self.scale
-        return scale.of(torch.cat([torch.arange(ends[p] - self.widths[p], ends[p]) for p in positions]))
+        return self.scale.of(torch.cat([torch.arange(ends[p] - self.widths[p], ends[p]) for p in positions]))
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""

@@ -1,17 +1,19 @@
 """Each number of a sentence's vector at one scale, as features for classifiers.
 
-    features(x) = s (x - m) / d
+    features(x) = L / √F · (x - m) / d
 
-x are the views one after the other, m and d mean and deviation of each number over a sample of text.
-Classifiers take steps of one size, stop early and have a penalty in absolute terms, so that they hardly learn
-from numbers that are small, however much these tell (docs/senteval.md). The text is a sample of up to 5,000
-sentences in blocks of 50, spread evenly: the deviation of 5,000 draws is off by one per cent.
+x are the views one after the other, m and d mean and deviation of each of the F numbers over a sample of
+text, so that a sentence there has the length L (root mean square). Classifiers take steps of one size, stop
+early and have a penalty in absolute terms, so that they hardly learn from numbers that are small, whatever
+these tell (docs/senteval.md). The text is a sample of up to 5,000 sentences in blocks of 50, spread evenly:
+the deviation of 5,000 draws is off by one per cent.
 
 Legend of dimension suffixes: B sentences of a batch, D numbers of all views, F features.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -19,8 +21,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
-DEVIATION = 0.1
-"""s, of each feature, chosen on development tasks (docs/senteval.md)."""
+LENGTH = 5.06
+"""L: a deviation of 0.1 of 2,560 features, 0.32 of 256; chosen on development tasks (docs/senteval.md)."""
 SAMPLE, BLOCK = 5_000, 50
 """Sentences that are measured, and how many of them follow each other."""
 Span = tuple[int, int]
@@ -44,11 +46,6 @@ class Scale(nn.Module):
         self.register_buffer("mean", mean_D)
         self.register_buffer("deviation", deviation_D)
         self.origin = origin
-
-    @classmethod
-    def raw(cls, dim: int) -> Scale:
-        """What leaves vectors [B, dim] as they are."""
-        return cls(torch.zeros(dim), torch.full((dim,), DEVIATION))
 
     @classmethod
     def measured(cls, vectors: Iterable[Tensor], origin: str = "") -> Scale:
@@ -75,22 +72,23 @@ class Scale(nn.Module):
         return {"origin": self.origin}
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
-        """Features [B, F] of vectors [B, D]; ``dim`` keeps so many of them."""
-        kept_F = self.kept[:dim]
+        """Features [B, F] of vectors [B, D], on their device; ``dim`` keeps so many of them."""
+        self.to(x_BD.device)
+        kept_F = self.kept
         deviation_F = self.deviation[kept_F]
-        factor_F = (DEVIATION / deviation_F).masked_fill(deviation_F == 0, 0.0)
-        return (x_BD[:, kept_F] - self.mean[kept_F]) * factor_F
+        factor_F = (LENGTH / math.sqrt(len(kept_F)) / deviation_F).masked_fill(deviation_F == 0, 0.0)
+        return ((x_BD[:, kept_F] - self.mean[kept_F]) * factor_F)[:, :dim]
 
     def of(self, numbers_F: Tensor) -> Scale:
         """That of some numbers, int64 [F]."""
-        return Scale(self.mean[numbers_F], self.deviation[numbers_F], self.origin)
+        return Scale(self.mean.cpu()[numbers_F], self.deviation.cpu()[numbers_F], self.origin)
 
     def like(self, other: Scale | None) -> Scale:
         """The same, but without the numbers that another one leaves out."""
         if other is None:
             return self
-        out_D = other.deviation.isinf().to(self.deviation.device)
-        return Scale(self.mean, self.deviation.masked_fill(out_D, torch.inf), self.origin)
+        left_out_D = other.deviation.cpu().isinf()
+        return Scale(self.mean.cpu(), self.deviation.cpu().masked_fill(left_out_D, torch.inf), self.origin)
 
 
 def joined(scales: Sequence[Scale]) -> Scale:

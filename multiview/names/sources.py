@@ -43,7 +43,7 @@ from corpora.support.folders import current
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
-from multiview.encoders.scale import BLOCK, DEVIATION, SAMPLE, Scale
+from multiview.encoders.scale import BLOCK, LENGTH, SAMPLE, Scale
 from multiview.folder.files import (
     chosen_views,
     model_folder,
@@ -141,7 +141,7 @@ class Source:
 
     def read_as(self, readout: Readout) -> Source:
         """The same model, of which one kind of vectors is asked for."""
-        return replace(self, readout=readout, key=json_digest([self.key, readout, DEVIATION], 16))
+        return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
 
     @property
     def is_multiview(self) -> bool:

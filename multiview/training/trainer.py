@@ -332,7 +332,7 @@ class ValidationSet:
             return {"anchors": 0}
         both = {"recall@1": embeddings, "recall@1/words": words}
         found = {
-            name: neighbour_recall(Scale.measured(parts).to(device)(torch.cat(parts)), self.positions)
+            name: neighbour_recall(Scale.measured(parts)(torch.cat(parts)), self.positions)
             for name, parts in both.items()
         }
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))

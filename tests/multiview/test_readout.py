@@ -17,7 +17,7 @@ from corpora.support.files import read_record
 from multiview import readout
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import Moments, Readout
-from multiview.encoders.scale import DEVIATION, Scale
+from multiview.encoders.scale import LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
@@ -102,8 +102,8 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
         scale = moments.scale(kept)
         assert {*range(9)} - {*scale.kept.tolist()} == {*gone[: 9 - kept]}
         features = scale(torch.from_numpy(x_ND)).numpy()
-        np.testing.assert_allclose(features.std(axis=0), DEVIATION, rtol=1e-5)
-        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-6)
+        np.testing.assert_allclose(features.std(axis=0), LENGTH / kept**0.5, rtol=1e-5)
+        np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)
     whole = moments.scale(10**6)(torch.from_numpy(x_ND))
     assert whole.shape == (3000, 9) and not whole[:, 8].any()
 
@@ -183,8 +183,8 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         store_readout(tmp_path / "m", tmp_path / target, fitted, scale, 0.1)
         after = MultiViewEncoder.load(tmp_path / target)
         assert after.structure == 0.1 and after.readout is not None
-        expected = (before.encode(TEXTS) - mean.numpy()) / np.arange(1, width + 1) * DEVIATION
-        expected = np.delete(expected, 2, axis=1)
+        expected = (before.encode(TEXTS) - mean.numpy()) / np.arange(1, width + 1)
+        expected = LENGTH / (width - 1) ** 0.5 * np.delete(expected, 2, axis=1)
         np.testing.assert_allclose(after.encode(TEXTS, readout="features"), expected, atol=1e-6)
         cut = after.encode(TEXTS, readout="features", truncate_dim=3)
         np.testing.assert_allclose(cut, expected[:, :3], atol=1e-6)

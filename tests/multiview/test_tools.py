@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 
 from corpora.support.errors import UserError
 from multiview import encode, search
+from multiview.encoders.scale import Scale
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -71,14 +72,18 @@ def test_a_saved_model_is_the_same(folder: Path, joined_seq: Path, tmp_path: Pat
 
 def test_a_step_of_a_scikit_learn_pipeline(folder: Path) -> None:
     texts, labels = LINES * 6, [0, 1, 0] * 6
-    shared = MultiViewEncoder.load(folder)
-    for model in (folder, shared):
+    plain, shared = MultiViewEncoder.load(folder), MultiViewEncoder.load(folder)
+    x = plain.encode(LINES)
+    shared.members[0].network.scale = Scale(*map(torch.from_numpy, (x.mean(axis=0), x.std(axis=0))))
+    scaled = (x - x.mean(axis=0)) / x.std(axis=0)
+    scaled /= np.linalg.norm(scaled, axis=1, keepdims=True)
+    raw = plain.encode(LINES, normalize_embeddings=True)
+    for model, expected in ((folder, raw), (shared, scaled)):
         pipeline = make_pipeline(
             clone(MultiViewTransformer(model, normalize=True)), LogisticRegression(C=100)
         )
         assert cross_val_score(pipeline, texts, labels, cv=2).mean() == 1
         step = pipeline.fit(texts, labels)[0]
-        expected = shared.encode(LINES, normalize_embeddings=True)
         np.testing.assert_allclose(step.transform(LINES), expected, atol=1e-6)
         assert len(step.get_feature_names_out()) == 16
     assert clone(MultiViewTransformer(shared)).model is shared

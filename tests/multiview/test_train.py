@@ -20,7 +20,7 @@ from corpora.support.cli import config_from_json
 from corpora.support.errors import UserError
 from corpora.support.files import LOCK, locked, read_json
 from multiview.config import TrainConfig, options_of, preset
-from multiview.encoders.scale import DEVIATION, spread
+from multiview.encoders.scale import LENGTH, spread
 from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
@@ -268,6 +268,7 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfi
         assert best[name] == pytest.approx(hits.mean()), name
 
 
+@pytest.mark.usefixtures("both_devices")
 @pytest.mark.parametrize("name", ["laptop", "paper"])
 def test_features_have_one_scale_over_the_training_text(
     tiny: TrainConfig, name: str, monkeypatch: pytest.MonkeyPatch
@@ -285,8 +286,8 @@ def test_features_have_one_scale_over_the_training_text(
         spans = spread(Trainer(config, cache).split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60
-        expected = DEVIATION * (expected - expected[rows].mean(0)) / expected[rows].std(0)
-        one = features[:, 8:]
+        expected = LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)
+        one = features[:, 8:] * 2**0.5  # half as many numbers have the same length
         assert read_json(config.folder / "config.json")["scale"] == {"origin": "toy"}
     np.testing.assert_allclose(features, expected, atol=1e-5)
     found = encoder.encode(None, trees=cache, readout="features", views=["1-const"])

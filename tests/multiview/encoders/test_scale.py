@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.encoders.scale import DEVIATION, Scale, Span, joined, spread
+from multiview.encoders.scale import LENGTH, Scale, Span, joined, spread
 
 
 def test_features_have_one_deviation_over_what_was_measured() -> None:
@@ -19,9 +19,11 @@ def test_features_have_one_deviation_over_what_was_measured() -> None:
     np.testing.assert_allclose(scale.deviation[:3], wide_ND.std(axis=0)[:3], rtol=1e-5)
     assert not scale.deviation[3:].any()
     features = scale(torch.from_numpy(x_ND)).numpy()
-    expected = DEVIATION * (wide_ND - wide_ND.mean(axis=0))[:, :3] / wide_ND.std(axis=0)[:3]
-    np.testing.assert_allclose(features[:, :3], expected, atol=1e-4 * DEVIATION)
+    expected = LENGTH / 5**0.5 * (wide_ND - wide_ND.mean(axis=0))[:, :3] / wide_ND.std(axis=0)[:3]
+    np.testing.assert_allclose(features[:, :3], expected, atol=1e-4)
     assert not features[:, 3:].any()
+    length = np.sqrt(np.square(features[:, :3] * (5 / 3) ** 0.5).sum(axis=1).mean())
+    assert length == pytest.approx(LENGTH, rel=1e-4)
 
 
 def test_numbers_are_chosen_joined_and_left_out() -> None:
@@ -30,9 +32,10 @@ def test_numbers_are_chosen_joined_and_left_out() -> None:
     whole = scale(x_BD)
     assert whole.shape == (4, 4) and scale.kept.tolist() == [0, 1, 3, 4]
     torch.testing.assert_close(scale(x_BD, 2), whole[:, :2])
-    torch.testing.assert_close(scale.of(torch.tensor([0, 4]))(x_BD[:, [0, 4]]), whole[:, [0, 3]])
-    both = joined([Scale.raw(2), scale])
-    torch.testing.assert_close(both(torch.cat([x_BD[:, :2], x_BD], 1)), torch.cat([x_BD[:, :2], whole], 1))
+    some = scale.of(torch.tensor([0, 4]))
+    torch.testing.assert_close(some(x_BD[:, [0, 4]]), 2**0.5 * whole[:, [0, 3]])  # 2 numbers, not 4
+    both = joined([some, scale])(torch.cat([x_BD[:, [0, 4]], x_BD], dim=1))
+    torch.testing.assert_close(both, (4 / 6) ** 0.5 * torch.cat([whole[:, [0, 3]], whole], dim=1))
     again = Scale.measured([x_BD, x_BD * 2]).like(scale)
     assert again.kept.tolist() == scale.kept.tolist() and again.like(None) is again
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from corpora.support.errors import UserError
-from multiview.encoders.scale import DEVIATION, Scale
+from multiview.encoders.scale import LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.opened import NamedEncoder
@@ -126,7 +126,7 @@ def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch:
     wanted, measured = [["zzz"], *text[:3]], raw(text).astype(np.float64)
     deviation = measured.std(axis=0)
     flat = deviation <= 1e-6 * abs(measured.mean(axis=0))
-    factor = np.where(flat, 0, DEVIATION / np.where(flat, 1, deviation))
+    factor = np.where(flat, 0, LENGTH / len(flat) ** 0.5 / np.where(flat, 1, deviation))
     expected = (raw(wanted) - measured.mean(axis=0)) * factor
     np.testing.assert_allclose(scaled.features(wanted), expected, atol=1e-5)
     for same in (scaled(wanted), none.features(wanted)):
@@ -150,17 +150,18 @@ def test_a_key_says_the_scale(here: Path) -> None:
 def test_a_models_own_scale(here: Path, builtin: Path) -> None:
     """Its features have it unless a name says otherwise; a scale leaves out what the model's leaves out."""
     model = MultiViewEncoder.load("builtin", "cpu")
-    network = model.members[0].network
-    network.scale = Scale(torch.ones(network.dim), torch.full((network.dim,), 2.0))
-    network.scale.deviation[1] = torch.inf
+    first, second = (member.network for member in model.members)
+    first.scale = Scale(torch.ones(first.dim), torch.full((first.dim,), 2.0))
+    first.scale.deviation[1] = torch.inf
+    second.scale = Scale(torch.zeros(second.dim), torch.ones(second.dim))
     model.save(here / "own")
     words = [["good", "bad"]]
     raw = model.encode(words)
-    own = np.delete(raw, 1, axis=1)
+    blocks = np.split(raw, 4, axis=1)  # two members of two views
+    own = np.hstack([(np.delete(np.hstack(blocks[:2]), 1, axis=1) - 1) / 2, *blocks[2:]])
     found = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
     features = {end: encoder.features(words) for end, encoder in found.items()}
-    parts = np.split(own, [network.dim - 1], axis=1)
-    np.testing.assert_allclose(features[""], np.hstack([(parts[0] - 1) / 2 * DEVIATION, parts[1]]), atol=1e-6)
+    np.testing.assert_allclose(features[""], own * LENGTH / own.shape[1] ** 0.5, atol=1e-6)
     np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
     assert features["?scale=trees"].shape == own.shape
     assert [(one.reading, one.features.reading) for one in found.values()] == [
@@ -170,7 +171,6 @@ def test_a_models_own_scale(here: Path, builtin: Path) -> None:
     ]
     np.testing.assert_allclose(found[""](words), raw, atol=1e-6)
     assert len({one.features.identity[0] for one in found.values()}) == 3
-    one, whole = open_model("own?views=1-seq").features(words), features[""]
-    columns = np.split(raw, 4, axis=1)[1]  # two members of two views
-    np.testing.assert_allclose(one[:, : columns.shape[1]], (columns - 1) / 2 * DEVIATION, atol=1e-6)
-    assert one.shape[1] < whole.shape[1]
+    columns = np.hstack([(blocks[1] - 1) / 2, blocks[3]])
+    one = open_model("own?views=1-seq").features(words)
+    np.testing.assert_allclose(one, columns * LENGTH / columns.shape[1] ** 0.5, atol=1e-6)
