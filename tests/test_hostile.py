@@ -136,7 +136,7 @@ def test_train_verify_and_export_refuse_a_shard_alike(
     put(toy_trees, Path("trees"), {**arrays, name: changed})
     told = set()
     for cli, words in (
-        (train, ["--device", "cpu", "--trees"]),
+        (train, ["--device", "cpu", "--vectors", "none", "--trees"]),
         (verify, []),
         (export, ["--ptb", "x", "--conllu", "y"]),
     ):

@@ -11,6 +11,21 @@ from multiview.config import preset
 from multiview.folder.card import verdict
 
 START = {"anchors": 9, "step": 0, "loss": 2.0, "accuracy@1": 0.1, "recall@1": 0.1, "recall@1/words": 0.2}
+PARSERS = {"dependency": {"name": "builtin-dep"}, "constituency": {"name": "builtin-const"}}
+
+
+class FakeTrees:
+    """What a verdict asks of a tree cache: its folder, its size, its parsers."""
+
+    folder, identity = Path("trees"), PARSERS
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = sentences
+
+    def __len__(self) -> int:
+        return self.sentences
+
+
 GIVEN = {"words": "fixed", "vectors": "glove.txt"}
 
 
@@ -29,7 +44,7 @@ def test_a_verdict_ends_with_one_command_for_this_corpus(
 ) -> None:
     config = replace(preset("laptop", **options), name="mine", output=Path("models"))
     kept = {**START, "step": 5, "loss": 1.5, "accuracy@1": 0.25, "recall@1": 0.2, **best}
-    found = verdict(config, Path("trees"), sentences, START, kept)
+    found = verdict(config, FakeTrees(sentences), START, kept)  # type: ignore[arg-type]
     assert [label for label, _ in found] == ["gained", "neighbours", *signs, "next"]
     said = dict(found)
     assert "loss 2.0000 at the start" in said["gained"] and f"at step {kept['step']}" in said["gained"]
@@ -41,5 +56,5 @@ def test_a_verdict_ends_with_one_command_for_this_corpus(
 
 def test_without_held_out_sentences_nothing_is_known() -> None:
     for best in ({}, {"anchors": 0, "step": 3}):
-        ((label, said),) = verdict(preset("laptop"), Path("trees"), 9, {}, best)
+        ((label, said),) = verdict(preset("laptop"), FakeTrees(9), {}, best)  # type: ignore[arg-type]
         assert label == "gained" and said.startswith("unknown")

@@ -34,6 +34,11 @@ NEW_WORDS = WordVectors(
 )
 
 
+def unscaled(dim: int) -> Scale:
+    """A scale of numbers that all have mean 0 and deviation 1."""
+    return Scale(torch.zeros(dim), torch.ones(dim))
+
+
 def trained(seed: int) -> MultiViewEncoder:
     """A model of one view with words of its own."""
     table = WordTable(Vocabulary(["the", "cat", "sat"], buckets=2), 6, views=1)
@@ -61,7 +66,7 @@ def save_several(folder: Path) -> None:
 
 def read_out(folder: Path) -> None:
     with locked(folder):
-        store_readout(folder, folder, fitted(trained(1), 1), Scale.raw(4), 0.2)
+        store_readout(folder, folder, fitted(trained(1), 1), unscaled(4), 0.2)
 
 
 def expand(folder: Path) -> None:
@@ -157,7 +162,7 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
         model_sha256,
         training_hours,
         lambda place: find_source(str(place)),
-        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), Scale.raw(10)),
+        lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10)),
         encoder_of().save,
     ):
         with pytest.raises(UserError, match=r"config\.json: files .*: no file of a model") as caught:
@@ -205,7 +210,7 @@ def test_a_card_is_copied_if_it_is_one(how: str, tmp_path: Path) -> None:
     elif how == "folder":
         card.mkdir()
     loaded.save(tmp_path / "other")
-    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0), Scale.raw(4))
+    store_readout(tmp_path / "m", tmp_path / "read", fitted(loaded, 0), unscaled(4))
     for name in ("other", "read"):
         assert (tmp_path / name / "README.md").read_text().startswith("# ")
     assert weights(tmp_path / "other") == weights(tmp_path / "m")
