@@ -519,6 +519,6 @@ def test_a_refused_training_leaves_nothing(
     toy_trees, tmp_path, capsys, monkeypatch, option, value, message
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert train(["--trees", str(toy_trees), "--device", "cpu", option, value]) == 2
+    assert train(["--trees", str(toy_trees), "--device", "cpu", "--vectors", "none", option, value]) == 2
     assert re.search(message, capsys.readouterr().err)
     assert list(tmp_path.iterdir()) == []
