@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -29,6 +30,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
+from corpora.support.cli import warn_once
 from corpora.support.errors import UserError
 from corpora.support.files import locked
 from corpora.support.progress import progress
@@ -249,7 +251,8 @@ class MultiViewEncoder:
             structure: λ, by default the model's (0 with ``views``, raw or features); above 0 the vectors are
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
-            truncate_dim: keep so many numbers of the meaning, of a fitted one at length 1 again.
+            truncate_dim: keep so many numbers of the meaning, of a fitted one at length 1 again; those of
+                structure stay.
             others: what sentence-transformers' ``encode`` takes besides, where it asks for nothing (no
                 prompt, float32, sentences).
 
@@ -261,6 +264,12 @@ class MultiViewEncoder:
                 where no read-out was fitted, an argument of sentence-transformers that means nothing here, an
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """
+        cut = 1 if truncate_dim is None else truncate_dim
+        for name, number in {"batch_size": batch_size, "truncate_dim": cut}.items():
+            if not isinstance(number, Integral) or number < 1:
+                raise UserError(f"encode: {name}={number!r:.40}: must be a whole number from 1")
+        if trees is not None and not hasattr(trees, "has"):
+            raise UserError(f"encode: trees={trees!r:.60}: is no tree cache; TreeCache.open opens one")
         read = self._read_by(readout, views)
         by_default = self.structure if views is None and readout in (None, "meaning") else 0.0
         structure = by_default if structure is None else share_of(structure)
@@ -276,18 +285,20 @@ class MultiViewEncoder:
         texts = None if listed is None else read_sentences(listed, "encode")
         chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
         dim = max(member.network.config.dim for member in self.members)
-        threads = chosen_threads(max(batch_size, 1), dim, self.device) if total >= FEW else 1
+        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
         wide = sum(network.widths[place] for network, places in chosen for place in places)
         width = min(read[1] if read else wide, wide if truncate_dim is None else truncate_dim)
-        if width < 1:
-            raise UserError(f"encode: truncate_dim={truncate_dim}: must be at least 1")
         requires = self.requires_of(views)
         if structure:
             from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
 
+            if truncate_dim is not None:
+                warn_once(
+                    f"truncate_dim={truncate_dim} cuts the meaning; {WIDTH:,} numbers of structure stay"
+                )
             width, requires = width + WIDTH, requires | {"dep"}
         vectors = torch.zeros(total, width, device=self.device, dtype=torch.float32)
-        batches = self.reader.batches(texts, requires, trees, max(batch_size, 1))
+        batches = self.reader.batches(texts, requires, trees, batch_size)
         # Parsing has no large products.
         shown = progress(total=total, description="encode", show=show_progress_bar)
         # The first sentence imports a tokenizer, parsers and compiled loops.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -45,11 +45,44 @@ The module is `multiview.sentence_transformers` of the package multiview-embeddi
 runs. The other model is in `model/`.
 """
 """README.md of a saved :class:`StructureModule`."""
-DOOR = "encode, in a batch sorted by length"
-"""Of what sentence-transformers hands on."""
 
 
-class MultiViewModule(InputModule):
+class TextModule(InputModule):
+    """What both modules have in common: texts go in, and vectors without gradients come out."""
+
+    @classmethod
+    def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **options: Any) -> Self:
+        """Load what :meth:`save` wrote; most of sentence-transformers' options are ignored."""
+        if backend != "torch":
+            raise UserError(f"backend={backend!r}: parsers and encoders run on torch alone")
+        trusted = bool(options.get("trust_remote_code"))
+        return cls.opened(Path(model_name_or_path), trusted)  # type: ignore[attr-defined, no-any-return]
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
+        """Pass the texts on; sentence-transformers' trainer takes for a batch what has ``input_ids``."""
+        texts = read_sentences(inputs, "encode, in a batch sorted by length")
+        return {
+            "texts": texts,
+            "prompt": prompt,
+            "input_ids": torch.zeros(len(texts), 1, dtype=torch.long),
+        }
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add ``sentence_embedding`` [B, D]."""
+        if self.training and torch.is_grad_enabled():
+            raise UserError(
+                "sentence-transformers cannot train this model, whose vectors have no gradients; "
+                "python -m multiview.train does, and multiview.readout fits one to a teacher"
+            )
+        features["sentence_embedding"] = self.vectors(features["texts"], features["prompt"])
+        return features
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """D, as sentence-transformers 5 calls it."""
+        return int(self.get_embedding_dimension())
+
+
+class MultiViewModule(TextModule):
     """The whole model as one sentence-transformers module."""
 
     def __init__(self, encoder: MultiViewEncoder) -> None:
@@ -59,12 +92,11 @@ class MultiViewModule(InputModule):
         self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
 
     @classmethod
-    def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **__: Any) -> MultiViewModule:
-        """Load a model folder; sentence-transformers' other options are ignored."""
-        check_backend(backend)
-        return cls(MultiViewEncoder.load(model_name_or_path, "cpu"))
+    def opened(cls, folder: Path, trusted: bool = False) -> Self:
+        """A model folder, or ``builtin``."""
+        return cls(MultiViewEncoder.load(folder, "cpu"))
 
-    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> MultiViewModule:
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
         """Weights go to other devices; they stay float32, in which all is computed."""
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
@@ -73,27 +105,16 @@ class MultiViewModule(InputModule):
         super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Pass the texts on; :meth:`forward` parses them."""
-        texts, before = read_sentences(inputs, DOOR), prompt or ""
-        return features_of([before + t if isinstance(t, str) else (*before.split(), *t) for t in texts])
-
-    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add ``sentence_embedding`` [B, D]."""
-        refuse_training(self)
-        features["sentence_embedding"] = self.encoder.encode(
-            features["texts"],
-            convert_to_tensor=True,
-            device=next(self.networks.parameters()).device,
-            show_progress_bar=False,
-        )
-        return features
+    def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
+        """Vectors [B, D] of texts that begin with the prompt."""
+        prompt = prompt or ""
+        begun = [prompt + text if isinstance(text, str) else (*prompt.split(), *text) for text in texts]
+        device = next(self.networks.parameters()).device
+        return self.encoder.encode(begun, convert_to_tensor=True, device=device, show_progress_bar=False)  # type: ignore[return-value]
 
     def get_embedding_dimension(self) -> int:
         """D."""
         return self.encoder.get_sentence_embedding_dimension()
-
-    get_sentence_embedding_dimension = get_embedding_dimension  # what sentence-transformers 5 calls it
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the model folder, without checkpoints and logs."""
@@ -109,7 +130,7 @@ class StructureRecord:
     """λ, the share of structure in the cosine."""
 
 
-class StructureModule(InputModule):
+class StructureModule(TextModule):
     """Another sentence-transformers model with a structure part beside its vectors.
 
     Args:
@@ -126,43 +147,23 @@ class StructureModule(InputModule):
         self.source = source or MultiViewEncoder.load("builtin", "cpu")
 
     @classmethod
-    def load(
-        cls,
-        model_name_or_path: str,
-        *_: Any,
-        trust_remote_code: bool = False,
-        backend: str = "torch",
-        **__: Any,
-    ) -> StructureModule:
-        """Load what :meth:`save` wrote; a model that was trusted may trust the one in it."""
-        check_backend(backend)
-        folder = current(Path(model_name_or_path))
+    def opened(cls, folder: Path, trusted: bool = False) -> Self:
+        """What was saved; a model that is trusted may trust the one in it."""
+        folder = current(folder)
         path, source = folder / "structure.json", folder / "source"
         record = config_from_json(StructureRecord, read_json(path), where=path)
         encoder = MultiViewEncoder.load(source, "cpu") if source.is_dir() else None
-        model = SentenceTransformer(str(folder / "model"), trust_remote_code=trust_remote_code)
+        model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusted)
         return cls(model, record.structure, encoder)
 
-    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Pass the texts on; structure does not read the prompt."""
-        return {**features_of(read_sentences(inputs, DOOR)), "prompt": prompt}
-
-    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add ``sentence_embedding`` [B, D + S]."""
-        refuse_training(self)
-        texts = features["texts"]
-        own = self.model.encode(
-            texts, prompt=features["prompt"], convert_to_tensor=True, show_progress_bar=False
-        )
-        bound = torch.from_numpy(self.source.structure_vectors(texts)).to(own)
-        features["sentence_embedding"] = beside(own, bound, self.structure)
-        return features
+    def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
+        """Vectors [B, D + S]; structure does not read the prompt."""
+        own = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
+        return beside(own, torch.from_numpy(self.source.structure_vectors(texts)).to(own), self.structure)
 
     def get_embedding_dimension(self) -> int:
         """D + S."""
         return int(self.model.get_embedding_dimension() or 0) + WIDTH
-
-    get_sentence_embedding_dimension = get_embedding_dimension
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write λ, the other model, and the source if it is not ``builtin``, in one step."""
@@ -174,26 +175,6 @@ class StructureModule(InputModule):
             write_json(new / "structure.json", {"structure": self.structure})
 
 
-def check_backend(backend: str) -> None:
-    """Refuse a backend that sentence-transformers would have to export the model for."""
-    if backend != "torch":
-        raise UserError(f"backend={backend!r}: parsers and encoders run on torch alone")
-
-
-def features_of(texts: list[str | tuple[str, ...]]) -> dict[str, Any]:
-    """Texts as a batch; sentence-transformers' trainer takes for one what has ``input_ids``."""
-    return {"texts": texts, "input_ids": torch.zeros(len(texts), 1, dtype=torch.long)}
-
-
-def refuse_training(module: torch.nn.Module) -> None:
-    """Raise a UserError where gradients are asked for."""
-    if module.training and torch.is_grad_enabled():
-        raise UserError(
-            "sentence-transformers cannot train this model, which gives vectors without gradients; "
-            "python -m multiview.train does, and multiview.readout fits one to a teacher"
-        )
-
-
 def load(folder: Path | str) -> SentenceTransformer:
     """A model folder, or ``builtin``, as a ``SentenceTransformer``, without ``trust_remote_code``."""
-    return SentenceTransformer(modules=[MultiViewModule.load(str(folder))]).eval()
+    return SentenceTransformer(modules=[MultiViewModule.opened(Path(folder))]).eval()

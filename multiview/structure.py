@@ -66,9 +66,7 @@ class WithStructure:
             else result.numpy()
         )
 
-    def similarity(self, one: Any, other: Any) -> torch.Tensor:
-        """Cosine of every vector of ``one`` with every vector of ``other``: [n, m]."""
-        return self.source.similarity(one, other)
+    similarity = MultiViewEncoder.similarity
 
     def get_sentence_embedding_dimension(self) -> int:
         """D + S."""

@@ -87,13 +87,15 @@ class ParserComponent:
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = DOCUMENTS) -> Iterator[Doc]:
         """Parse documents in place, the sentences of several together."""
+        from parsing.trees.sentences import batch_sentences
+
         for batch in minibatch(stream, min(batch_size, DOCUMENTS)):  # type: ignore[no-untyped-call]
             docs = [doc if doc.has_annotation("SENT_START") else self._split(doc) for doc in batch]
             places = [_places(doc) for doc in docs]
             texts = [
                 [doc[i].text for i in words] for doc, own in zip(docs, places, strict=True) for words in own
             ]
-            parsed = iter(self.parser.parse(texts))
+            parsed = batch_sentences(self.parser.arrays(texts), self.parser.inventories)
             for doc, own in zip(docs, places, strict=True):
                 trees = list(islice(parsed, len(own)))
                 if len(doc):

@@ -286,12 +286,10 @@ def parse_each(
     which: list[int],
     name: str,
     tell: Tell,
-    *,
-    again: bool = True,
 ) -> dict[int, Parse]:
     """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
-    A sentence that fails alone, twice, is left out. What is no sentence's fault is raised: a lack of memory,
+    A sentence that fails alone is left out. What is no sentence's fault is raised: a lack of memory,
     a lost device, or what lets a known sentence fail as well; the trees must not depend on it. ``tell`` gets
     a line for each sentence that fails.
     """
@@ -305,12 +303,10 @@ def parse_each(
     except Exception as error:
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
-        if len(which) == 1 and not again:
-            tell(_fault(f"{name} parser", error, sentences[which[0]]))
-            return {}
         if len(which) == 1:
             _check_parser(parse, name, error)
-            return parse_each(parse, sentences, which, name, tell, again=False)
+            tell(_fault(f"{name} parser", error, sentences[which[0]]))
+            return {}
     half = len(which) // 2
     found = parse_each(parse, sentences, which[:half], name, tell)
     return found | parse_each(parse, sentences, which[half:], name, tell)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from corpora.sentences import read_sentences
 from corpora.support.errors import MissingExtraError
-from senteval_runner.protocol.correlation import Scores, cosines
-from senteval_runner.protocol.features import Float, unit
+from multiview.model import MultiViewEncoder
+from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import Encoder, as_vectors
 
 
@@ -47,11 +45,5 @@ class MtebEncoder:
         """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored."""
         return self.encoder.encode([t for batch in inputs for t in read_sentences(batch["text"], "encode")])
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Float:
-        """Cosines [n, m] of every vector of [n, d] with every vector of [m, d]."""
-        one, other = (unit(np.atleast_2d(np.float32(vectors))) for vectors in (embeddings1, embeddings2))
-        return one @ other.T
-
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Scores:
-        """Cosines [n] of the vectors of [n, d] and [n, d], pair by pair."""
-        return cosines(np.asarray(embeddings1), np.asarray(embeddings2))
+    similarity = MultiViewEncoder.similarity
+    similarity_pairwise = MultiViewEncoder.similarity_pairwise

@@ -20,6 +20,8 @@ the read-out.
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -178,8 +180,8 @@ def share_of(structure: float) -> float:
     Raises:
         UserError: it is not from 0 to 1.
     """
-    if not 0 <= structure <= 1:
-        raise UserError(f"structure={structure}: a share from 0 to 1")
+    if not isinstance(structure, Real) or not 0 <= structure <= 1:
+        raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
     return structure
 
 

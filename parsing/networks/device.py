@@ -59,7 +59,12 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         if chosen.type == "cuda":  # fp32 is fp32: cuDNN would round what its LSTM multiplies to ten bits
             torch.backends.cudnn.allow_tf32 = False
         return chosen
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
+    except (
+        RuntimeError,
+        AssertionError,
+        TypeError,
+        ValueError,
+    ) as error:  # torch asserts that it was built with CUDA
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
 

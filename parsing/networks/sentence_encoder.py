@@ -25,6 +25,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ from numba.extending import overload
 from torch import Tensor, nn
 
 from corpora.support.compiled import compiled
-from corpora.support.threads import state_without
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Products
 from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
@@ -331,12 +331,8 @@ class TypeVectors:
         self.encoder, self.table, self.max_types = encoder, table, max_types
         self.forget()
 
-    def __getstate__(self) -> dict[str, object]:
-        return state_without(self, "_known", "_vectors")
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state)
-        self.forget()
+    def __reduce__(self) -> tuple[partial[TypeVectors], tuple[SentenceEncoder, TypeTable]]:
+        return partial(type(self), max_types=self.max_types), (self.encoder, self.table)
 
     def forget(self) -> None:
         """Start anew, on the device where the encoder is now."""

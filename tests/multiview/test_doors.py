@@ -214,3 +214,23 @@ def test_a_view_of_another_width_is_named(monkeypatch) -> None:
     monkeypatch.setattr(view, "states", lambda *inputs: (states(*inputs)[0][:, :3], None))
     with pytest.raises(UserError, match=r"view 'seq': its states give \[3, 3\] in place of \[3, 4\]"):
         encoder.encode(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 0},
+        {"batch_size": 1.5},
+        {"batch_size": None},
+        {"truncate_dim": "2"},
+        {"truncate_dim": 0},
+        {"structure": "0.1"},
+        {"structure": float("nan")},
+        {"device": 1.5},
+        {"device": ["cpu"]},
+        {"trees": "runs/trees/corpus"},
+    ],
+)
+def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(options))):
+        builtin.encode(TEXTS, **options)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from sklearn.cross_decomposition import CCA
 from sklearn.linear_model import LinearRegression, Ridge
 
+from corpora.support.cli import warn_once
 from corpora.support.errors import UserError
 from corpora.support.files import read_record
 from multiview import readout
@@ -118,7 +119,8 @@ def read(tmp_path: Path) -> MultiViewEncoder:
     return MultiViewEncoder.load(tmp_path / "m", "cpu")
 
 
-def test_encode_gives_meaning_and_features(read: MultiViewEncoder) -> None:
+def test_encode_gives_meaning_and_features(read: MultiViewEncoder, caplog) -> None:
+    warn_once.cache_clear()
     features = read.encode(TEXTS, readout="features")
     fitted = read.readout
     assert features.shape == (4, 8) and fitted is not None and fitted.origin == "chance"
@@ -134,7 +136,8 @@ def test_encode_gives_meaning_and_features(read: MultiViewEncoder) -> None:
         cut, product[:, :2] / np.linalg.norm(product[:, :2], axis=1)[:, None], atol=1e-6
     )
     assert read.encode(TEXTS, truncate_dim=2).shape[1] == 2 + WIDTH
-    with pytest.raises(UserError, match="truncate_dim=-1: must be at least 1"):
+    assert "truncate_dim=2 cuts the meaning; 1,024 numbers of structure stay" in caplog.text
+    with pytest.raises(UserError, match="truncate_dim=-1: must be a whole number from 1"):
         read.encode(TEXTS, truncate_dim=-1)
     np.testing.assert_array_equal(read.encode(TEXTS, views=["dep"]), features[:, 4:])
     assert read.encode(TEXTS, readout="features", structure=0.5).shape[1] == 8 + WIDTH

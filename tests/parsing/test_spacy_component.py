@@ -78,6 +78,7 @@ def test_sentences_of_an_earlier_component_are_kept_and_odd_documents_pass(nlp):
         assert doc.text == text and len(list(doc.sents)) == bool(text)
         brackets = "".join(sent._.parse_string for sent in doc.sents)
         assert brackets == ("(NP (UH Hello))" if "Hello" in text else "")
+    assert all(t.tag_ for t in nlp(spacy.tokens.Doc(nlp.vocab, ["New York"])))
     odd = spacy.tokens.Doc(nlp.vocab, ["New\tYork", "(s)", "sleeps"])
     assert read_tree(next(nlp(odd).sents)._.parse_string).words == ("New_York", "(s)", "sleeps")
 

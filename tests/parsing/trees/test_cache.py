@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
+import pickle
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +94,18 @@ def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
     assert cache.document_ids() == ["doc 0", "doc 5", "doc 6", "doc 40", "doc 64"]
     assert cache.token_counts().tolist() == [len(s) for s in sentences] and not cache.flags().any()
     assert cache.type_counts() == Counter(word for s in sentences for word in s)
+
+
+def test_threads_and_copies_read_the_same(folder: Path) -> None:
+    """With fewer shards open at once than threads ask for."""
+    shared = TreeCache.open(folder, open_shards=1)
+    ranges = [(start, min(start + 9, 70)) for start in range(0, 70, 3)] * 4
+    expected = [rows_of(TreeCache.open(folder).read(*one)) for one in ranges]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda one: rows_of(shared.read(*one)), ranges))
+    assert found == expected
+    for copied in (copy.copy(shared), copy.deepcopy(shared), pickle.loads(pickle.dumps(shared))):
+        assert rows_of(copied.read(*ranges[0])) == expected[0] and len(copied) == 70
 
 
 def test_views_absent_fields_and_long_sentences(tmp_path: Path) -> None:
