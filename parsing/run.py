@@ -178,6 +178,7 @@ def parse(config: ParseConfig, spec: str) -> None:
         corpus,
         output,
         pool,
+        expected=corpus.expected,
         config={**config_to_json(config), "output": str(output)},
     )
     print(report(corpus, output, summary))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,15 @@ def available_cores() -> int:
     """Cores this process may use: those it may run on, and what its control groups grant, rounded up."""
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(mine, *(max(1, math.ceil(quota)) for quota in _quotas()), mine)
+
+
+def processes_share_locks() -> bool:
+    """Whether locks can be made that several processes hold; Linux keeps them in /dev/shm."""
+    try:
+        multiprocessing.get_context("spawn").Value("i", 0)
+    except (OSError, ImportError):
+        return False
+    return True
 
 
 def _quotas() -> Iterator[float]:

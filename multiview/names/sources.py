@@ -392,7 +392,7 @@ def _on_disk(spec: str) -> Source:
             own=max(record.structure for record in records) if several else None,
             fitted=alone is not None and bool(alone.readout or alone.structure),
         )
-    files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()})
+    files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if not file.is_dir()})
     hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in files]
     return Source(spec=spec, kind="sentence-transformers", key=json_digest([VERSION, hashes], 16), base=spec)
 

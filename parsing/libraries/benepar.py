@@ -26,7 +26,7 @@ from transformers import dynamic_module_utils
 from corpora.characters import plain
 from corpora.sentences import read_sentences
 from corpora.support.errors import UserError
-from corpora.support.files import sha256_file
+from corpora.support.files import check_regular, sha256_file
 from parsing.networks.parser import DeviceParser, Stages
 from parsing.trees.batch import ConstituencyParse
 
@@ -108,6 +108,9 @@ def load_benepar(name_or_path: str) -> BeneparParser:
             f"fetch one with python -c \"import benepar; benepar.download('{name_or_path}')\" "
             f"(it reads {BENEPAR_SERVER_INDEX})"
         ) from None
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        if not file.is_dir():
+            check_regular(file)
     try:
         with todays_libraries():
             parser = ChartParser.from_trained(str(path))

@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from unittest.mock import patch
 
 from corpora.inputs import encodable
@@ -35,7 +35,7 @@ from corpora.support.cli import LOGGER, log_to, warn_once
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import locked, write_json
 from corpora.support.progress import progress
-from corpora.support.surroundings import available_cores
+from corpora.support.surroundings import available_cores, processes_share_locks
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
@@ -142,11 +142,16 @@ class LocalPool(Pool):
         self._makes = [makes] if callable(makes) else list(makes)
         self.size = workers or available_cores()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Pool:
+        if not processes_share_locks():
+            log.warning("processes cannot share locks here (no /dev/shm?): this one parses alone")
+            return Pool(self._makes[0])
         self._start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        if not hasattr(self, "_executor"):
+            return
         self._alive.close()  # before the parts that wait for an idle process are worked off
         self._executor.shutdown(cancel_futures=True)
 
@@ -237,6 +242,7 @@ def run_corpus(
     *,
     shard_sentences: int = SHARD_SENTENCES,
     part_sentences: int = PART_SENTENCES,
+    expected: Callable[[], int | None] = lambda: None,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
@@ -247,6 +253,7 @@ def run_corpus(
         pool: the workers, not started; the content does not depend on their number.
         shard_sentences: sentences per shard.
         part_sentences: sentences that a worker gets at once.
+        expected: about how many sentences there are, asked anew after each part.
         config: resolved configuration, saved as ``config.json`` next to the shards, with a log.
 
     Raises:
@@ -258,7 +265,7 @@ def run_corpus(
         text = {"corpus": {"name": corpus.name, **corpus.identity}}
         _refuse_other(output, stored, text)  # before workers load parsers
         next(iter(corpus), None)  # so is one without sentences
-        with pool:
+        with pool as pool:
             description = pool.submit("describe")
             try:
                 parsers, inventories = description.result()
@@ -286,10 +293,9 @@ def run_corpus(
                     if shard.index not in rows
                     for start in range(0, len(shard.sentences), part_sentences)
                 )
-                guess = corpus.length is None
-                with progress(about=guess, initial=before, description="parsing") as bar:
+                with progress(about=True, initial=before, description="parsing") as bar:
                     for part, batch in parse_parts(pool, parts):
-                        bar.total = corpus.expected()
+                        bar.total = expected()
                         bar.update(len(batch))
                         shard, done = part.shard, part.shard.done
                         done[part.start] = batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,16 @@ def test_keys_are_of_the_content(here: Path, builtin: Path) -> None:
     (here / "words.txt").write_text((here / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
     keys = {over, *(find_source(f"random:seq@8{w}").key for w in ("", "?vectors=words.txt"))}
     assert len(keys) == 3
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_pipe_in_a_folder_of_another_library_is_refused_unread(name: str, tmp_path: Path) -> None:
+    for file in ("config.json", "modules.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / file).write_text("{}")
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match=f"{name}: a pipe or a device"):
+        find_source(str(tmp_path))
 
 
 def test_models_side_by_side_and_projected(here: Path) -> None:

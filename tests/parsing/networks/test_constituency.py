@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -232,7 +233,15 @@ def test_what_is_no_model_of_benepars(tmp_path) -> None:
             return (open, (str(tmp_path / "run"), "w"))
 
     torch.save({"config": Evil(), "state_dict": {}}, tmp_path / "evil.pt")
-    for spec, message in (("benepar_none", r"benepar\.download"), (str(tmp_path / "evil.pt"), "cannot read")):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "benepar_model.bin")
+    for spec, message in (
+        ("benepar_none", r"benepar\.download"),
+        (str(tmp_path / "evil.pt"), "cannot read"),
+        (str(tmp_path / "pipe"), "a pipe or a device"),
+        (str(tmp_path / "folder"), "a pipe or a device"),
+    ):
         with pytest.raises(UserError, match=message) as caught:
             load_benepar(spec)
         assert "\n" not in str(caught.value)

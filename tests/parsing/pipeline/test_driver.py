@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -86,6 +88,19 @@ def test_workers_have_no_say_in_the_content(whole: Path, tmp_path: Path, pool, p
     run(toy_corpus(500), tmp_path / "again", pool, part_sentences=part)
     for path in [*whole.glob("shard-*"), whole / "manifest.json"]:
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+
+
+def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, monkeypatch, caplog) -> None:
+    """As where /dev/shm is missing or read-only."""
+
+    def refuse(*args: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "/dev/shm/pym-1")
+
+    context = SimpleNamespace(Value=refuse)
+    monkeypatch.setattr("multiprocessing.get_context", lambda kind: context)
+    run(toy_corpus(500), tmp_path / "again", LocalPool(toys, 3))
+    assert content(whole) == content(tmp_path / "again")
+    assert "this one parses alone" in caplog.text
 
 
 def test_builtin_parsers_in_a_worker_give_the_same_bytes(tmp_path: Path) -> None:
