@@ -77,6 +77,8 @@ setup(
         "console_scripts": scripts(),
         "spacy_factories": ["multiview_parser = parsing.spacy_component:make"],
     },
+    # By a path, not by a finder, which a folder named parsing/ where one works goes before.
+    options={"editable_wheel": {"mode": "compat"}},
     python_requires=">=3.11",
     # With the lowest versions named here the suite passes, too (one figure of scikit-learn apart).
     install_requires=[

@@ -51,11 +51,8 @@ UNPACKERS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
 }
 """How to read compressed bytes, by what they start with."""
 FOREIGN = {
-    rb"\APK[\x03\x05]": "a zip archive, as .docx, .odt and .epub are",
-    rb"\A(7z\xbc\xaf|Rar!|\x1f\x9d|\x28\xb5\x2f\xfd)": "packed by a program that is not supported",
-    rb"\A.{257}ustar": "a tar archive",
-    rb"\A%PDF-": "PDF",
-    rb"\A\{\\rtf": "RTF",
+    rb"\A(PK[\x03\x05]|7z\xbc\xaf|Rar!|\x1f\x9d|\x28\xb5\x2f\xfd|.{257}ustar)": "an archive (so is a .docx)",
+    rb"\A(%PDF-|\{\\rtf)": "PDF or RTF",
     rb"\A(\xff\xfe|\xfe\xff|([^\0]\0){4}|(\0[^\0]){4})": "UTF-16 text (iconv -f utf-16 -t utf-8)",
     rb"\0{4}": "binary data",
 }

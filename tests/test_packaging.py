@@ -25,18 +25,43 @@ SENTENCES = (
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the working tree, built from a copy so that nothing is left behind."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the working tree, so that nothing is left behind in it."""
+    source = tmp_path_factory.mktemp("source")
     for package in PIPELINE:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "LICENSES", source / "LICENSES")
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the working tree."""
+    out = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out)]
     subprocess.run([*pip, str(source)], check=True, capture_output=True)
     (found,) = out.glob("*.whl")
     return found
+
+
+def test_a_folder_of_a_packages_name_does_not_hide_an_editable_install(source: Path, tmp_path: Path) -> None:
+    build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
+    (built,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        archive.extractall(tmp_path / "site")
+    for package in PIPELINE:
+        (tmp_path / "work" / package).mkdir(parents=True)
+    look = (
+        "import site, sys\nsite.addsitedir(sys.argv[1])\nfrom importlib.util import find_spec\n"
+        "print(*(find_spec(package).origin for package in sys.argv[2:]))"
+    )
+    run = [sys.executable, "-S", "-c", look, str(tmp_path / "site"), *PIPELINE]
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(run, cwd=tmp_path / "work", env=clean, capture_output=True, text=True)
+    assert done.stdout.split() == [str(source / package / "__init__.py") for package in PIPELINE]
 
 
 def test_every_command_is_a_console_script(wheel: Path) -> None:

@@ -39,8 +39,6 @@ ABANDONED_S = 3600
 """In a folder that runs share, a temporary file this old belongs to a run that was killed."""
 SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 """Their files are devices, streams and switches, even where they look like regular files."""
-MOST_LINKS = 40
-"""Linux follows as many."""
 
 
 def check_regular(path: Path) -> None:
@@ -66,7 +64,7 @@ def output_file(path: Path) -> Path:
         UserError: the name leads to a folder, a pipe or a device, or nowhere.
     """
     place = Path(path)
-    for _ in range(MOST_LINKS):
+    for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
         in_system = folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
         if not in_system and place.is_symlink():

@@ -1,11 +1,11 @@
-"""What the machine around a process can do: its standard streams, its cores, its processes."""
+"""What the machine around a process can do: its standard streams, its cores."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import math
-import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 """Where Linux shows the limits of containers and services."""
 MEMBERSHIPS = Path("/proc/self/cgroup")
 """The control groups of this process, one a line."""
+LIMITS = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+"""Where a group has its time and the period, in version 2 and 1."""
 
 
 def usable_streams() -> None:
@@ -52,38 +54,16 @@ def available_cores() -> int:
     return min(mine, *(max(1, math.ceil(quota)) for quota in _quotas()), mine)
 
 
-def processes_share_locks() -> bool:
-    """Whether locks can be made that several processes hold; Linux keeps them in /dev/shm."""
-    try:
-        multiprocessing.get_context("spawn").Value("i", 0)
-    except (OSError, ImportError):
-        return False
-    return True
-
-
 def _quotas() -> Iterator[float]:
     """The cores' worth of time that each control group above this process grants, where it has a limit."""
-    try:
-        memberships = MEMBERSHIPS.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        return
-    for membership in memberships:
+    memberships = MEMBERSHIPS.read_text(encoding="utf-8") if MEMBERSHIPS.exists() else ""
+    for membership in memberships.splitlines():
         _, kinds, group = membership.split(":", 2)
-        root = CONTROL_GROUPS / kinds  # "" in version 2
-        if kinds and "cpu" not in kinds.split(","):
-            continue
-        place = root / group.lstrip("/")
+        place = CONTROL_GROUPS / kinds / group.lstrip("/")
         # A container may see its own group as the root, under another name than here.
-        for folder in (place, *place.parents):
-            if folder.is_relative_to(root):
-                yield from _quota(folder)
-
-
-def _quota(folder: Path) -> Iterator[float]:
-    """The limit of one control group, of version 2 or 1."""
-    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # "max" and -1 are no limit
-            numbers = " ".join((folder / name).read_text(encoding="ascii") for name in names).split()
-            quota, period = map(int, numbers)
-            if quota > 0:
-                yield quota / period
+        for folder, names in itertools.product((place, *place.parents), LIMITS):
+            with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # "max" and -1 are no limit
+                texts = ((folder / name).read_text(encoding="ascii") for name in names)
+                quota, period = map(int, " ".join(texts).split())
+                if quota > 0:
+                    yield quota / period

@@ -35,7 +35,7 @@ from corpora.support.cli import LOGGER, log_to, warn_once
 from corpora.support.errors import UserError, out_of_memory
 from corpora.support.files import locked, write_json
 from corpora.support.progress import progress
-from corpora.support.surroundings import available_cores, processes_share_locks
+from corpora.support.surroundings import available_cores
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
@@ -143,10 +143,11 @@ class LocalPool(Pool):
         self.size = workers or available_cores()
 
     def __enter__(self) -> Pool:
-        if not processes_share_locks():
-            log.warning("processes cannot share locks here (no /dev/shm?): this one parses alone")
+        try:
+            self._start()
+        except (OSError, ImportError) as error:  # such as a read-only /dev/shm: no lock can be shared
+            log.warning("no processes can be started (%s): this one parses alone", error)
             return Pool(self._makes[0])
-        self._start()
         return self
 
     def __exit__(self, *error: object) -> None:

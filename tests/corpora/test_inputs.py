@@ -114,12 +114,12 @@ def tarred() -> bytes:
 
 SENTENCES = "A cat sat on the mat .\nIt slept , naïvely , for “two” hours .\n"
 NOT_TEXT = {
-    "zip": (zipped(), "zip archive"),
-    "tar": (tarred(), "tar archive"),
-    "zstd": (b"\x28\xb5\x2f\xfd\x24\x0cA cat sat .\n", "packed"),
-    "7z": (b"7z\xbc\xaf\x27\x1c\0\4" + b"x" * 50, "packed"),
-    "pdf": (b"%PDF-1.4\n1 0 obj << /Type /Catalog >>\nA cat sat .\n", "PDF"),
-    "rtf": (b"{\\rtf1\\ansi A cat sat .}\n", "RTF"),
+    "zip": (zipped(), "archive"),
+    "tar": (tarred(), "archive"),
+    "zstd": (b"\x28\xb5\x2f\xfd\x24\x0cA cat sat .\n", "archive"),
+    "7z": (b"7z\xbc\xaf\x27\x1c\0\4" + b"x" * 50, "archive"),
+    "pdf": (b"%PDF-1.4\n1 0 obj << /Type /Catalog >>\nA cat sat .\n", "PDF or RTF"),
+    "rtf": (b"{\\rtf1\\ansi A cat sat .}\n", "PDF or RTF"),
     "utf-16": (SENTENCES.encode("utf-16"), "UTF-16"),
     "utf-16-le": (SENTENCES.encode("utf-16-le"), "UTF-16"),
     "utf-16-be": ("Hi .\n".encode("utf-16-be"), "UTF-16"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import multiprocessing
 import os
 import random
 import signal
@@ -96,7 +97,7 @@ def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, mo
     def refuse(*args: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", "/dev/shm/pym-1")
 
-    context = SimpleNamespace(Value=refuse)
+    context = SimpleNamespace(Value=refuse, Pipe=multiprocessing.Pipe)
     monkeypatch.setattr("multiprocessing.get_context", lambda kind: context)
     run(toy_corpus(500), tmp_path / "again", LocalPool(toys, 3))
     assert content(whole) == content(tmp_path / "again")
