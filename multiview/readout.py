@@ -75,6 +75,7 @@ def main(config: ReadoutConfig) -> None:
 
     from multiview.folder.files import BUILTIN, model_folder, model_records
     from multiview.training.data import Split, open_teacher, open_trees
+    from multiview.words.compact import pack_matrix, unpack
 
     folder = model_folder(config.model)
     if not folder.is_dir():
@@ -108,16 +109,17 @@ def main(config: ReadoutConfig) -> None:
         tried.append((aim.reached(readout, wide[0], held[0]), readout))
         print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
     best = max(tried, key=lambda pair: pair[0])[1]
-    output, stored = config.output or folder, rounded(best, model_records(folder)[""].storage)
+    if model_records(folder)[""].storage == "compact":  # then what will be stored is compared
+        best.weight = unpack(pack_matrix("weight", best.weight))["weight"]
     before = wide[-1] if encoder.readout is None else encoder.readout.cpu()(wide[-1])
-    figures = [aim.told(vectors, held[-1]) for vectors in (before, stored(wide[-1]))]
+    figures = [aim.told(vectors, held[-1]) for vectors in (before, best(wide[-1]))]
     for name, vectors, figure in zip(("before", "after "), (before, best.weight.T), figures, strict=True):
         print(f"{name}     {aim.compared} {figure:.4f} ({vectors.shape[1]} numbers)")
     gains = figures[1] > figures[0]
     if gains or config.output is not None:
-        scale = moments.scale(config.features, cache.folder.name)
+        output, scale = config.output or folder, moments.scale(config.features, cache.folder.name)
         store_readout(folder, output, best, scale, config.structure)
-        print(f"model      {output}: {stored.origin}, {aim.reached(stored, wide[-1], held[-1]):.4f}")
+        print(f"model      {output}: {best.origin}, {aim.reached(best, wide[-1], held[-1]):.4f}")
     if not gains:
         kept = "" if config.output else f"; {folder} stays as it was, --output FOLDER writes the new one"
         print(f"no gain    on the documents that were held out{kept}")
@@ -137,14 +139,7 @@ def written_folder(config: ReadoutConfig) -> Path | None:
 def read_moments(
     encoder: MultiViewEncoder, cache: TreeCache, aim: Teacher | Neighbours, held_H: NDArray[np.int64]
 ) -> tuple[Moments, Tensor]:
-    """Encode a cache once: what the fit needs of it, and the views' vectors [H, D] held out.
-
-    Args:
-        encoder: of one model.
-        cache: trees by its parsers.
-        aim: what counts the sentences.
-        held_H: sentences that are not fitted.
-    """
+    """Encode a cache once: what the fit needs of it, and the views' vectors [H, D] held out."""
     import numpy as np
     import torch
 
@@ -251,28 +246,15 @@ class Neighbours:
         return neighbour_recall(vectors_BK, where)
 
 
-def rounded(readout: Readout, storage: str) -> Readout:
-    """A read-out as a model folder of this storage gives it back."""
-    from multiview.encoders.readout import Readout
-    from multiview.words.compact import pack_matrix, unpack
-
-    weight = readout.weight.cpu()
-    if storage == "compact":
-        weight = unpack(pack_matrix("weight", weight))["weight"]
-    result = Readout(weight, readout.bias, readout.origin)
-    result.axes_TK = readout.axes_TK
-    return result
-
-
 def store_readout(
     source: Path, target: Path, readout: Readout, scale: Scale, structure: float | None = None
 ) -> None:
-    """Write a model with another read-out; everything else stays as it is stored, compact or not.
+    """Write a model with another read-out in one step; everything else stays as it is stored, compact or not.
 
     Args:
         source: the model's folder.
-        target: where the model goes, in one step; may be the same. The caller holds its lock.
-        readout: the read-out.
+        target: where it goes, which may be the same; the caller holds the lock.
+        readout: what is new.
         scale: of its features.
         structure: λ where a caller gives none; None leaves it.
 
@@ -288,11 +270,8 @@ def store_readout(
     record = model_records(source).get("")
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
-    own = {
-        f"{part}.{name}": value.cpu()
-        for part, fitted in (("readout", readout), ("scale", scale))
-        for name, value in fitted.state_dict().items()
-    }
+    own = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
+    own |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
     if record.storage == "compact":
         own |= pack_matrix("readout.weight", own["readout.weight"])
     with replaced(target) as new:
@@ -311,7 +290,7 @@ def store_readout(
         if structure is not None:
             values["structure"] = structure
         write_record(new / "config.json", values)
-        copy_card(folder, new, otherwise=f"# {folder.name}\n")
+        copy_card(folder, new)
 
 
 cli = Command(

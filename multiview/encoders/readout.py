@@ -140,13 +140,7 @@ class Moments:
         return readout
 
     def neighbours(self, strength: float, dim: int, origin: str = "") -> Readout:
-        """W of canonical directions, N w = ρ (C + s v I) w; x and y are neighbours, added both ways.
-
-        Args:
-            strength: s, above 0.
-            dim: K, at most D.
-            origin: see :class:`Readout`.
-        """
+        """W of canonical directions, N w = ρ (C + s v I) w; x and y are neighbours, added both ways."""
         from scipy.linalg import eigh
 
         x_D, _, xx_DD, xy_DD = (total / max(self.count, 1) for total in self.sums)

@@ -100,20 +100,13 @@ class Encoder(nn.Module, ABC):
         """
         if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
             x_UE, token_N = nn.functional.embedding(token_N, x_UE), None
-        vectors_BW = self._pooled(x_UE, plan, _all_tokens(x_UE) if token_N is None else token_N)
-        if vectors_BW.shape != (plan.sentences, self.width):
-            raise UserError(
-                f"view {self.name!r}: gives {list(vectors_BW.shape)} for {plan.sentences} sentences of width "
-                f"{self.width}"
-            )
-        return vectors_BW
-
-    def _pooled(self, x_UE: Tensor, plan: Plan, token_N: Tensor) -> Tensor:
+        token_N = _all_tokens(x_UE) if token_N is None else token_N
         root_BD, h_ND = self.states(x_UE, token_N, plan)
-        wanted = [plan.sentences, self.width if self.weightless else self.dim]
+        pools = self.pooling != "root" and not self.weightless
+        wanted = [plan.sentences, self.dim if pools else self.width]
         if list(root_BD.shape) != wanted:
             raise UserError(f"view {self.name!r}: its states give {list(root_BD.shape)} in place of {wanted}")
-        if self.pooling == "root" or self.weightless:
+        if not pools:
             return root_BD
         if not plan.sentences:
             return root_BD.new_zeros(0, self.width)
@@ -161,13 +154,7 @@ def _all_tokens(x_NE: Tensor) -> Tensor:
 
 
 def pool_nodes(h_ND: Tensor, plan: Plan, how: str) -> Tensor:
-    """Mean or maximum [B, D] over the nodes of each sentence.
-
-    Args:
-        h_ND: [N, D], states in slot order.
-        plan: the schedule, on the device of the states.
-        how: ``mean``, or ``max``, whose gradient goes to one node.
-    """
+    """Mean or maximum [B, D] over the nodes of each sentence, of states [N, D] in slot order."""
     # One pass that gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
     return nn.functional.embedding_bag(
         plan.tensor("node_slot"), h_ND, plan.tensor("node_offsets"), mode=how, include_last_offset=True
@@ -248,13 +235,7 @@ def distinct_words(batch: Batch) -> tuple[list[str], NDArray[np.int64]]:
 
 
 class ViewStack(nn.Module):
-    """Encoders and word vectors of all views; weights are drawn from torch's global generator.
-
-    Args:
-        views: registered names in order, repeats allowed.
-        words: vocabulary and vectors.
-        config: of every encoder.
-    """
+    """Encoders and word vectors of all views; weights are drawn from torch's global generator."""
 
     def __init__(self, views: Sequence[str], words: WordTable, config: EncoderConfig) -> None:
         super().__init__()
@@ -329,13 +310,7 @@ class ViewStack(nn.Module):
     def inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
-        """The encoders of some views, the vectors [U, E] of the words that each reads, and ``token``.
-
-        Args:
-            positions: which views.
-            types: distinct words, U of them.
-            token: int64 [N], index of each token's word in ``types``.
-        """
+        """The encoders of some views, the vectors [U, E] that each has of ``types``, and ``token``, [N]."""
         table_rows = self.words.vocabulary.lookup(types)
         encoders = self.encoder_list
         for position in positions:
@@ -343,12 +318,7 @@ class ViewStack(nn.Module):
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
-        """Vectors [B, D] of parsed sentences, the views one after the other.
-
-        Args:
-            batch: with words.
-            positions: which views; None is all.
-        """
+        """Vectors [B, D] of parsed sentences, the views one after the other."""
         chosen = range(len(self.views)) if positions is None else positions
         read = self.inputs(chosen, *distinct_words(batch))
         parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in read]
@@ -356,12 +326,7 @@ class ViewStack(nn.Module):
 
     @torch.no_grad()
     def measure(self, batches: Iterable[Batch], origin: str) -> None:
-        """Take mean and deviation of each number from parsed sentences; what is left out stays out.
-
-        Args:
-            batches: of the text, with words.
-            origin: the text, for config.json.
-        """
+        """Take mean and deviation of each number from parsed sentences; what is left out stays out."""
         self.scale = Scale.measured(map(self.vectors, batches), origin).like(self.scale)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:

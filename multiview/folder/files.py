@@ -249,14 +249,7 @@ def _training_seconds(folder: Path) -> float | None:
 
 
 def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
-    """Write a model in one step. Whoever calls this holds the folder's lock.
-
-    Args:
-        folder: the model folder.
-        member: network and identities.
-        card: text of README.md.
-        training: configuration and metrics, recorded in config.json.
-    """
+    """Write a model with its card and the record of its training, in one step; the caller holds the lock."""
     with replaced(folder) as new:
         _write_member(new, member, training)
         write_card(new, card)
@@ -299,21 +292,20 @@ def write_card(folder: Path, card: str) -> None:
     write_json(folder / "modules.json", [ADAPTER])
 
 
-def copy_card(source: Path, target: Path, otherwise: str) -> None:
-    """Write the card of another model, and its seconds of training, into a new folder.
+def copy_card(source: Path | None, target: Path) -> None:
+    """Write the card and the seconds of training of another model, if it has them, into a new folder.
 
-    Args:
-        source: the other model's folder. A README.md that is a link may be any file, so it is no card.
-        target: the new folder.
-        otherwise: the text where the other model has no card that can be read.
+    A README.md that is a link may be any file of this machine, so it is no card.
     """
-    readme, card = source / "README.md", otherwise
-    if readme.is_file() and not readme.is_symlink():
+    card, readme = (
+        "# A model\n\nconfig.json says how it was trained, if it was.\n",
+        source and source / "README.md",
+    )
+    if readme and readme.is_file() and not readme.is_symlink():
         with contextlib.suppress(UnicodeDecodeError):
             card = readme.read_bytes().decode("utf-8")
     write_card(target, card)
-    seconds = _training_seconds(source)
-    if seconds is not None:
+    if source is not None and (seconds := _training_seconds(source)) is not None:
         write_json(target / TIME, {"seconds": seconds})
 
 
@@ -341,18 +333,13 @@ def save_model(members: Sequence[Member], target: Path, source: Path | None) -> 
     """
     records = {} if source is None else model_records(source)
     names = list(records) or ([""] if len(members) == 1 else [str(n) for n in range(len(members))])
-    cards: dict[str, str] = {} if names == [""] else {"": "# Several models\n"}
     with replaced(target) as new:
         for name, member in zip(names, members, strict=True):
             _write_member(new / name, member, records[name].training if records else {})
-            cards[name] = f"# Untrained model\n\nViews {', '.join(member.network.views)}.\n"
         if names != [""]:
             write_record(new / "config.json", {"format": FORMAT, "members": names})
-        for name, card in cards.items():
-            if source is None:
-                write_card(new / name, card)
-            else:
-                copy_card(current(source) / name, new / name, card)
+        for name in {"", *names}:
+            copy_card(source and current(source) / name, new / name)
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
@@ -403,12 +390,6 @@ def _check_sizes(
 ) -> WordTable:
     """The model's words, after comparing all sizes: a config.json may ask for any amount of memory.
 
-    Args:
-        folder: the model folder.
-        record: its config.json.
-        weights: what model.safetensors holds.
-        fixed: of a compact model, its fixed vectors float32 [W, E].
-
     Raises:
         UserError: config.json and the weights disagree.
     """
@@ -436,13 +417,7 @@ def has_trained_words(folder: Path) -> bool:
 def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
     """The folder beside a model's of that model with more words, made now unless it is there.
 
-    Its ``expanded.json`` says from which model and which vectors.
-
-    Args:
-        folder: of a model, or of several that are concatenated; fixed vectors stay as they are.
-        vectors: see :func:`multiview.words.vectors.given_source`.
-        words: of the vectors to read at most, from the top.
-        cache: where the converted vectors are kept.
+    Its ``expanded.json`` says from which model and which vectors. Fixed vectors stay as they are.
 
     Raises:
         UserError: no trained words in the model, malformed vectors, too few words in common, or something

@@ -135,11 +135,6 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
     The weights are not stored: they are made again as ``multiview.train`` made them, from the configuration
     in the folder and the tree cache, whose word counts decide vocabulary and initial weighting.
 
-    Args:
-        model: the trained model's folder.
-        corpus: the tree cache that it was trained on.
-        device: cpu, cuda, ...; None takes a GPU if there is one.
-
     Raises:
         UserError: the model was not trained on this cache, or not by ``multiview.train``.
     """
@@ -152,11 +147,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
 
 def training_trees(folder: Path) -> Path | None:
-    """The tree cache that a model was trained on, as named then or in ``runs/trees``; None if it is gone.
-
-    Args:
-        folder: of the model.
-    """
+    """The tree cache that a model was trained on, as named then or in ``runs/trees``; None if it is gone."""
     records = model_records(folder).values()
     named: list[Path] = []
     for record in records:

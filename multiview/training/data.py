@@ -137,11 +137,7 @@ def open_trees(trees: Path | None, root: Path = TREES) -> TreeCache:
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
-    """A teacher's vectors [sentences, K], memory-mapped.
-
-    Args:
-        path: a ``.npy`` with one row per sentence of the cache, in its order.
-        cache: the trees.
+    """A teacher's vectors [sentences, K], memory-mapped: a ``.npy`` with one row per sentence of the cache.
 
     Raises:
         UserError: the file is missing, damaged, or of another number of sentences.
@@ -216,12 +212,6 @@ def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -
 
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
-
-    Args:
-        config: of the training.
-        cache: the trees.
-        network: its words and views.
-        teacher: [sentences, K], the teacher's vectors, if there is one.
 
     Raises:
         UserError: the cache lacks trees that a view needs.

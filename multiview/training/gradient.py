@@ -47,13 +47,7 @@ EPSILON = 1e-8
 
 
 class MultiViewNetwork(ViewStack):
-    """The views and their objective; a model folder keeps only the views.
-
-    Args:
-        config: of the training.
-        words: vocabulary and vectors.
-        teacher_dim: size of the teacher's vectors; 0 without a teacher.
-    """
+    """The views and their objective; a model folder keeps only the views."""
 
     def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
         super().__init__(config.view_list, words, config.encoder)
@@ -69,13 +63,7 @@ class MultiViewNetwork(ViewStack):
 
     @classmethod
     def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
-        """A network with new weights, which depend only on the configuration and the corpus.
-
-        Args:
-            config: for one model, so ``words`` is not ``both``.
-            trees: the corpus.
-            teacher_dim: size of the teacher's vectors; 0 without a teacher.
-        """
+        """A network with new weights, which depend only on the configuration and the corpus."""
         words = new_table(config, trees, tables=len(trained_views(config.view_list)))
         torch.manual_seed(config.seed)
         network = cls(config, words, teacher_dim)
@@ -141,12 +129,7 @@ class DistributedContext:
             parameter.grad = part.view_as(parameter).clone()
 
     def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Distinct rows of all processes, int64 on the device, and the sums of their gradients.
-
-        Args:
-            step: the part of this process, with U rows.
-            gradients: per table [U, E].
-        """
+        """Distinct rows of all processes, int64 on the device, and per table the sums of their gradients."""
         if self.world == 1:
             return step.table_rows, list(gradients)
         # Only the hosts talk about rows, so that the devices need not wait.
@@ -178,14 +161,7 @@ class StepResult:
 def step_gradient(
     network: MultiViewNetwork, step: Step, distributed: DistributedContext, *, autocast: bool = False
 ) -> StepResult:
-    """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``.
-
-    Args:
-        network: parameters and objective.
-        step: this process's part of the step.
-        distributed: this process among all.
-        autocast: bfloat16 matrix products in the encoders.
-    """
+    """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``."""
     rows = step.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
     sums = [_backward(network, segment, rows, scale, autocast) for segment in step.segments]
@@ -231,13 +207,7 @@ def _gradient(leaf: Tensor) -> Tensor:
 
 
 class Optimiser:
-    """Adam on a network's dense parameters and word tables.
-
-    Args:
-        network: the parameters.
-        table_rate: factor on the rate of the tables.
-        table_update: ``dense`` or ``rows``.
-    """
+    """Adam on a network's dense parameters and word tables."""
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
         self.network = network

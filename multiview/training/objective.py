@@ -104,12 +104,7 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 
 
 def count_anchors(positions: Positions, boundary: Boundary) -> int:
-    """Number of anchors among successive sentences.
-
-    Args:
-        positions: of the sentences.
-        boundary: as for :func:`neighbour_targets`.
-    """
+    """Number of anchors among successive sentences."""
     joined = (np.diff(positions.sentence) == 1) & positions.usable[1:] & positions.usable[:-1]
     if boundary == "document":
         joined &= positions.document[1:] == positions.document[:-1]
@@ -120,7 +115,7 @@ def count_anchors(positions: Positions, boundary: Boundary) -> int:
 
 
 def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
-    """Loss of each anchor [A].
+    """Loss of each anchor [A], from its scores with every candidate, [A, B].
 
     With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
 
@@ -128,11 +123,6 @@ def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Te
     - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), one softmax over all;
     - ``quickthought``: the same with the sentence itself in the denominator at score 0, as QuickThought's
       code does by zeroing the diagonal instead of removing it.
-
-    Args:
-        score_AB: [A, B], S of every anchor with every candidate.
-        targets: which candidates count as what.
-        denominator: see above.
     """
     compared = targets.negative if denominator == "paper" else targets.negative | targets.positive
     masked_AB = score_AB.masked_fill(~compared, MASKED)
@@ -155,12 +145,7 @@ def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
 
 
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
-    """The fraction of sentences of blocks of 400 whose nearest one there is a neighbour in their document.
-
-    Args:
-        vectors_ND: [N, D], on any device.
-        positions: of the N sentences.
-    """
+    """The fraction of sentences of blocks of 400 whose nearest one there is a neighbour in their document."""
     hits = compared = 0
     for start in range(0, len(positions), BLOCK_SENTENCES):
         part = slice(start, start + BLOCK_SENTENCES)

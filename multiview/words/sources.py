@@ -67,12 +67,6 @@ MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, tables: int = 0) -> WordTable:
     """The words of a new model.
 
-    Args:
-        config: of the training.
-        trees: the corpus.
-        cache: where converted vectors are kept.
-        tables: how many views have one, if they are trained; 0 is all.
-
     Raises:
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
     """
@@ -101,12 +95,6 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
     lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
     Hash buckets and words without a vector start at random, as long as the given vectors are on average.
-
-    Args:
-        config: of the training.
-        vocabulary: of the corpus.
-        vectors: float32 [W, E] with their words; the tables get E dimensions.
-        tables: their number.
 
     Raises:
         UserError: no word has a vector.

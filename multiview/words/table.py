@@ -339,12 +339,6 @@ class WordTable(nn.Module):
     def load(cls, folder: Path, record: WordsRecord, *, tables: int, fixed: Fixed | None = None) -> Self:
         """Read the words of a model folder; trained tables are filled later, from the weights.
 
-        Args:
-            folder: holds vocab.txt and, with fixed vectors, vectors.npy.
-            record: what config.json says about the words.
-            tables: number of trained tables.
-            fixed: float32 [W, E], fixed vectors that are not in vectors.npy.
-
         Raises:
             UserError: a file is missing or damaged; it is named.
         """

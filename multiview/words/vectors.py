@@ -252,12 +252,7 @@ def read_words(path: Path) -> list[str]:
 
 
 def save_vectors(path: Path, vectors: Float) -> None:
-    """Put vectors into a new folder: a hard link to the file they are mapped from, where one is possible.
-
-    Args:
-        path: of the new file.
-        vectors: float32 [W, E].
-    """
+    """Put vectors [W, E] into a new folder, by a link to the file they are mapped from if one is possible."""
     with atomic_path(path) as temporary:
         temporary.unlink()
         try:
@@ -341,13 +336,7 @@ class Expansion(nn.Module):
 
     @classmethod
     def load(cls, folder: Path, *, words: int, views: int, dim: int) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Args:
-            folder: the model folder.
-            words: X, how many new words config.json asks for.
-            views: V, the number of trained tables.
-            dim: E, their size.
+        """Read what :meth:`save` wrote: X new words, maps for V tables of E dimensions.
 
         Raises:
             UserError: a file is missing, damaged, or of other types or sizes than these; it is named.

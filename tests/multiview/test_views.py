@@ -163,7 +163,7 @@ def test_a_view_of_the_wrong_width_is_named(
     monkeypatch.setitem(registry._views, "wide", Wide)
     cache = open_trees(toy_trees)
     encoder = MultiViewEncoder.untrained("wide,seq", dim=4, word_dim=6, device="cpu")
-    with pytest.raises(UserError, match=r"view 'wide': gives \[\d+, 5\] for \d+ sentences of width 4"):
+    with pytest.raises(UserError, match=r"view 'wide': its states give \[\d+, 5\] in place of \[\d+, 4\]"):
         encoder.encode(None, trees=cache)
     monkeypatch.setattr(Wide, "width", property(lambda self: self.dim + 1))
     assert encoder.encode(None, trees=cache).shape[1] == 9
