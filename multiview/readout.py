@@ -264,12 +264,13 @@ def store_readout(
     from safetensors.torch import load_file, save_file
 
     from corpora.support.folders import current, replaced
-    from multiview.folder.files import WEIGHTS, copy_card, model_records
+    from multiview.folder.files import WEIGHTS, copy_card, load_members, model_records
     from multiview.words.compact import pack_matrix
 
     record = model_records(source).get("")
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
+    load_members(source)  # weights that do not fit are not copied
     own = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
     own |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
     if record.storage == "compact":

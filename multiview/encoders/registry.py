@@ -337,9 +337,9 @@ class ViewStack(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""
-        kept = {
-            name: value
-            for name, value in self.state_dict().items()
-            if name.startswith(("encoders.", "words.", "readout.", "scale."))
-        }
-        return {name: value.detach().cpu().contiguous() for name, value in kept.items()}
+        kept = {}
+        for name, value in self.state_dict().items():
+            if name.startswith(("encoders.", "words.", "readout.", "scale.")):
+                # A network that computes in half precision is stored in float32 as well.
+                kept[name] = (value.float() if value.is_floating_point() else value).cpu().contiguous()
+        return kept

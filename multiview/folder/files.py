@@ -404,7 +404,7 @@ def _check_sizes(
         shapes = [list(found[name].shape) if name in found else None for found in (wanted, weights)]
         if shapes[0] != shapes[1]:
             raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
-        if wanted[name].is_floating_point() != weights[name].is_floating_point():
+        if wanted[name].dtype != weights[name].dtype:
             raise UserError(f"{folder / WEIGHTS}: {name} is {weights[name].dtype}, not {wanted[name].dtype}")
     return words.empty_copy()
 

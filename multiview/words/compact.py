@@ -55,16 +55,15 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Any]:
         UserError: numbers of 8 or 4 bits without a scale per row.
     """
     weights: dict[str, Any] = {}
+    bits = {name: value for name, value in packed.items() if value.dtype in (torch.int8, torch.uint8)}
     for name, value in packed.items():
-        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
-            continue
-        if value.dtype not in (torch.int8, torch.uint8):
-            weights[name] = value.float() if value.is_floating_point() else value
-            continue
+        if name not in bits and name.removesuffix(SCALE) not in bits:
+            weights[name] = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    for name, value in bits.items():
         scale = packed.get(name + SCALE)
         packs = name == FIXED and value.dtype == torch.uint8
         known = value.ndim == 2 and (packs or value.dtype == torch.int8)
-        if not known or scale is None or not scale.is_floating_point() or scale.shape != value.shape[:1]:
+        if not known or scale is None or scale.dtype != torch.bfloat16 or scale.shape != value.shape[:1]:
             raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
         scale_N1 = scale.float()[:, None]
         weights[name] = PackedVectors(value.numpy(), scale_N1.numpy()) if packs else value * scale_N1

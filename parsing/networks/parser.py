@@ -174,8 +174,9 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
         stored = load_file(path / WEIGHTS)
     except SafetensorError as error:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
-    if odd := sorted(name for name, tensor in stored.items() if not tensor.is_floating_point()):
-        raise UserError(f"{path / WEIGHTS}: {odd[0]} is {stored[odd[0]].dtype}, not floats")
+    for name, tensor in stored.items():
+        if not (tensor.is_floating_point() and tensor.float().isfinite().all()):
+            raise UserError(f"{path / WEIGHTS}: {name} is {tensor.dtype}, or not all of it is finite")
     tensors = {name: tensor.to(torch.float32, copy=True) for name, tensor in stored.items()}
     files = {CONFIG: config.model, VOCABULARY: read_json(path / VOCABULARY)}
     return ModelFolder(path, files, tensors, _identity(values))

@@ -120,7 +120,7 @@ def test_a_view_trains_and_encodes_what_it_was_trained_as(
         name="m",
         views=views,
         words=words,
-        vectors=fixed_vectors if words == "fixed" else None,
+        vectors=fixed_vectors if words == "fixed" else "none",
         loop={"max_steps": 2, "validation": 0, "micro_batch": 7},
     )
     assert main(config) == 0

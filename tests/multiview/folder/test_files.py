@@ -273,9 +273,12 @@ def test_words_that_config_json_only_claims(changes: dict[str, Any], message: st
         load_members(expanded)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
-def test_weights_are_floats(dtype: torch.dtype, tmp_path: Path) -> None:
-    trained(1).save(tmp_path / "m")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64, torch.float16, torch.float64])
+def test_weights_are_float32(dtype: torch.dtype, tmp_path: Path) -> None:
+    encoder = trained(1)
+    encoder.members[0].network.half()
+    encoder.save(tmp_path / "m")
+    assert len(load_members(tmp_path / "m")) == 1
     path = tmp_path / "m" / "model.safetensors"
     save_file({name: value.to(dtype) for name, value in load_file(path).items()}, path)
     reseal(tmp_path / "m")

@@ -6,6 +6,7 @@ wrong device is found on torch's device without memory.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -13,9 +14,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from corpora.characters import plain
 from corpora.support.errors import UserError
+from corpora.support.files import sha256_file
 from multiview.folder.reading import Reader
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
@@ -31,6 +34,7 @@ from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
 from tests.fixtures.device import OneDevice
+from tests.fixtures.kills import kills
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, as_lists, random_arcs, random_spans
@@ -179,6 +183,42 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
     with pytest.raises(UserError, match=message) as caught:
         DependencyModel.from_folder(load_model_folder(tmp_path, "dependency"))
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda v: v.long(), lambda v: v > 0, lambda v: v.to(torch.complex64), lambda v: v / 0]
+)
+def test_weights_are_finite_floats(tmp_path, change):
+    save_model_folder(tmp_path, name="x", version="1", **random_arcs().content())
+    path, values = tmp_path / "model.safetensors", json.loads((tmp_path / "config.json").read_text())
+    stored = load_file(path)
+    save_file({**stored, (name := sorted(stored)[0]): change(stored[name])}, path)
+    values["sha256"]["model.safetensors"] = sha256_file(path)
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match=rf"model\.safetensors: {name} is torch\.\w+, or not all of it"):
+        load_model_folder(tmp_path, "dependency")
+
+
+def test_a_killed_change_leaves_the_old_parser_or_the_new(tmp_path):
+    def save(folder, seed):
+        torch.manual_seed(seed)
+        save_model_folder(folder, name="x", version=str(seed), **random_arcs().content())
+
+    save(tmp_path / "before", 1)
+    states = []
+    for folder in kills(lambda: save(tmp_path / "work", 2), tmp_path / "before", tmp_path / "work"):
+        states.append(load_model_folder(folder, "dependency").identity["version"])
+    assert states == sorted(states) and set(states) == {"1", "2"} and len(states) > 10
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "README.md", "a\0b", "x" * 300])
+def test_names_in_a_folder_lead_nowhere(tmp_path, name):
+    save_model_folder(tmp_path, name="x", version="1", **random_arcs().content())
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["sha256"][name] = "0" * 64
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"config\.json: sha256 .*: no file of a parser"):
+        load_model_folder(tmp_path, "dependency")
 
 
 @pytest.mark.data
