@@ -23,6 +23,7 @@ from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import beside, share_of
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
+from multiview.pretrained import one_line
 from parsing.networks.device import pick_device
 
 try:
@@ -153,7 +154,8 @@ class StructureModule(TextModule):
         path, source = folder / "structure.json", folder / "source"
         record = config_from_json(StructureRecord, read_json(path), where=path)
         encoder = MultiViewEncoder.load(source, "cpu") if source.is_dir() else None
-        model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusted)
+        with one_line(f"{folder / 'model'}: cannot be loaded"):
+            model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusted)
         return cls(model, record.structure, encoder)
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:

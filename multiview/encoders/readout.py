@@ -125,9 +125,7 @@ class Moments:
             raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
         xx_DD -= np.outer(x_D, x_D)
         xy_DT -= np.outer(x_D, y_T)
-        penalty = strength * np.trace(xx_DD) / len(x_D)
-        if penalty <= 0:
-            raise UserError("a read-out: the views give every sentence the same vector")
+        penalty = strength * _variance(x_D, xx_DD)
         xx_DD[np.diag_indices_from(xx_DD)] += penalty
         weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
         # Wᵀ C W, of what C W is.
@@ -146,7 +144,7 @@ class Moments:
         x_D, _, xx_DD, xy_DD = (total / max(self.count, 1) for total in self.sums)
         xx_DD -= np.outer(x_D, x_D)
         xy_DD -= np.outer(x_D, x_D)
-        xx_DD[np.diag_indices_from(xx_DD)] += strength * np.trace(xx_DD) / len(x_D)
+        xx_DD[np.diag_indices_from(xx_DD)] += strength * _variance(x_D, xx_DD)
         top = [len(x_D) - dim, len(x_D) - 1]
         share_K, weight_DK = eigh((xy_DD + xy_DD.T) / 2, xx_DD, subset_by_index=top)
         weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
@@ -156,6 +154,14 @@ class Moments:
 
 def _readout(weight_KD: Numbers, bias_K: Numbers, origin: str) -> Readout:
     return Readout(torch.from_numpy(weight_KD), torch.from_numpy(bias_K.astype(np.float32)), origin)
+
+
+def _variance(x_D: Numbers, xx_DD: Numbers) -> float:
+    """The mean variance of D numbers, of means [D] and covariances [D, D]."""
+    mean = float(np.trace(xx_DD)) / len(x_D)
+    if mean <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
+        raise UserError("a read-out: the views give every sentence the same vector")
+    return mean
 
 
 def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:

@@ -364,6 +364,8 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         weights = unpack(load_file(path)) if compact else load_file(path)
         if compact and record.words.mode == "fixed":
             found = weights.pop(FIXED)
+            if isinstance(found, Tensor) and found.dtype != torch.float32:
+                raise UserError(f"{FIXED} is {found.dtype}")
             fixed = found.numpy() if isinstance(found, Tensor) else found
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None

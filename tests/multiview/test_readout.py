@@ -80,6 +80,14 @@ def test_neighbours_are_canonical_directions() -> None:
     np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-3)
 
 
+def test_one_vector_for_all_sentences_has_no_read_out() -> None:
+    moments, same = Moments(), np.full((900, 4), 0.3, np.float32)
+    moments.add(same, same)
+    for fit in (lambda: moments.neighbours(0.1, 2), lambda: moments.readout(0.1, 2)):
+        with pytest.raises(UserError, match="the views give every sentence the same vector"):
+            fit()
+
+
 def test_features_are_scaled_and_without_what_others_tell() -> None:
     """One at a time: the number that those left tell best, so that of two nearly equal ones one stays."""
     random = np.random.default_rng(0)

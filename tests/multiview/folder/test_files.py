@@ -286,6 +286,20 @@ def test_weights_are_float32(dtype: torch.dtype, tmp_path: Path) -> None:
         load_members(tmp_path / "m")
 
 
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bool, torch.float64, torch.int32])
+def test_stored_words_are_of_a_type_that_is_known(dtype: torch.dtype, tmp_path: Path) -> None:
+    encoder_of().save(tmp_path / "m")
+    stored = {n: v.half() for n, v in load_file(tmp_path / "m" / "model.safetensors").items()}
+    words = torch.from_numpy(np.load(tmp_path / "m" / "vectors.npy"))
+    for kind in (torch.float16, dtype):
+        save_file({**stored, "words.fixed": words.to(kind)}, tmp_path / "m" / "model.safetensors")
+        reseal(tmp_path / "m", storage="compact")
+        if kind == torch.float16:
+            load_members(tmp_path / "m")
+    with pytest.raises(UserError, match=r"model\.safetensors: cannot be loaded \(words\.fixed is torch\."):
+        load_members(tmp_path / "m")
+
+
 def test_vectors_are_those_of_the_model_not_of_a_file_that_took_their_name(tmp_path: Path) -> None:
     encoder_of().save(tmp_path / "m")
     loaded = MultiViewEncoder.load(tmp_path / "m", "cpu")
