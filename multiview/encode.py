@@ -122,10 +122,7 @@ class EncodeConfig(VectorOptions):
 
 
 def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
-    """The lines of a text file that are not blank (those end documents), or a tree cache.
-
-    Args:
-        path: ``-`` is standard input.
+    """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
 
     Raises:
         UserError: it is neither or empty, or what :func:`sentences_of` raises.

@@ -122,12 +122,7 @@ class ViewNodes:
 
 
 def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
-    """The nodes of every view.
-
-    Args:
-        batch: words and trees.
-        views: from :meth:`multiview.model.MultiViewEncoder.inputs`.
-    """
+    """The nodes of every view; ``views`` come from :meth:`multiview.model.MultiViewEncoder.inputs`."""
     seen: Counter[str] = Counter()
     tokens = int(batch.sentence_offsets[-1])
     for view, x_UE, token_N in views:
@@ -158,15 +153,9 @@ def explain_pair(
     wholes: Mapping[str, Float],
     top: int,
 ) -> Explanation:
-    """The best matches of two sentences.
+    """The best matches of the two sentences of a batch, at most ``top`` for each view.
 
-    Args:
-        batch: both, with all fields of their trees.
-        inventories: names of the trees' ids.
-        nodes: of every view.
-        views_BD: [2, D], the views side by side.
-        wholes: the sentences' vectors, and parts of them by name.
-        top: matches for each view at most.
+    ``views_BD`` [2, D] are the views side by side, ``wholes`` the sentences' vectors, then parts of them.
 
     Raises:
         UserError: a sentence is too long for the parsers, or no view has trees.
@@ -225,12 +214,6 @@ def covers_of(
     """Which words are under each node of a sentence, bool [N, W], and which nodes are subtrees, bool [N].
 
     Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
-
-    Args:
-        batch: with the fields of the tree, ``label`` included.
-        row: which sentence.
-        tree: ``dep`` or ``const``.
-        dummy_label: label of the nodes that binarisation adds.
     """
     from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK
 
@@ -260,14 +243,9 @@ def best_matches(
     trivial_NM: NDArray[np.bool_],
     top: int,
 ) -> list[tuple[int, int]]:
-    """The matches, best first; of equal ones the first in row order.
+    """The matches, at most ``top``, best first; of equal ones the first in row order.
 
-    Args:
-        cosine_NM: [N, M], cosine of every pair of subtrees.
-        covers_NW: bool [N, W], whether a word is under a subtree of the first sentence.
-        covers_MW: bool [M, W], the same for the second; its W is another.
-        trivial_NM: bool [N, M], pairs to leave out.
-        top: matches at most.
+    Covers say whether a word is under a subtree, of the first sentence and of the second, whose W is another.
     """
     size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
     score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))

@@ -72,13 +72,7 @@ ASKS_NOTHING: Mapping[str, tuple[object, ...]] = {
 
 
 class MultiViewEncoder:
-    """Sentence encoder: the vectors of all views, concatenated or read out as one.
-
-    Args:
-        members: networks whose vectors are concatenated, in this order.
-        device: where to compute.
-        name: for messages.
-    """
+    """Sentence encoder: the vectors of all views of its members, concatenated or read out as one."""
 
     pretokenized = True
     """Sentences may be given as token lists (SentEval's adapters ask)."""
@@ -152,7 +146,7 @@ class MultiViewEncoder:
             start: with ``bag``, trees forget little.
             relations: whether dep knows the role of each child.
             seed: of the weights.
-            device: cpu, cuda, ...; None or auto takes a GPU if there is one.
+            device: as of :meth:`load`.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         with plain_build():
@@ -184,9 +178,6 @@ class MultiViewEncoder:
 
     def measure(self, trees: TreeCache) -> None:
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
-
-        Args:
-            trees: of the text, by the model's parsers.
 
         Raises:
             UserError: the trees lack what a view needs, or are of other parsers.
@@ -377,7 +368,7 @@ class MultiViewEncoder:
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Input vectors of words, trained tables side by side: float32 [n, (tables or 1) x word size]."""
-        types, inverse = np.unique(list(words), return_inverse=True)
+        types, inverse = np.unique([*map(str, read_sentences(words, "word_vectors"))], return_inverse=True)
         parts = [
             words.rows(table, words.vocabulary.lookup(types.tolist()))
             for words in (member.network.words for member in self.members)
@@ -411,12 +402,7 @@ class MultiViewEncoder:
     @plain_torch()
     @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens], batch_size: int = 512) -> NDArray[np.float32]:
-        """Who did what to whom, at length 1: float32 [n, S], zero where nothing is bound.
-
-        Args:
-            inputs: sentences, as in :meth:`encode`.
-            batch_size: sentences at a time.
-        """
+        """Who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
         from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
 
         texts = read_sentences(inputs, "structure_vectors")
@@ -447,14 +433,8 @@ class MultiViewEncoder:
     ) -> Explanation:
         """The subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
-        Args:
-            a: a sentence, a string or tokens.
-            b: another one.
-            view: only this one; by default all views, of which those with trees have matches.
-            top: matches for each view at most.
-
-        Returns:
-            An object that prints as text.
+        The object prints as text. Without a view it is of all, of which those with trees have matches, at
+        most ``top`` each.
 
         Raises:
             UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.

@@ -55,14 +55,9 @@ def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_s
 def rows_of(
     output: Any, sentences: Sequence[object], name: str, dim: int | None = None, columns: int = 1
 ) -> Float:
-    """What an encoder returned of n sentences as float32 [columns, n, D] in the host's memory.
+    """What an encoder returned of n sentences, [n, D] or [K, n, D], as float32 [K, n, D] on the host.
 
-    Args:
-        output: anything that numpy reads, or a tensor, of [n, D] or [columns, n, D].
-        sentences: what it was of.
-        name: of the encoder, for messages.
-        dim: D, where it is known.
-        columns: vectors of each sentence.
+    It may be anything that numpy reads, tensors too; ``dim`` is D where it is known, ``columns`` K.
 
     Raises:
         UserError: it is of another shape or no numbers, or not all are finite; a sentence is named.
@@ -98,9 +93,7 @@ def _on_host(value: Any) -> Any:
 def one_line(message: str, advice: str = "") -> Iterator[None]:
     """Report what a library's loader raises in one line: a broken folder makes it raise errors of any type.
 
-    Args:
-        message: what cannot be loaded; the first line of the library's error follows in brackets.
-        advice: what to do.
+    The first line of the library's error follows the message in brackets, then the advice.
 
     Raises:
         UserError: instead of the library's error.

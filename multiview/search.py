@@ -58,10 +58,7 @@ def semantic_search(
 ) -> list[list[Hit]]:
     """The ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
 
-    Args:
-        queries_QD: [Q, D], one row per query, or a single vector [D].
-        corpus_ND: [N, D], one row per sentence.
-        top_k: results per query, at most N.
+    ``queries_QD`` may be a single vector [D].
     """
     queries = np.atleast_2d(queries_QD)
     lengths_Q, lengths_N = (np.sqrt(np.einsum("nd,nd->n", rows, rows)) for rows in (queries, corpus_ND))
@@ -124,10 +121,7 @@ def shown(text: str) -> str:
 def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
     """The file of the corpus's vectors, which are made if it is not there or damaged.
 
-    Args:
-        model: the encoder's key; what the code of a plugin does is not part of it.
-        content: what decides the sentences.
-        encode: makes the vectors.
+    ``model`` is the encoder's key, of which a plugin's code is no part; ``content`` decides the sentences.
     """
     about = {
         "content": hashlib.sha256(content.encode()).hexdigest(),

@@ -132,13 +132,7 @@ class StructureRecord:
 
 
 class StructureModule(TextModule):
-    """Another sentence-transformers model with a structure part beside its vectors.
-
-    Args:
-        model: the other model.
-        structure: λ, the share of structure in the cosine.
-        source: the multi-view encoder that parses and has the words; ``builtin`` by default.
-    """
+    """Another such model with structure beside it, as :class:`multiview.structure.WithStructure`."""
 
     def __init__(
         self, model: SentenceTransformer, structure: float, source: MultiViewEncoder | None = None

@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from corpora.sentences import read_sentences
+from corpora.sentences import described, read_sentences
+from corpora.support.errors import UserError
 from multiview.encoders.readout import beside, share_of
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import rows_of
@@ -35,10 +36,12 @@ class WithStructure:
         source: the multi-view encoder that parses and has the words; ``builtin`` by default.
 
     Raises:
-        UserError: λ is not from 0 to 1.
+        UserError: the model has no ``encode``, or λ is not from 0 to 1.
     """
 
     def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
+        if isinstance(model, str) or not callable(getattr(model, "encode", None)):
+            raise UserError(f"with_structure: {described(model)} has no encode(sentences)")
         self.model, self.structure = model, share_of(structure)
         self.source = source or MultiViewEncoder.load("builtin")
 

@@ -8,11 +8,7 @@ from corpora.support.errors import UserError
 
 
 def check_parser(kind: str, spec: str) -> None:
-    """Refuse a parser that is not there.
-
-    Args:
-        kind: ``dep`` or ``const``.
-        spec: see :func:`parsing.text_parser.load_parser`.
+    """Refuse a parser, as :func:`parsing.text_parser.load_parser` takes it, that is not there.
 
     Raises:
         UserError: no such folder and, for ``const``, no such file and no name of benepar's.

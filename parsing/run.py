@@ -242,13 +242,7 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
 def cost(
     corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None
 ) -> tuple[dict[str, str], int | None, str, float, bool]:
-    """Parse the first sentences in this process and scale up.
-
-    Args:
-        corpus: the sentences.
-        parser: for the sample.
-        workers: of the whole run.
-        sentences: of the whole run; by default as many as the corpus has.
+    """Parse the first sentences in this process and scale up, by default to as many as the corpus has.
 
     Returns:
         Facts, units, their name, units a second, and whether the units are an estimate.

@@ -139,12 +139,10 @@ class TextParser:
     def arrays(
         self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = warn_once
     ) -> Batch:
-        """Parse tokenised sentences into the batch that a cache of them would return.
+        """Parse tokenised sentences into the batch that a cache of them would return, all of them.
 
-        Args:
-            sentences: [B][tokens]; every one gets a place, whatever text it holds.
-            flags: [B], set by the reader of the text: TOO_LONG (the line was cut), REPLACED_BYTES.
-            tell: called with what a parser did wrong, a line per sentence.
+        The reader of the text sets ``flags`` [B], TOO_LONG (the line was cut) and REPLACED_BYTES; ``tell``
+        is called with what a parser did wrong, a line per sentence.
         """
         read = read_sentences(sentences, "parse", strings=False, spaces=True)
         stored, flags_B, parsable = prepare(read, flags, self.max_tokens)
@@ -185,13 +183,9 @@ def load(
     device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """The parsers of a specification (see :func:`load_parser`), ready for text.
+    """The parsers of a specification (see :func:`load_parser`), ready for text; None leaves one out.
 
-    Args:
-        dep: dependency parser; None leaves dependencies out.
-        const: constituency parser; None leaves constituents and tags out.
-        device: where to encode and score.
-        max_tokens: longer sentences get a fallback tree and a flag.
+    Sentences of more than ``max_tokens`` get a fallback tree and a flag.
 
     Raises:
         UserError: no such model, or one that has to be converted first.

@@ -142,10 +142,6 @@ def baselines(specs: Iterable[str]) -> tuple[list[str], list[str]]:
 def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
     """Models by name, every one with trained words (also as a part of ``A+B``) replaced by its expansion.
 
-    Args:
-        specs: models by name.
-        vectors: see :func:`multiview.words.vectors.given_source`.
-
     Raises:
         UserError: no model has trained words, or one cannot be expanded.
     """
@@ -212,13 +208,7 @@ def _score(
 
 
 def write_results(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) -> None:
-    """Write all files; print the tables.
-
-    Args:
-        config: the run's options.
-        protocol: how scores were computed.
-        models: all models, with their results.
-    """
+    """Write all files; print the tables."""
     results = [
         (model.name, seed, result)
         for model in models

@@ -259,11 +259,7 @@ class TreeLSTM(Encoder):
     """The function of ``dgl_engine``."""
 
     def _draw(self, forget_gates: int) -> None:
-        """Xavier for each gate matrix; biases 0, except ``forget_bias`` for the forget gates.
-
-        Args:
-            forget_gates: which D numbers of the bias are theirs.
-        """
+        """Xavier for each gate matrix; biases 0, but ``forget_bias`` for the numbers of ``forget_gates``."""
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 of_words = name in ("input_weight", "parent_weight")

@@ -55,13 +55,8 @@ _views: dict[str, type[Encoder]] = {}
 class Encoder(nn.Module, ABC):
     """One view: turns the word vectors and trees of a batch into one vector per sentence.
 
-    Subclasses set ``requires`` and implement ``plan`` and ``states``.
-
-    Args:
-        word_dim: width of the word vectors.
-        hidden: D, width of the result.
-        engine: one of ``ENGINES``; parameters are the same for all.
-        forget_bias: initial value of the forget gates' bias.
+    Subclasses set ``requires`` and implement ``plan`` and ``states``. ``hidden`` is D; the parameters are the
+    same for all ``ENGINES``.
     """
 
     name: ClassVar[str]
@@ -295,10 +290,8 @@ class ViewStack(nn.Module):
     def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
         """Sentence vectors [B, width] of each view.
 
-        Args:
-            tokens: int64 [N] per view, or a single entry for all: each token's word among ``rows``.
-            plans: one per view.
-            rows: word vectors [U, E] per table, or a single entry for all (fixed vectors).
+        Each token's word among ``rows``, int64 [N], is given for each view, or once for all; word vectors
+        [U, E] for each table, or once (fixed vectors).
         """
         return [
             encoder(rows[table % len(rows)], plan, tokens[position % len(tokens)])

@@ -34,11 +34,7 @@ def verdict(
 ) -> list[tuple[str, str]]:
     """What training gained on the validation set, and one command to go on with: pairs of label and text.
 
-    Args:
-        config: of the training.
-        trees: of the training.
-        start: metrics before the first step.
-        best: of the weights that are kept.
+    ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
     """
     if not best.get("anchors"):
         return [("gained", "unknown: no sentence was held out, see --loop.validation")]

@@ -38,11 +38,7 @@ BATCH_TOKENS = 16_384
 
 
 class Reader:
-    """Tokenises and parses sentences for a model, whose members must share their parsers.
-
-    Args:
-        members: the model's networks.
-    """
+    """Tokenises and parses sentences for a model, whose members must share their parsers."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.specs: dict[str, str] = {}
@@ -158,11 +154,8 @@ class Reader:
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
         """Places in the input (int64 [B]) and parsed sentences, each chunk in batches of similar length.
 
-        Args:
-            texts: sentences, as strings or tokens; None reads all of ``trees``.
-            requires: annotations to read.
-            trees: cache made with the model's parsers; sentences found in it are not parsed again.
-            batch_size: sentences of a batch at most, and at most ``BATCH_TOKENS`` tokens or one sentence.
+        They have at most ``batch_size`` sentences, and ``BATCH_TOKENS`` tokens or one sentence. Without
+        texts all of ``trees`` is read; else sentences found in it are not parsed again.
         """
         for places, chunk in self._chunks(texts, requires, trees):
             lengths = np.diff(chunk.sentence_offsets)

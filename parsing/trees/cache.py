@@ -276,13 +276,9 @@ class TreeCache:
     def read(
         self, start: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
     ) -> Batch:
-        """The sentences ``start`` to ``stop`` (excluded) as one batch.
+        """The sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or these ``fields``.
 
-        Args:
-            start: first sentence, from 0.
-            stop: one past the last.
-            fields: which arrays; by default all that the cache has.
-            vocabulary: if given, ``row`` holds its ids of the tokens.
+        With a vocabulary, ``row`` holds its ids of the tokens.
 
         Raises:
             UserError: a field the cache does not hold, or a damaged shard.

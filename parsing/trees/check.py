@@ -77,14 +77,7 @@ def check_shard(path: Path, row: ShardRow) -> None:
 
 
 def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
-    """Open a shard for the first time.
-
-    Args:
-        path: of the file.
-        row: its line in the manifest.
-        start: its first sentence in the corpus.
-        names: of the ids.
-        fields: those that the cache has.
+    """Open a shard for the first time; ``start`` is its first sentence in the corpus.
 
     Raises:
         UserError: not the file that was written, or its content breaks the format; the row is named.

@@ -34,10 +34,13 @@ from corpora.support.files import (
     write_record,
 )
 from corpora.support.progress import progress
+from corpora.support.threads import shared_lock
 from multiview.pretrained import Encode, rows_of
 from senteval_runner.protocol.features import Float, glorot_projection
 
 Tokens = list[str]
+KEEPING = shared_lock()
+"""Held by who adds vectors to a store."""
 CHUNK = 2048
 """Sentences per shard, which is what a kill can lose."""
 SentenceVectors = Callable[[Sequence[Tokens]], Float]
@@ -99,8 +102,9 @@ class VectorStore:
             self._index(vectors, written["texts"])
 
     def _index(self, vectors: NDArray[np.floating], digests: Sequence[str]) -> None:
-        self.shards.append(vectors)
-        self.place |= {digest: (len(self.shards) - 1, row) for row, digest in enumerate(digests)}
+        with KEEPING:
+            self.shards.append(vectors)
+            self.place |= {digest: (len(self.shards) - 1, row) for row, digest in enumerate(digests)}
 
     @property
     def dim(self) -> int | None:
@@ -145,12 +149,8 @@ class VectorStore:
 class Part:
     """One encoder, loaded when it is first needed, and the vectors that it gave.
 
-    Args:
-        load: returns the function that encodes.
-        tokens: whether that function takes token lists, not strings.
-        name: of the model, in messages.
-        store: where vectors are kept; None keeps one per sentence in memory.
-        source: what the model was named as, a ``Source`` of :mod:`multiview.names.sources`.
+    ``load`` returns the function that encodes, of token lists or strings. Without a store one vector of each
+    sentence is kept in memory. ``source`` is what the model was named as (:mod:`multiview.names.sources`).
     """
 
     def __init__(
@@ -203,15 +203,9 @@ class Part:
 class StoredEncoder:
     """Sentence vectors by one encoder, or by several side by side; all vectors of a part are joined.
 
-    Args:
-        parts: the encoders.
-        name: in tables.
-        spec: as the user named it.
-        project: dimensions of a fixed Glorot random projection, the control for embedding size; None does
-            not project.
-        seed: of the projection.
-        identity: everything that determines the parts' vectors, for digests.
-        reading: ``meaning`` or ``features``, with the share of structure, of a model that gives both.
+    ``spec`` is how the user named it, ``project`` the size of a fixed Glorot random projection, the control
+    for embedding size, ``identity`` all that decides the parts' vectors, and ``reading``, of a model that
+    gives both, ``meaning`` or ``features``, with the share of structure.
     """
 
     def __init__(

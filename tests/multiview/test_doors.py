@@ -234,3 +234,12 @@ def test_a_view_of_another_width_is_named(monkeypatch) -> None:
 def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):
         builtin.encode(TEXTS, **options)
+
+
+def test_words_and_models_of_another_type_are_one_line(builtin: MultiViewEncoder) -> None:
+    assert builtin.word_vectors(pd.Series(["cat", "dog"])).shape == builtin.word_vectors(["cat", "dog"]).shape
+    with pytest.raises(UserError, match=r"word_vectors: a str \('cat'\) is no list"):
+        builtin.word_vectors("cat")
+    for wrong in (None, "builtin", np.zeros(2)):
+        with pytest.raises(UserError, match=r"with_structure: a .* has no encode"):
+            with_structure(wrong)

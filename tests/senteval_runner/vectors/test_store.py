@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +31,19 @@ def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
     found = opened.get([texts[i] for i in (7, 2, 2, 9)], 1)
     np.testing.assert_array_equal(found, vectors[1, [7, 2, 2, 9]].astype(dtype).astype(np.float32))
     np.testing.assert_array_equal(opened.get(["another"], 2)[0], drawn(2, 1)[2, 1].astype(dtype))
+
+
+def test_threads_share_an_encoder_and_its_store() -> None:
+    bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
+    shared = StoredEncoder(Part(lambda: bag.encode, tokens=True))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
+    finally:
+        sys.setswitchinterval(before)
+    np.testing.assert_allclose(np.concatenate(found), bag.encode(sentences), atol=1e-6)
 
 
 def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None:
