@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numba.extending
 import numpy as np
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile, NullCache, _CacheLocator
@@ -42,6 +43,7 @@ NOT_KEPT = "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
 """Other threads run meanwhile. Python's check for a division by zero would keep loops from being vectorised.
 What is left out is for array expressions and for calls from C; it took a tenth of the time."""
+OF_PARTS = {**OPTIONS, "no_cpython_wrapper": True}
 _numbers = itertools.count()
 """Of the functions that this process compiles."""
 
@@ -58,9 +60,31 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     return dispatcher
 
 
+def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
+    """A function that Python itself runs until its first arguments have had so many rows together.
+
+    A process for a few sentences then neither compiles it nor reads its code. Both give the same bits where
+    floats are only added and compared.
+    """
+    dispatcher, left = compiled(function), rows
+
+    @functools.wraps(function)
+    def either(*args: Any) -> Any:
+        nonlocal left
+        if left >= 0:
+            left -= len(args[0])
+        if left < 0:
+            return dispatcher(*args)
+        with np.errstate(all="ignore"):  # compiled code does not warn either
+            return function(*args)
+
+    either.compiled = dispatcher  # type: ignore[attr-defined]
+    return either
+
+
 def compiled_part(function: Callable[..., Any], **options: Any) -> Any:
-    """A function that compiled ones alone call; it is kept as a part of each."""
-    return numba.njit(function, no_cpython_wrapper=True, **OPTIONS, **options)
+    """A function that compiled ones call, too; it is kept as a part of each."""
+    return numba.extending.register_jitable(**OF_PARTS, **options)(function)
 
 
 class _Kept(NullCache):  # type: ignore[misc]

@@ -158,14 +158,12 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64) | np.uint64(1)
 
 
+@compiled_part
 def mixed(value: Any) -> Any:
     """SplitMix64's finaliser, of a number or an array: every bit of the result hangs on every bit of it."""
     value = (value ^ (value >> _30)) * _FIRST
     value = (value ^ (value >> _27)) * _SECOND
     return value ^ (value >> _31)
-
-
-_mixed = compiled_part(mixed)
 
 
 def _add_signs(
@@ -193,7 +191,7 @@ def _add_signs_by(key_N, offsets, weight_U, summed, number, byte, count, signs):
                 counter = key_N[n]
                 for c in range(len(number)):
                     counter += GOLDEN
-                    number[c] = _mixed(counter)
+                    number[c] = mixed(counter)
                 for j in range(8):
                     part = count[j * len(byte) : (j + 1) * len(byte)]
                     for i in range(len(byte)):

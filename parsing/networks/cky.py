@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.compiled import compiled, compiled_part
+from corpora.support.compiled import compiled_if_long, compiled_part
 from parsing.trees.batch import Int
 
 Float = NDArray[np.float32]
@@ -45,7 +45,7 @@ def fenceposts(lengths: Int) -> tuple[Int, Int]:
     return left.astype(np.int32), right.astype(np.int32)
 
 
-@compiled
+@compiled_if_long
 def best_labels(
     scores: Float, gold: Int, cost: float, labelled: NDArray[np.bool_], best: Float, label: Int
 ) -> None:
@@ -117,7 +117,7 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
     return starts, ends, spans
 
 
-@compiled
+@compiled_if_long
 def _fill_trees(  # type: ignore[no-untyped-def]
     best, lengths, offsets, split, stack, inside, mirror, starts, ends, spans
 ):

@@ -34,7 +34,7 @@ from numba import types
 from numba.extending import overload
 from torch import Tensor, nn
 
-from corpora.support.compiled import compiled
+from corpora.support.compiled import OF_PARTS, compiled
 from parsing.networks.config import EncoderConfig
 from parsing.networks.device import Products
 from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
@@ -50,7 +50,7 @@ def tanh(x: Any) -> Any:
     return math.tanh(x)
 
 
-@overload(tanh, jit_options={"error_model": "numpy"})
+@overload(tanh, jit_options=OF_PARTS)
 def _tanh_of_type(x):  # type: ignore[no-untyped-def]
     if x == types.float32:
 
@@ -79,7 +79,7 @@ def sigmoid(x: Any) -> Any:
     return 0.5 * math.tanh(0.5 * x) + 0.5
 
 
-@overload(sigmoid, jit_options={"error_model": "numpy"})
+@overload(sigmoid, jit_options=OF_PARTS)
 def _sigmoid_of_type(x):  # type: ignore[no-untyped-def]
     if x == types.float32:
         return lambda x: np.float32(0.5) + np.float32(0.5) * tanh(np.float32(0.5) * x)

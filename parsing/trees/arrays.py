@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.support.compiled import compiled
+from corpora.support.compiled import compiled_if_long
 from parsing.trees.batch import ConstituencyParse, Int, Int32, Int64
 
 NULL_LABEL = 0
@@ -35,7 +35,7 @@ DEFECTS = (
 )
 
 
-@compiled
+@compiled_if_long
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     """Height of each word: 0 without dependents, else 1 + the highest dependent's.
 
@@ -88,7 +88,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     return heights, defects
 
 
-@compiled
+@compiled_if_long
 def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32, Int32, Int32]:
     """Height and words of each internal node.
 
@@ -198,7 +198,7 @@ def left_branching(n: int, dummy_label: int) -> BinaryTree:
     )
 
 
-@compiled
+@compiled_if_long
 def _fill_tree(
     starts: Int,
     ends: Int,

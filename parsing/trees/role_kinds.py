@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +16,23 @@ with open(Path(__file__).with_suffix(".tsv"), encoding="utf-8", newline="") as _
 _LABELS, _WORDS = (
     {row["kind"]: row["members"].split() for row in _ROWS if row["of"] == of} for of in ("relation", "word")
 )
-# Not Python numbers: numba compiles a function anew for each of these that it is given.
-KIND_BITS = {name: np.int64(1 << number) for number, name in enumerate(_LABELS)}
+KIND_BITS = {name: 1 << number for number, name in enumerate(_LABELS)}
 """The bit of each kind of relation."""
 ROLE_OF_KIND = {row["kind"]: row["role"] for row in _ROWS if row["role"]}
 """The role that a dependent has by a kind of its label alone; of several kinds, the first counts."""
-FLAG = {name: np.int64(1 << number) for number, name in enumerate(_WORDS)}
+FLAG = {name: 1 << number for number, name in enumerate(_WORDS)}
 """The bit of each set of words."""
 ING = 1 << len(_WORDS)
 """The bit of words in -ing."""
 
 
-def bits_of(bit: dict[str, np.int64], names: str) -> list[Any]:
+def bits_of(bit: dict[str, int], names: str) -> list[int]:
     """The bits of some kinds or sets, named with commas between them."""
     return [bit[name] for name in names.split(", ")]
 
 
-def _bits(member: str, kinds: dict[str, list[str]], bit: dict[str, np.int64]) -> int:
-    return sum(int(bit[name]) for name, members in kinds.items() if member in members)
+def _bits(member: str, kinds: dict[str, list[str]], bit: dict[str, int]) -> int:
+    return sum(bit[name] for name, members in kinds.items() if member in members)
 
 
 _FLAGS_OF = {word: _bits(word, _WORDS, FLAG) for words in _WORDS.values() for word in words}

@@ -29,20 +29,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.compiled import compiled, compiled_part
+from corpora.support.compiled import compiled_if_long, compiled_part
 from parsing.trees.role_kinds import FLAG, ING, KIND_BITS, bits_of
 
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
     "clause",
 )
-_PLACES: list[Any] = list(np.arange(len(ROLES)))  # see role_kinds
-_AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = _PLACES
+_AGENT, _PATIENT, _TO, _FROM, _AT, _POSS, _ATTR, _NUM, _ADV, _NEG, _BEFORE, _THAN, _IS, _CLAUSE = range(14)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def canonical_arcs(
         sentence_offsets: [B + 1].
     """
     found = np.empty(((_MANY + 4) * len(word) + 17, 3), np.int64)
-    _arcs(np.empty(len(word), _TOKEN), parents(head, sentence_offsets), relation, word, found)
+    _arcs(np.recarray(len(word), _TOKEN), parents(head, sentence_offsets), relation, word, found)
     return Arcs(*found[1 : found[0, 0] + 1].T.copy())
 
 
@@ -308,7 +307,7 @@ def _gap(t, found, v, noun):  # type: ignore[no-untyped-def]
         _add(t, found, role, v, noun)
 
 
-@compiled
+@partial(compiled_if_long, rows=100)  # which take Python 30 ms
 def _arcs(t, parent, rel, word, found):  # type: ignore[no-untyped-def]
     """Write arcs to ``found``, rows of role, head and dependent after one that counts them."""
     for k in range(len(t)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import itertools
 import os
@@ -9,16 +10,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 
 from corpora.support import compiled as ours
-from parsing.trees import roles
+from parsing.networks import cky
+from parsing.trees import arrays, roles
 from tests.test_commands import ROOT
 
 FILES = {
@@ -148,8 +152,60 @@ def test_a_closed_stream_hinders_no_compilation(sources, monkeypatch) -> None:
     assert sources.load()(2) == 7
 
 
+def test_short_input_is_not_compiled(sources, tmp_path) -> None:
+    sources.text["rules"] = """
+from corpora.support.compiled import compiled_if_long
+@compiled_if_long
+def moved(x):
+    x[0] += 1
+"""
+    function, short, long = sources.load(), np.zeros(500, np.int64), np.zeros(9, np.int64)
+    for array, files in ((short, 0), (short, 0), (long, 1), (short, 1)):  # 1,009 rows
+        function(array)
+        assert len(kept(tmp_path)) == files
+    assert (short[0], long[0]) == (3, 1)
+
+
+def _calls(rng: np.random.Generator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """Functions that Python runs on short input, with arguments that are not always trees."""
+    length = rng.integers(1, 9, rng.integers(1, 4))
+    offsets, n, many = np.append(0, np.cumsum(length)), length.max(), length.sum() - len(length)
+    head = np.concatenate([rng.integers(0, size + 1, size) for size in length])
+    yield arrays.dependency_heights, ((head - rng.integers(0, 2, len(head))).astype(np.int32), offsets)
+    yield arrays.constituency_heights, (*rng.integers(-1, 2 * n, (2, many)).astype(np.int32), offsets)
+    starts, ends, labels = np.sort(rng.integers(0, n, (3, 5)).astype(np.int32), axis=1)
+    empty = (np.zeros(size, np.int32) for size in (n, n - 1, n - 1, n - 1))
+    yield arrays._fill_tree, (starts, np.minimum(starts + ends + 1, n, dtype=np.int32), labels, 9, *empty)
+    tokens, found = np.recarray(len(head), roles._TOKEN), np.zeros((12 * len(head) + 17, 3), np.int64)
+    kinds, flags = 1 << rng.integers(0, 29, (2, len(head))), 1 << rng.integers(0, 21, len(head))
+    yield roles._arcs, (tokens, roles.parents(head, offsets), kinds[0] | kinds[1], flags, found)
+    spans = int((length * (length + 1) // 2).sum())
+    score, best = rng.integers(-2, 3, (spans, 3)).astype(np.float32), np.zeros(spans, np.float32)
+    gold, label = rng.integers(0, 4, (2, spans)).astype(np.int32)
+    yield cky.best_labels, (score, gold, 1.0, rng.random(spans) < 0.1, best, label)
+    made = [np.zeros(2 * many + len(length), kind) for kind in (np.int32, np.int32, np.int64)]
+    squares = [np.zeros((n + 1, n + 1), kind) for kind in (np.int32, np.float32, np.float32)]
+    stack = np.zeros((2 * n + 2, 2), np.int32)
+    yield (
+        cky._fill_trees,
+        (score[:, 0].copy(), length, cky.span_offsets(length), squares[0], stack, *squares[1:], *made),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_python_and_compiled_code_agree(seed: int) -> None:
+    for function, args in _calls(np.random.default_rng(seed)):
+        copies = copy.deepcopy(args)
+        results = function.__wrapped__(*args), function.compiled(*copies)
+        name = function.__name__
+        if name == "_arcs":  # the rest was never written
+            args, copies = ([found[: args[-1][0, 0] + 1]] for *_, found in (args, copies))
+        np.testing.assert_equal(results[0], results[1], name)
+        np.testing.assert_equal(list(args), list(copies), name)
+
+
 def test_the_rules_hold_the_bits_of_the_table() -> None:
-    assert ("_SUBJECT", roles._SUBJECT) in list(ours._made_of(roles._arcs.py_func))
+    assert ("_SUBJECT", roles._SUBJECT) in list(ours._made_of(roles._arcs.compiled.py_func))
 
 
 ARCS = """
@@ -158,7 +214,8 @@ from parsing.trees.role_kinds import relation_bits, word_flags
 from parsing.trees.roles import ROLES, canonical_arcs
 bits = relation_bits("nsubj root det obj".split())
 words = word_flags("Lawyers praise the doctor".split())
-arcs = canonical_arcs(np.array([2, 0, 4, 2]), bits, words, np.array([0, 4]))
+for _ in range(30):  # few rows are not compiled
+    arcs = canonical_arcs(np.array([2, 0, 4, 2]), bits, words, np.array([0, 4]))
 print(*(f"{ROLES[r]}({h},{d})" for r, h, d in zip(arcs.role, arcs.head, arcs.dependent)))
 """
 
