@@ -151,7 +151,12 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
             methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
     for backbone in config.cross:
         name = Path(backbone).name if Path(backbone).exists() else backbone
-        identity = ["cross", find_source(backbone).key, config.cross_epochs, config.margin]
+        try:
+            source = find_source(backbone)
+        except UserError as error:
+            run.leave_out(backbone, error)
+            continue
+        identity = ["cross", source.key, config.cross_epochs, config.margin]
         label = (name, "cross-encoder", "mlp")
         methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
     return methods

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import lzma
+import re
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,8 @@ def test_the_demo_on_short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert title in page
     for row in ("books", "start:", "bag:", "random", "builtin"):
         assert row in page
-    assert page.count("<svg") == 4, "both trees of two sentences"
+    drawings = re.findall(r"<svg[^>]*max-width:100%", page)
+    assert len(drawings) == 4, "both trees of two sentences, as wide as the page at most"
     before = page
     write_report(config, dict.fromkeys(commands(config), 1.0))
     assert (config.output / "report.html").read_text(encoding="utf-8") == before
