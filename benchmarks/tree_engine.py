@@ -29,10 +29,10 @@ from torch import Tensor
 from benchmarks import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
-from parsing.networks.device import Products
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
+from runtime.device import Products
 
 WORD_DIM, SENTENCES = 300, 400
 Step = Callable[[], object]

@@ -31,14 +31,14 @@ from typing import Any, Literal
 import numpy as np
 
 from corpora.senteval.tasks import data_folder
-from corpora.support.cli import Command, CountOrNone, Positive, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import read_json, read_record, write_text
-from corpora.support.progress import progress
 from multiview.config import TRAIN, TrainConfig, decisive_options, preset
 from multiview.folder.card import training_command
-from parsing.training.loop import read_log
 from parsing.trees.cache import TreeCache
+from runtime.cli import Command, CountOrNone, Positive, configuration
+from runtime.errors import UserError
+from runtime.files import read_json, read_record, write_text
+from runtime.progress import progress
+from runtime.training_loop import read_log
 from senteval_runner.report.page import Cell, Column, Page, Score, Section, Table
 from senteval_runner.report.tables import paper_row, score_sections, task_means
 

@@ -35,9 +35,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from corpora.support.errors import LONE_SURROGATE, UserError, out_of_space
-from corpora.support.files import check_regular
-from corpora.support.progress import progress
+from runtime.errors import LONE_SURROGATE, UserError, out_of_space
+from runtime.files import check_regular
+from runtime.progress import progress
 
 MAX_LINE_BYTES = 256 * 1024
 MAX_ROW_BYTES = 64 * 2**20

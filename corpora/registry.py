@@ -28,8 +28,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from corpora.inputs import input_hash, list_files, relative_name, stem
-from corpora.support.errors import UserError, did_you_mean
 from corpora.text import Corpus, Document, in_pieces, text_corpus
+from runtime.errors import UserError, did_you_mean
 
 NAMED = ("books", "umbc")
 UMBC_SOURCE = "https://ebiquity.umbc.edu/resource/html/id/351/UMBC-webbase-corpus"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from corpora.inputs import NOT_UTF8, is_encodable
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 NO_LIST = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
 """What can be iterated over, but not by sentence, or in no order."""

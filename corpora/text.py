@@ -18,7 +18,7 @@ from typing import Any
 
 from corpora.characters import as_written, plain
 from corpora.inputs import input_hash, list_files, read_lines, relative_name, share_read, start_over
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 MAX_PIECE = 8192
 """Most sentences per :class:`Document`; longer documents arrive in pieces to bound memory."""

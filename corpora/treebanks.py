@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.inputs import Line, read_lines
-from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, output_file
 from corpora.text import Document, Sentence, in_pieces
 from corpora.universal import universal_tags
+from runtime.errors import UserError
+from runtime.files import atomic_path, output_file
 
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 _ESCAPES |= {r"\/": "/", r"\*": "*"}

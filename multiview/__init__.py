@@ -1,3 +1,3 @@
 """Tree caches to sentence encoders: contrastive training, embeddings, baselines."""
 
-from corpora import __version__ as __version__
+from runtime import __version__ as __version__

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
-from corpora.support.cli import (
+from runtime.cli import (
     Count,
     CountOrNone,
     Epochs,
@@ -30,7 +30,7 @@ from corpora.support.cli import (
     config_from_json,
     configuration,
 )
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"

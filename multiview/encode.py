@@ -21,11 +21,11 @@ from tyro.conf import Positional, arg
 
 from corpora.characters import plain
 from corpora.inputs import is_stream, read_lines
-from corpora.support.cli import Command, Share, config_to_json, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import output_file, write_array, write_json
 from multiview.names.grammar import check_names, split_parts
 from parsing.parser_names import check_parser
+from runtime.cli import Command, Share, config_to_json, configuration
+from runtime.errors import UserError
+from runtime.files import output_file, write_array, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder

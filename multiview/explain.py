@@ -13,8 +13,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from corpora.support.cli import Command, Count, configuration
 from multiview.encode import ModelOptions
+from runtime.cli import Command, Count, configuration
 
 
 @configuration

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,7 +19,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from corpora.support.startup import collector_paused
+from runtime.startup import collector_paused
 
 with collector_paused():
     import torch  # most of the time to import this module
@@ -30,10 +30,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
-from corpora.support.cli import warn_once
-from corpora.support.errors import UserError
-from corpora.support.files import locked
-from corpora.support.progress import progress
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.readout import Readout, beside, share_of
 from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
@@ -49,8 +45,12 @@ from multiview.folder.files import (
 from multiview.folder.reading import Reader, Tokens
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
-from parsing.networks.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
 from parsing.trees.batch import Batch
+from runtime.cli import warn_once
+from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
+from runtime.errors import UserError
+from runtime.files import locked
+from runtime.progress import progress
 
 if TYPE_CHECKING:
     from multiview.explanation import Explanation

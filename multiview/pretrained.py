@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import MissingExtraError, UserError, out_of_memory, out_of_space
+from runtime.errors import MissingExtraError, UserError, out_of_memory, out_of_space
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge
 from tyro.conf import Positional, arg
 
-from corpora.support.cli import Command, Count, Positive, Share, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, check_file, file_record, read_record, write_record
-from corpora.support.progress import progress
 from multiview.encode import ModelOptions
+from runtime.cli import Command, Count, Positive, Share, configuration
+from runtime.errors import UserError
+from runtime.files import atomic_path, check_file, file_record, read_record, write_record
+from runtime.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -263,9 +263,9 @@ def store_readout(
     """
     from safetensors.torch import load_file, save_file
 
-    from corpora.support.folders import current, replaced
     from multiview.folder.files import WEIGHTS, copy_card, load_members, model_records
     from multiview.words.compact import pack_matrix
+    from runtime.folders import current, replaced
 
     record = model_records(source).get("")
     if record is None:

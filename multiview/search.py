@@ -25,11 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
-from corpora import __version__
 from corpora.inputs import STANDARD_INPUT
-from corpora.support.cli import Command, Count, configuration
-from corpora.support.errors import UserError, printable
-from corpora.support.files import (
+from multiview.encode import VectorOptions, open_sentences, sentences_of
+from runtime import __version__
+from runtime.cli import Command, Count, configuration
+from runtime.errors import UserError, printable
+from runtime.files import (
     check_file,
     file_record,
     json_digest,
@@ -38,7 +39,6 @@ from corpora.support.files import (
     write_array,
     write_record,
 )
-from multiview.encode import VectorOptions, open_sentences, sentences_of
 
 KEPT = Path("runs/vectors")
 """Where ``--keep`` keeps vectors, under names made of what they depend on."""

@@ -15,16 +15,16 @@ from typing import Any, Self
 import torch
 
 from corpora.sentences import read_sentences
-from corpora.support.cli import Share, config_from_json, configuration
-from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import locked, read_json, write_json
-from corpora.support.folders import current, replaced
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import beside, share_of
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import one_line
-from parsing.networks.device import pick_device
+from runtime.cli import Share, config_from_json, configuration
+from runtime.device import pick_device
+from runtime.errors import MissingExtraError, UserError
+from runtime.files import locked, read_json, write_json
+from runtime.folders import current, replaced
 
 try:
     from sentence_transformers import SentenceTransformer

@@ -21,10 +21,10 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import described, read_sentences
-from corpora.support.errors import UserError
 from multiview.encoders.readout import beside, share_of
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import rows_of
+from runtime.errors import UserError
 
 
 class WithStructure:

@@ -26,12 +26,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corpora.support.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
-from corpora.support.errors import MissingExtraError, UserError, refusals
-from corpora.support.files import atomic_path, locked, read_json, write_json
-from corpora.support.progress import progress
 from multiview.config import LAPTOP, TrainConfig, found_trees, preset
 from parsing.run import PAPER_SENTENCES
+from runtime.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
+from runtime.errors import MissingExtraError, UserError, refusals
+from runtime.files import atomic_path, locked, read_json, write_json
+from runtime.progress import progress
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
@@ -124,12 +124,12 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     """Print what the paper's data would cost here: a sample of books is parsed, and trained on."""
     from corpora.registry import open_corpus
-    from corpora.support.surroundings import available_cores
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Pool, run_corpus
     from parsing.run import SAMPLE, cost
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
+    from runtime.surroundings import available_cores
 
     corpus, parser, workers = open_corpus("books", limit=SAMPLE), load(), available_cores()
     parsed, _, _, per_s, _ = cost(corpus, parser, workers, PAPER_SENTENCES)
@@ -151,7 +151,7 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
     """
     import torch
 
-    from parsing.networks.device import torch_threads
+    from runtime.device import torch_threads
 
     config = trainer.config
     sentences, seconds = [], []
@@ -229,7 +229,7 @@ def plot_curves(folder: Path) -> None:
     except ImportError:
         raise MissingExtraError("matplotlib", "report") from None
 
-    from parsing.training.loop import read_log
+    from runtime.training_loop import read_log
 
     lines = read_log(folder / "log.jsonl")
     train = [line for line in lines if line["kind"] == "train"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from corpora import __version__ as __version__
+from runtime import __version__ as __version__
 
 if TYPE_CHECKING:
     from parsing.text_parser import load

@@ -16,8 +16,8 @@ from typing import Annotated
 
 import tyro
 
-from corpora.support.cli import Command, Commands, configuration
-from corpora.support.errors import UserError, printable
+from runtime.cli import Command, Commands, configuration
+from runtime.errors import UserError, printable
 
 
 @configuration
@@ -40,9 +40,9 @@ def main(config: Convert) -> None:
     """
     import torch
 
-    from corpora.support.files import sha256_file, write_text
     from parsing.libraries.supar import checkpoint_path, from_state
     from parsing.networks.parser import CARD, save_model_folder
+    from runtime.files import sha256_file, write_text
 
     if not config.trust_pickle:
         raise UserError(

@@ -21,7 +21,7 @@ from unicodedata import normalize
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, configuration
+from runtime.cli import Command, configuration
 
 if TYPE_CHECKING:
     from corpora.text import Document
@@ -44,9 +44,9 @@ class ExportConfig:
 
 def main(config: ExportConfig) -> None:
     """Write the requested files."""
-    from corpora.support.errors import UserError
     from corpora.treebanks import write_brackets, write_conllu
     from parsing.trees.cache import TreeCache
+    from runtime.errors import UserError
 
     cache = TreeCache.open(config.cache, allow_partial=True)
     if config.conllu is None and config.ptb is None:

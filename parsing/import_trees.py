@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.support.cli import Command, configuration
-from corpora.support.errors import UserError
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest
+from runtime.cli import Command, configuration
+from runtime.errors import UserError
 
 if TYPE_CHECKING:
     from corpora.text import Document, Sentence
@@ -62,10 +62,10 @@ def import_trees(
             the folder holds a cache already.
     """
     from corpora.inputs import input_hash
-    from corpora.support.files import locked
     from parsing.pipeline.driver import shards_of
     from parsing.trees.brackets import labels_and_tags, read_trees
     from parsing.trees.cache import write_shard
+    from runtime.files import locked
 
     files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
     if not files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 
 def check_parser(kind: str, spec: str) -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Le
 from tyro.conf import Positional
 
-from corpora.support.cli import (
+from runtime.cli import (
     Command,
     Count,
     config_to_json,
@@ -118,11 +118,11 @@ def main(config: ParseConfig) -> None:
 def parse(config: ParseConfig, spec: str) -> None:
     """Parse the corpus ``spec``, which may be a copy of what the configuration names."""
     from corpora.registry import open_corpus
-    from corpora.support.errors import UserError, refusals
-    from corpora.support.surroundings import available_cores
     from parsing.parser_names import check_parser
     from parsing.pipeline.driver import LocalPool, run_corpus
     from parsing.text_parser import load
+    from runtime.errors import UserError, refusals
+    from runtime.surroundings import available_cores
 
     opened = functools.partial(
         open_corpus,
@@ -191,7 +191,7 @@ def refuse_own_input(corpus: str, output: Path) -> None:
         UserError: ``output`` lies in the folder ``corpus``.
     """
     from corpora.registry import NAMED
-    from corpora.support.errors import UserError
+    from runtime.errors import UserError
 
     root, place = Path(corpus).resolve(), output.resolve()
     inside = corpus not in NAMED and root.is_dir() and place.is_relative_to(root)
@@ -213,7 +213,7 @@ def parsing_devices(config: ParseConfig) -> list[str]:
     )
     if config.device == "cpu" or (config.device == "auto" and not may_be_here):
         return ["cpu"]
-    from parsing.networks.device import devices_of
+    from runtime.device import devices_of
 
     return devices_of(config.device)
 
@@ -250,11 +250,11 @@ def cost(
     Raises:
         UserError: the corpus has no sentences.
     """
-    from corpora.support.errors import UserError
-    from corpora.support.progress import progress
     from parsing.pipeline.driver import shards_of
     from parsing.trees.batch import join
     from parsing.trees.cache import write_shard
+    from runtime.errors import UserError
+    from runtime.progress import progress
 
     shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
     sample, total = next(shards, None), sentences or corpus.expected()

@@ -22,7 +22,7 @@ from typing import Annotated, Any
 import numpy as np
 import tyro
 
-from corpora.support.cli import Command, Commands, configuration
+from runtime.cli import Command, Commands, configuration
 
 TITLES = {
     "dep": "per cent of tokens without punctuation (_punct: of all), relation subtypes included",

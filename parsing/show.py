@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, Count, CountOrNone, configuration
-from corpora.support.errors import UserError, printable
 from parsing.trees.batch import FLAG_NAMES, Int
 from parsing.trees.cache import TreeCache
+from runtime.cli import Command, Count, CountOrNone, configuration
+from runtime.errors import UserError, printable
 
 STEP = 8192
 TOP = 8

@@ -29,9 +29,6 @@ import numpy as np
 from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
-from corpora.support.cli import warn_once
-from corpora.support.errors import UserError, out_of_memory
-from corpora.support.threads import state_without
 from corpora.text import Tokenizer
 from parsing.parser_names import check_parser
 from parsing.trees.arrays import (
@@ -63,6 +60,9 @@ from parsing.trees.batch import (
     offsets_of,
 )
 from parsing.trees.sentences import Trees, batch_sentences
+from runtime.cli import warn_once
+from runtime.errors import UserError, out_of_memory
+from runtime.threads import state_without
 
 if TYPE_CHECKING:
     import torch
@@ -212,8 +212,8 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
         UserError: no such model, a damaged one, or one that has to be converted first; no such device.
     """
     check_parser(kind, spec)
-    from parsing.networks.device import pick_device
     from parsing.networks.parser import load_model_folder
+    from runtime.device import pick_device
 
     parser: Any
     path = BUILTIN[kind] if spec == "builtin" else Path(spec)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command
 from parsing.networks.config import TrainConfig
+from runtime.cli import Command
 
 
 def main(config: TrainConfig) -> int:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Command, configuration
-from corpora.support.errors import UserError
 from parsing.trees.cache import TreeCache
+from runtime.cli import Command, configuration
+from runtime.errors import UserError
 
 
 @configuration
@@ -29,7 +29,7 @@ class VerifyConfig:
 
 def main(config: VerifyConfig) -> None:
     """Verify and print what was checked."""
-    from corpora.support.progress import progress
+    from runtime.progress import progress
 
     cache = TreeCache.open(config.cache, allow_partial=True)
     with progress(total=len(cache), description="verifying") as bar:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from corpora.sentences import read_sentences
-from corpora.support.errors import MissingExtraError
 from multiview.model import MultiViewEncoder
+from runtime.errors import MissingExtraError
 from senteval_runner.protocol.features import Float
 from senteval_runner.vectors.embed import Encoder, as_vectors
 

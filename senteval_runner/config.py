@@ -10,11 +10,11 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from corpora.senteval.tasks import data_folder, expand_tasks
-from corpora.support.cli import Count, CountOrNone, Seed, config_to_json, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest
 from multiview.names.grammar import check_names
 from parsing.parser_names import check_parser
+from runtime.cli import Count, CountOrNone, Seed, config_to_json, configuration
+from runtime.errors import UserError
+from runtime.files import json_digest
 
 REPORTS = Path("runs/reports/senteval")
 PLACES = ("output", "cache", "trees", "data", "device")

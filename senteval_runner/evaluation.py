@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import f1_score
 
-from corpora import __version__
 from corpora.senteval.files import SNLI_CLASSES, Split, TaskData, read_task
 from corpora.senteval.tasks import (
     BINARY_TASKS,
@@ -32,11 +31,12 @@ from corpora.senteval.tasks import (
     STS_SUBSETS,
     canonical_task,
 )
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file
-from corpora.support.progress import progress
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import tree_reading
+from runtime import __version__
+from runtime.errors import UserError
+from runtime.files import sha256_file
+from runtime.progress import progress
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 
-from corpora.support.cli import Command
+from runtime.cli import Command
 from senteval_runner.config import SentEvalConfig
 
 

@@ -19,14 +19,14 @@ from threadpoolctl import threadpool_info
 
 from corpora.senteval.files import TaskData
 from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
-from corpora.support.cli import config_from_json, config_to_json, log_to
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest, read_record, write_json, write_record, write_text
-from corpora.support.progress import progress
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from multiview.names.grammar import split_parts
 from multiview.names.networks import training_trees
 from multiview.names.sources import Source, distinct_names, find_source
+from runtime.cli import config_from_json, config_to_json, log_to
+from runtime.errors import UserError
+from runtime.files import json_digest, read_record, write_json, write_record, write_text
+from runtime.progress import progress
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_hashes, evaluate_task, read_tasks, versions
 from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol

@@ -1,3 +1,3 @@
 """The other four papers, one folder each, on a shared fine-tuning kit (``studies.finetune``)."""
 
-from corpora import __version__ as __version__
+from runtime import __version__ as __version__

@@ -38,9 +38,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from corpora.support.cli import Command, config_to_json, log_to, preset_defaults
-from corpora.support.errors import UserError
-from corpora.support.files import (
+from runtime.cli import Command, config_to_json, log_to, preset_defaults
+from runtime.errors import UserError
+from runtime.files import (
     check_file,
     file_record,
     json_digest,
@@ -49,7 +49,7 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from corpora.support.progress import progress
+from runtime.progress import progress
 
 if TYPE_CHECKING:
     from senteval_runner.report.page import Page

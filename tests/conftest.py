@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import LOGGER
+from runtime.cli import LOGGER
 
 FIXTURES = [f"tests.fixtures.{name}" for name in ("senteval", "trees", "builtin", "device")]
 ROOT = Path(__file__).resolve().parent.parent
 
-# As in every command, and before anything imports torch or scikit-learn (parsing/networks/device.py).
+# As in every command, and before anything imports torch or scikit-learn (runtime/device.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Workers of pytest-xdist share the cores: one thread each, and one per process that they start.
 if "PYTEST_XDIST_WORKER" in os.environ:

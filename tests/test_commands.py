@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import corpora
+import runtime
 
 ROOT = Path(__file__).resolve().parent.parent
-PIPELINE = ("corpora", "parsing", "multiview", "senteval_runner", "studies")
+PIPELINE = ("runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies")
 HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
 MAX_LINES = 550
 PICKLE = re.compile(r"(^|[^a-z_])(pickle|dill|joblib)\.(load|dump)|torch\.(load|save)\(|allow_pickle=True")
@@ -102,12 +102,12 @@ def test_every_command_has_a_version(
     module: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli_of(module)(words) == 0
-    assert capsys.readouterr().out == f"multiview-embeddings {corpora.__version__}\n"
+    assert capsys.readouterr().out == f"multiview-embeddings {runtime.__version__}\n"
 
 
 def test_every_package_has_the_version() -> None:
-    assert {importlib.import_module(name).__version__ for name in PIPELINE} == {corpora.__version__}
-    assert f"\nversion: {corpora.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert {importlib.import_module(name).__version__ for name in PIPELINE} == {runtime.__version__}
+    assert f"\nversion: {runtime.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 @pytest.mark.repo

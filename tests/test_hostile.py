@@ -25,9 +25,6 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from corpora.support.cli import Command, Commands
-from corpora.support.errors import UserError
-from corpora.support.files import file_record, read_array, sha256_file, write_json, write_record
 from multiview.folder.files import TIME, model_records, training_hours
 from multiview.names.sources import precomputed
 from multiview.train import cli as train
@@ -37,6 +34,9 @@ from parsing.export_trees import cli as export
 from parsing.export_trees import documents
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.verify import cli as verify
+from runtime.cli import Command, Commands
+from runtime.errors import UserError
+from runtime.files import file_record, read_array, sha256_file, write_json, write_record
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.running import _finished

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import corpora
+import runtime
 from tests.test_commands import PIPELINE, ROOT, commands
 
 pytestmark = pytest.mark.repo
@@ -81,7 +81,7 @@ def test_version_and_licences_of_code_and_weights_are_in_the_wheel(wheel: Path) 
         (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
         about = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
         texts = [archive.read(f"{folder}/licenses/{name}").decode() for name in about.get_all("License-File")]
-    assert about["Version"] == corpora.__version__
+    assert about["Version"] == runtime.__version__
     assert about["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0"
     assert "Apache License" in texts[0] and "Attribution-ShareAlike 4.0 International" in texts[1]
 

@@ -6,7 +6,7 @@ import lzma
 import random
 from pathlib import Path
 
-from corpora.support.files import read_json
+from runtime.files import read_json
 from tools.train_encoder import EVALUATION, SOURCES, TREEBANKS, cli, select_text
 
 NAMES = ["lawyer", "doctor", "miller", "gardener", "clerk", "widow", "sailor", "judge", "nurse"]

@@ -30,10 +30,10 @@ from typing import Any
 
 import numpy as np
 
-from corpora.support import files
-from corpora.support.cli import Command, Count, configuration
-from corpora.support.errors import UserError
 from multiview.words.compact import pack_model
+from runtime import files
+from runtime.cli import Command, Count, configuration
+from runtime.errors import UserError
 
 SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their blocks
 TREEBANKS = ("ewt", "gum")

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file
 from corpora.text import Corpus, Document, Sentence, Tokenizer
+from runtime.errors import UserError
+from runtime.files import sha256_file
 
 FOLDER = Path(__file__).parent
 TEXT = FOLDER / "books.txt.xz"

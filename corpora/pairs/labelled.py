@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.inputs import bad_row, number_of, read_lines, read_table, stem
-from corpora.support.errors import UserError
-from corpora.support.files import parse_json
+from runtime.errors import UserError
+from runtime.files import parse_json
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")
 _ENTAILING = ("Equivalence", "ForwardEntailment", "ReverseEntailment")

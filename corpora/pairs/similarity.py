@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from corpora.inputs import read_rows
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 _WORDS, _TAGGED, _SCWS = (0, 1, 2), (0, 1, 3), (1, 3, 7)
 """Columns of the two words and the score."""

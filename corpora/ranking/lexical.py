@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import plain
-from corpora.support.errors import MissingExtraError
+from runtime.errors import MissingExtraError
 
 Scores = NDArray[np.floating]
 _CHINESE = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

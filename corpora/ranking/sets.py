@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.inputs import MAX_ROW_BYTES, Row, read_lines, read_rows, read_table
-from corpora.support.errors import UserError
-from corpora.support.files import parse_json, read_json
 from corpora.text import Tokenizer
+from runtime.errors import UserError
+from runtime.files import parse_json, read_json
 
 SPLITS = ("train", "dev", "test")
 SPACY, CONTAINS = "tokenised by spaCy's rules", "relevant: contains the answer's words in order"

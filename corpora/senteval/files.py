@@ -30,8 +30,8 @@ from corpora.senteval.tasks import (
     canonical_task,
     task_paths,
 )
-from corpora.support.errors import UserError
 from corpora.text import Tokenizer
+from runtime.errors import UserError
 
 Tokens = list[str]
 Files = dict[str, list[Path]]

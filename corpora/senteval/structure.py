@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpora.inputs import bad_row, read_table
-from corpora.support.errors import MissingExtraError
+from runtime.errors import MissingExtraError
 
 HERE = Path(__file__).parent
 FILLINGS = 20

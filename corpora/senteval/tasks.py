@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from corpora.support.errors import UserError, did_you_mean
+from runtime.errors import UserError, did_you_mean
 
 BINARY_TASKS = ("MR", "CR", "SUBJ", "MPQA")
 """A file per class; class 1 is read first."""

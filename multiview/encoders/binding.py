@@ -29,7 +29,6 @@ from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
 from corpora.characters import plain
-from corpora.support.compiled import compiled
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView, spellings
 from multiview.engines.plan import Plan
@@ -37,6 +36,7 @@ from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import relation_bits, word_flags
 from parsing.trees.roles import ROLES, Arcs, canonical_arcs, content_words
+from runtime.compiled import compiled
 
 WIDTH = 1024
 """S."""

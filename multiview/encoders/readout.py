@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from corpora.support.errors import UserError
 from multiview.encoders.scale import Scale
+from runtime.errors import UserError
 
 Numbers = NDArray[np.floating]
 

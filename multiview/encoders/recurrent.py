@@ -37,7 +37,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from corpora.support.errors import UserError
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import (
     ConstPlan,
@@ -52,8 +51,9 @@ from multiview.engines.plan import (
     steps,
     workspace,
 )
-from parsing.networks.device import Products
 from parsing.trees.batch import Batch
+from runtime.device import Products
+from runtime.errors import UserError
 
 
 @torch.no_grad()

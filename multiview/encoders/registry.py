@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from corpora.support.errors import UserError, did_you_mean
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
 from multiview.encoders.readout import Readout
 from multiview.encoders.scale import Scale
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
+from runtime.errors import UserError, did_you_mean
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""

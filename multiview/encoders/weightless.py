@@ -29,10 +29,10 @@ from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
 from corpora.characters import plain
-from corpora.support.compiled import compiled, compiled_part
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from parsing.trees.batch import Batch
+from runtime.compiled import compiled, compiled_part
 
 WIDTH = 832
 """K of the view SPELLING."""

@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from corpora.support.errors import MissingExtraError
 from multiview.engines.plan import NORM_FLOOR, ConstPlan, DepPlan, IntArray, Plan
+from runtime.errors import MissingExtraError
 
 
 def load_dgl() -> Any:

@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from corpora.support.compiled import compiled, compiled_part
 from multiview.engines.plan import NORM_FLOOR
 from parsing.networks.sentence_encoder import sigmoid, tanh
+from runtime.compiled import compiled, compiled_part
 
 BIAS_AFTERWARDS = False
 """Whether the bias's gradient is summed after the sweep, not level by level."""

@@ -31,8 +31,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.threads import shared_lock
 from parsing.trees.batch import Batch, offsets_of
+from runtime.threads import shared_lock
 
 IntArray = NDArray[np.integer]
 NORM_FLOOR = 1e-8

@@ -4,7 +4,7 @@ config.json records sizes and SHA-256 of the other files and has a seal of its o
 model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
 vectors are concatenated, such as the paper's two configurations. modules.json tells sentence-transformers how
 to load it. Nothing in a folder is executable or pickled, and no name in it leads out of it (SECURITY.md). A
-model is replaced in one step (:mod:`corpora.support.folders`).
+model is replaced in one step (:mod:`runtime.folders`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.inputs import stem
-from corpora.support.cli import Count, Share, config_from_json, config_to_json, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import (
-    atomic_path,
-    check_file,
-    file_record,
-    locked,
-    read_json,
-    read_record,
-    sha256_file,
-    write_json,
-    write_record,
-    write_text,
-)
-from corpora.support.folders import OURS, current, replaced
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.readout import Readout
 from multiview.encoders.registry import ViewStack, tables_of
@@ -54,7 +39,22 @@ from multiview.words.vectors import (
     converted,
     given_source,
 )
-from parsing.networks.device import Undrawn, plain_build
+from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
+from runtime.device import Undrawn, plain_build
+from runtime.errors import UserError
+from runtime.files import (
+    atomic_path,
+    check_file,
+    file_record,
+    locked,
+    read_json,
+    read_record,
+    sha256_file,
+    write_json,
+    write_record,
+    write_text,
+)
+from runtime.folders import OURS, current, replaced
 
 BUILTIN = "builtin"
 FORMAT = 3

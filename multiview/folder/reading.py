@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
-from corpora.support.threads import shared_lock
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, same_trees
+from runtime.errors import UserError
+from runtime.threads import shared_lock
 
 if TYPE_CHECKING:
     import torch

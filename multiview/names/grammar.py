@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
 FORMS = {

@@ -21,8 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
-from corpora.support.cli import config_from_json
-from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
@@ -30,8 +28,10 @@ from multiview.names.bags import VECTOR_CACHE
 from multiview.pretrained import Float, one_line, quiet, say_where
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
-from parsing.networks.device import pick_device
 from parsing.trees.cache import TreeCache
+from runtime.cli import config_from_json
+from runtime.device import pick_device
+from runtime.errors import UserError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

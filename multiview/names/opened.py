@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest
-from corpora.support.progress import progress
 from multiview.folder.reading import CHUNK_SENTENCES, Reader
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.sources import STRINGS, Source, find_source, load_multiview
 from multiview.pretrained import Float
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
+from runtime.files import json_digest
+from runtime.progress import progress
 
 CHUNK = 512
 """Sentences between two steps of progress."""

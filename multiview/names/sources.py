@@ -37,9 +37,6 @@ import torch
 from torch import Tensor
 
 from corpora.characters import VERSION
-from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import json_digest, read_json, sha256_file
-from corpora.support.folders import current
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import share_of
 from multiview.encoders.registry import view_class
@@ -57,8 +54,11 @@ from multiview.names.grammar import RAW, SCALE, STRUCTURE, form_of, scale_file, 
 from multiview.names.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
 from multiview.pretrained import Encode, Float, encoded, whole_model
 from multiview.structure import WithStructure
-from parsing.networks.device import pick_device
 from parsing.trees.cache import TreeCache
+from runtime.device import pick_device
+from runtime.errors import MissingExtraError, UserError
+from runtime.files import json_digest, read_json, sha256_file
+from runtime.folders import current
 
 Kind = Literal[
     "multiview", "start", "random", "bag", "words", "vectors", "sentence-transformers", "pooled"

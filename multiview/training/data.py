@@ -23,8 +23,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from corpora.support.errors import UserError
-from corpora.support.files import read_array
 from multiview.config import TREES, TrainConfig, found_trees
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
@@ -39,6 +37,8 @@ from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
+from runtime.files import read_array
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32

@@ -31,7 +31,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
@@ -39,8 +38,9 @@ from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import Objective
 from multiview.words.sources import new_table
 from multiview.words.table import WordTable
-from parsing.training.task import adam_tensors, load_adam
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
+from runtime.training_task import adam_tensors, load_adam
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

@@ -1,4 +1,4 @@
-"""One training run of views: what the shared loop (:mod:`parsing.training.loop`) does in a step.
+"""One training run of views: what the shared loop (:mod:`runtime.training_loop`) does in a step.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
 at any moment and started again with the same command ends with the same bits, given the same machine,
@@ -31,8 +31,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from corpora.support.cli import LOGGER, config_to_json
-from corpora.support.errors import UserError
 from multiview.config import TrainConfig, decisive_options
 from multiview.encoders.scale import Scale, spread
 from multiview.folder.card import model_card, verdict
@@ -46,11 +44,13 @@ from multiview.training.gradient import (
     step_gradient,
 )
 from multiview.training.objective import neighbour_recall
-from parsing.networks.device import chosen_threads, pick_device, torch_threads
-from parsing.training.loop import Loop, Plan
-from parsing.training.task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
 from parsing.trees.batch import Batch, offsets_of
 from parsing.trees.cache import TreeCache
+from runtime.cli import LOGGER, config_to_json
+from runtime.device import chosen_threads, pick_device, torch_threads
+from runtime.errors import UserError
+from runtime.training_loop import Loop, Plan
+from runtime.training_task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
 
 log = logging.getLogger(LOGGER)
 READ_EVERY = {"cuda": 20}

@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, file_record, read_record, write_record
 from multiview.words.table import PackedVectors
 from multiview.words.vectors import VECTORS, read_words
+from runtime.errors import UserError
+from runtime.files import atomic_path, file_record, read_record, write_record
 
 WEIGHTS = "model.safetensors"
 FIXED, SCALE = "words.fixed", ".scale"

@@ -31,9 +31,6 @@ from numpy.typing import NDArray
 
 from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
-from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import json_digest
-from corpora.support.progress import Bar, progress
 from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
 from multiview.words.compact import packed_words
 from multiview.words.table import (
@@ -54,6 +51,9 @@ from multiview.words.vectors import (
     given_source,
 )
 from parsing.trees.cache import TreeCache
+from runtime.errors import MissingExtraError, UserError
+from runtime.files import json_digest
+from runtime.progress import Bar, progress
 
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
@@ -239,7 +239,7 @@ def _distilled(
     config: TrainConfig, folder: Path, words: list[str], counts_W: NDArray[np.int64]
 ) -> Iterator[tuple[str, Float]]:
     from multiview.pretrained import encoded, whole_model
-    from parsing.networks.device import pick_device
+    from runtime.device import pick_device
 
     dim = config.table.dim
     model = whole_model(str(folder), str(pick_device(config.device)))

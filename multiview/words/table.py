@@ -32,10 +32,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.characters import places_of, plain
-from corpora.support.cli import Count, CountOrNone, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import read_array, write_text
-from corpora.support.threads import state_without
 from multiview.config import Case, Start, TableConfig
 from multiview.words.vectors import (
     VECTORS,
@@ -46,6 +42,10 @@ from multiview.words.vectors import (
     save_vectors,
     writable,
 )
+from runtime.cli import Count, CountOrNone, configuration
+from runtime.errors import UserError
+from runtime.files import read_array, write_text
+from runtime.threads import state_without
 
 UNKNOWN_ROW = 0
 FILES = ("vocab.txt", VECTORS, "expansion.txt", "expansion.safetensors")

@@ -35,8 +35,8 @@ from torch import Tensor, nn
 
 from corpora.characters import plain
 from corpora.inputs import readable, stem
-from corpora.support.errors import MissingExtraError, UserError
-from corpora.support.files import (
+from runtime.errors import MissingExtraError, UserError
+from runtime.files import (
     atomic_path,
     check_file,
     file_record,
@@ -47,7 +47,7 @@ from corpora.support.files import (
     write_record,
     write_text,
 )
-from corpora.support.progress import progress
+from runtime.progress import progress
 
 Float = NDArray[np.float32]
 CACHE = Path("runs/vectors")

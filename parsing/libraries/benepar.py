@@ -25,10 +25,10 @@ from transformers import dynamic_module_utils
 
 from corpora.characters import plain
 from corpora.sentences import read_sentences
-from corpora.support.errors import UserError
-from corpora.support.files import check_regular, sha256_file
 from parsing.networks.parser import DeviceParser, Stages
 from parsing.trees.batch import ConstituencyParse
+from runtime.errors import UserError
+from runtime.files import check_regular, sha256_file
 
 VERSION = "0.2.0"
 BLANK = "-"

@@ -19,10 +19,10 @@ from supar import BiaffineDependencyParser
 from supar.utils.fn import download
 from torch import Tensor
 
-from corpora.support.errors import UserError
 from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import END, SPECIALS, ParserVocabulary
+from runtime.errors import UserError
 
 MLPS = {
     "arc_dependent": "arc_mlp_d",

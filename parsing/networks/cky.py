@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.compiled import compiled_if_long, compiled_part
 from parsing.trees.batch import Int
+from runtime.compiled import compiled_if_long, compiled_part
 
 Float = NDArray[np.float32]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 from annotated_types import Ge
 
-from corpora.support.cli import Count, Epochs, Fraction, NotNegative, Positive, Seed, configuration
+from runtime.cli import Count, Epochs, Fraction, NotNegative, Positive, Seed, configuration
 
 
 @configuration

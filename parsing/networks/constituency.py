@@ -23,15 +23,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from corpora.support.cli import config_to_json
-from corpora.support.compiled import compiled
-from corpora.support.errors import UserError
 from parsing.networks.cky import Float, best_labels, best_trees, decode_batch, fenceposts, span_offsets
 from parsing.networks.config import EncoderConfig, SpanConfig
-from parsing.networks.device import pick, to_host
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
 from parsing.trees.batch import ConstituencyParse, Int
+from runtime.cli import config_to_json
+from runtime.compiled import compiled
+from runtime.device import pick, to_host
+from runtime.errors import UserError
 
 CHUNK_SPANS = 4096
 """Spans scored at once: 4096 x 250 floats stay in a core's second-level cache."""

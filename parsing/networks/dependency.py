@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.cli import config_to_json
-from corpora.support.compiled import compiled
 from parsing.networks.config import EncoderConfig, ScorerConfig
-from parsing.networks.device import to_host
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
 from parsing.networks.sentence_encoder import shared_dropout
 from parsing.trees.batch import DependencyParse, Int64
+from runtime.cli import config_to_json
+from runtime.compiled import compiled
+from runtime.device import to_host
 
 Float = NDArray[np.floating]
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.characters import plain
-from corpora.support.cli import Count, configuration
-from corpora.support.threads import shared_lock
 from parsing.trees.batch import Int64
+from runtime.cli import Count, configuration
+from runtime.threads import shared_lock
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""

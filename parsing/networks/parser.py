@@ -29,16 +29,16 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from corpora.sentences import read_sentences
-from corpora.support.cli import LOGGER, Config, config_from_json, config_to_json, configuration
-from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import read_json, sha256_file, write_json
-from corpora.support.folders import current, replaced
-from corpora.support.threads import state_without
 from parsing.networks.config import EncoderConfig
-from parsing.networks.device import Undrawn, plain_build, plain_torch
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
+from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
+from runtime.device import Undrawn, plain_build, plain_torch
+from runtime.errors import UserError, out_of_memory
+from runtime.files import read_json, sha256_file, write_json
+from runtime.folders import current, replaced
+from runtime.threads import state_without
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
 """Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""

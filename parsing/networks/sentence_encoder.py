@@ -34,11 +34,11 @@ from numba import types
 from numba.extending import overload
 from torch import Tensor, nn
 
-from corpora.support.compiled import OF_PARTS, compiled
 from parsing.networks.config import EncoderConfig
-from parsing.networks.device import Products
 from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import Int
+from runtime.compiled import OF_PARTS, compiled
+from runtime.device import Products
 
 
 def tanh(x: Any) -> Any:

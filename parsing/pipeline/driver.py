@@ -31,16 +31,16 @@ from typing import Any
 from unittest.mock import patch
 
 from corpora.inputs import encodable
-from corpora.support.cli import LOGGER, log_to, warn_once
-from corpora.support.errors import UserError, out_of_memory
-from corpora.support.files import locked, write_json
-from corpora.support.progress import progress
-from corpora.support.surroundings import available_cores
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow, open_shard
+from runtime.cli import LOGGER, log_to, warn_once
+from runtime.errors import UserError, out_of_memory
+from runtime.files import locked, write_json
+from runtime.progress import progress
+from runtime.surroundings import available_cores
 
 PART_SENTENCES = 1024
 """About a second of work: no worker idles longer than that at the end."""

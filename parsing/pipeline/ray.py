@@ -9,8 +9,8 @@ from collections import Counter
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self
 
-from corpora.support.errors import MissingExtraError, UserError
 from parsing.pipeline.driver import MakeParser, Pool, Worker
+from runtime.errors import MissingExtraError, UserError
 
 try:
     import ray

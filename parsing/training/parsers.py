@@ -22,18 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.support.cli import config_to_json, log_to
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file, write_text
 from corpora.text import Sentence
 from parsing.networks.config import LoopConfig, ModelConfig, TrainConfig
 from parsing.networks.constituency import IGNORED, ConstituencyModel, SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
-from parsing.networks.device import pick_device
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.networks.parser import CARD, save_model_folder
 from parsing.text_parser import load_parser
-from parsing.training.loop import Loop, Plan
 from parsing.training.scores import (
     Scores,
     read_dependencies,
@@ -41,9 +36,14 @@ from parsing.training.scores import (
     score_constituency,
     score_dependency,
 )
-from parsing.training.task import Checkpoint, Position, Task, load_parameters, ramp
 from parsing.trees.batch import ConstituencyParse, Int
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
+from runtime.cli import config_to_json, log_to
+from runtime.device import pick_device
+from runtime.errors import UserError
+from runtime.files import sha256_file, write_text
+from runtime.training_loop import Loop, Plan
+from runtime.training_task import Checkpoint, Position, Task, load_parameters, ramp
 
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""

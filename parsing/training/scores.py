@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.support.errors import UserError
 from corpora.text import Sentence
 from corpora.treebanks import TagColumn, read_conllu
 from parsing.trees.batch import ConstituencyParser, DependencyParse, DependencyParser
 from parsing.trees.brackets import CHAIN, SpanTree, from_parse, read_trees
+from runtime.errors import UserError
 
 Scores = dict[str, float]
 PUNCT = "PUNCT"

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.support.compiled import compiled_if_long
 from parsing.trees.batch import ConstituencyParse, Int, Int32, Int64
+from runtime.compiled import compiled_if_long
 
 NULL_LABEL = 0
 """Index of the empty label in every parser's ``labels``."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 Int = NDArray[np.integer]
 Int32 = NDArray[np.int32]

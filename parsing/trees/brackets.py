@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.support.errors import UserError
 from corpora.treebanks import TRACE, escape, read_brackets, unescape
 from parsing.trees.batch import ConstituencyParse
+from runtime.errors import UserError
 
 CHAIN = "::"
 """Between the labels of a unary chain, outermost first."""

@@ -26,10 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corpora.support.cli import Count, config_from_json, config_to_json, configuration
-from corpora.support.errors import UserError
-from corpora.support.files import SEAL, atomic_path, read_record, write_text
-from corpora.support.threads import shared_lock
 from parsing.trees.batch import (
     NODE_FIELDS,
     TOKEN_FIELDS,
@@ -49,6 +45,10 @@ from parsing.trees.batch import (
     offsets_of,
 )
 from parsing.trees.check import CHUNK, ShardRow, open_shard
+from runtime.cli import Count, config_from_json, config_to_json, configuration
+from runtime.errors import UserError
+from runtime.files import SEAL, atomic_path, read_record, write_text
+from runtime.threads import shared_lock
 
 if TYPE_CHECKING:
     import h5py

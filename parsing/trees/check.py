@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from annotated_types import Ge, Lt
 
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file
 from parsing.trees.batch import NODE_FIELDS, Int, Inventories
+from runtime.errors import UserError
+from runtime.files import sha256_file
 
 if TYPE_CHECKING:
     import h5py

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from corpora.support.errors import printable
+from runtime.errors import printable
 
 CHARACTER_PX, GAP_PX, LEVEL_PX, TEXT_PX = 8, 18, 30, 14
 """Width of a character, space between words, height of a level of arcs, size of the letters."""

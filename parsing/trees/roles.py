@@ -34,8 +34,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.compiled import compiled_if_long, compiled_part
 from parsing.trees.role_kinds import FLAG, ING, KIND_BITS, bits_of
+from runtime.compiled import compiled_if_long, compiled_part
 
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),

@@ -15,9 +15,9 @@ import subprocess
 import sys
 import time
 
-from corpora.support.cli import Command
-from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_json
+from runtime.cli import Command
+from runtime.errors import UserError
+from runtime.files import read_json, write_json
 from senteval_runner.demo.steps import DemoConfig, commands
 
 SECONDS = "seconds.json"

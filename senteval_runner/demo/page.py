@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from corpora.books import books
 from corpora.senteval.files import TaskData, read_task
-from corpora.support.cli import config_from_json
-from corpora.support.files import read_json, read_record, write_text
 from multiview.folder.files import BUILTIN
 from multiview.model import MultiViewEncoder
-from parsing.training.loop import read_log
 from parsing.trees.cache import TreeCache
 from parsing.trees.drawings import constituency_svg, dependency_svg
 from parsing.trees.sentences import ParsedSentence, cached_sentences
+from runtime.cli import config_from_json
+from runtime.files import read_json, read_record, write_text
+from runtime.training_loop import read_log
 from senteval_runner.demo.steps import TASKS, DemoConfig, commands
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.features import unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpora.support.cli import configuration
+from runtime.cli import configuration
 
 TASKS = "Authors,Neighbours,Binding"
 MODEL = "books"

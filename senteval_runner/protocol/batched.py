@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.support.compiled import compiled
-from corpora.support.errors import UserError
-from parsing.networks.device import Products
+from runtime.compiled import compiled
+from runtime.device import Products
+from runtime.errors import UserError
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas

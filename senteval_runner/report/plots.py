@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.support.errors import MissingExtraError
+from runtime.errors import MissingExtraError
 from senteval_runner.report.page import Figure, Score
 
 if TYPE_CHECKING:

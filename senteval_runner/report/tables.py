@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
-from corpora.support.progress import progress
+from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Cell, Column, Score, Section, Table
 from senteval_runner.report.resamples import PAIR_TASKS, Resamples, paired_bootstrap

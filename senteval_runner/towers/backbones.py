@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest, read_json
 from multiview.names.networks import load_pretrained
 from multiview.names.sources import STRINGS, Source, find_source
 from multiview.pretrained import one_line, quiet
-from parsing.networks.device import pick_device
+from runtime.device import pick_device
+from runtime.errors import UserError
+from runtime.files import json_digest, read_json
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.transformer import most_pieces
 from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore, text_of

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from corpora.support.errors import UserError
 from multiview.names.networks import assemble, load_pretrained, pooling_module
+from runtime.errors import UserError
 from senteval_runner.towers import Pooling
 
 if TYPE_CHECKING:

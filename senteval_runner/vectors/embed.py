@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from corpora.support.errors import UserError
-from corpora.support.files import (
+from multiview.pretrained import Encode, rows_of
+from runtime.errors import UserError
+from runtime.files import (
     check_file,
     file_record,
     read_array,
@@ -33,9 +34,8 @@ from corpora.support.files import (
     write_array,
     write_record,
 )
-from corpora.support.progress import progress
-from corpora.support.threads import shared_lock
-from multiview.pretrained import Encode, rows_of
+from runtime.progress import progress
+from runtime.threads import shared_lock
 from senteval_runner.protocol.features import Float, glorot_projection
 
 Tokens = list[str]

@@ -18,7 +18,6 @@ from typing import Any
 
 from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
-from corpora.support.files import json_digest, locked
 from corpora.text import Corpus, Sentence, in_pieces
 from multiview.folder.files import KINDS
 from multiview.folder.reading import Reader
@@ -28,6 +27,7 @@ from parsing.text_parser import TextParser, load
 from parsing.trees.batch import same_trees
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
+from runtime.files import json_digest, locked
 
 Tokens = tuple[str, ...]
 # A killed run loses its unfinished shards; one core parses 4,096 sentences in a few seconds.

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.cli import Command, Commands, Count, Seed, configuration
+from runtime.cli import Command, Commands, Count, Seed, configuration
 from studies.kit import command
 
 

@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from corpora.inputs import read_table
-from corpora.support.cli import config_to_json
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file, write_json
 from multiview.names.bags import VECTOR_CACHE
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.trees.cache import TreeCache
+from runtime.cli import config_to_json
+from runtime.errors import UserError
+from runtime.files import sha256_file, write_json
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Cell, Column, Table
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill

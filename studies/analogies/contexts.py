@@ -26,9 +26,9 @@ from functools import cache
 from pathlib import Path
 
 from corpora.inputs import read_table
-from corpora.support.progress import progress
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, cached_sentences
+from runtime.progress import progress
 
 FOLDER = Path(__file__).parent
 SLOT = "_"

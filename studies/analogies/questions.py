@@ -15,8 +15,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from corpora.inputs import Row, bad_row, read_table, text_lines
-from corpora.support.errors import UserError
-from corpora.support.files import write_text
+from runtime.errors import UserError
+from runtime.files import write_text
 
 LEVELS = ("word", "phrase", "sentence")
 Terms = tuple[str, str, str, str]

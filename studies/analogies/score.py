@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from corpora.support.files import sha256_file
+from runtime.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table

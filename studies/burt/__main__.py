@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.cli import Count, CountOrNone, Fraction, Positive, Seed, configuration
+from runtime.cli import Count, CountOrNone, Fraction, Positive, Seed, configuration
 from senteval_runner.towers import Concatenation, Pooling
 from studies.kit import command
 

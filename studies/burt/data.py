@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from studies.finetune.examples import Draw, Examples, choose, fixed, hold_out, normalised, with_negatives
 from studies.finetune.phrases import MAX_WORDS, MERGED, RELATIONS, balanced, hold_out_phrases, usable
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
 
-from corpora.support.cli import config_to_json
-from corpora.support.errors import UserError
-from corpora.support.files import atomic_path, sha256_file
-from parsing.networks.device import pick_device
+from runtime.cli import config_to_json
+from runtime.device import pick_device
+from runtime.errors import UserError
+from runtime.files import atomic_path, sha256_file
 from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower

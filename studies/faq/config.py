@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.cli import Count, Epochs, Positive, configuration
+from runtime.cli import Count, Epochs, Positive, configuration
 
 Sampling = Literal["retrieved", "random"]
 """How the wrong entries of a training query are chosen."""

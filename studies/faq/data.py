@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from corpora.inputs import number_of, read_table
 from corpora.ranking.lexical import Scores
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest
+from runtime.errors import UserError
+from runtime.files import json_digest
 from senteval_runner.protocol.features import unit
 from senteval_runner.vectors.embed import SentenceVectors
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Section, Table
 from senteval_runner.report.page import Cell as TableCell

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.ranking.lexical import Scores
-from corpora.support.errors import UserError
 from multiview.names.grammar import split_parts
 from multiview.names.sources import find_source
-from parsing.networks.device import pick_device
+from runtime.device import pick_device
+from runtime.errors import UserError
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
 from studies.faq.config import FaqConfig

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Fine-tuning on :mod:`parsing.training.loop`: alternating tasks, warm-up, best weights on dev.
+"""Fine-tuning on :mod:`runtime.training_loop`: alternating tasks, warm-up, best weights on dev.
 
 The trainers of sentence-transformers and transformers pickle optimiser and random states and do not promise
 identical weights after a kill. This loop does: step ``s`` seeds torch with a function of (seed, s) and takes
@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from parsing.training.loop import Loop, Plan
-from parsing.training.task import Checkpoints, Position, ramp
-from parsing.training.task import Task as LoopTask
+from runtime.training_loop import Loop, Plan
+from runtime.training_task import Checkpoints, Position, ramp
+from runtime.training_task import Task as LoopTask
 from studies.finetune.examples import Examples, Stream
 
 Row = dict[str, Any]

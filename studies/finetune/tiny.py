@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 
-from corpora.support.errors import UserError
-from corpora.support.files import read_json, write_json, write_text
 from multiview.names.sources import find_source
 from multiview.pretrained import quiet
+from runtime.errors import UserError
+from runtime.files import read_json, write_json, write_text
 
 TINY = "tiny"
 """As ``--backbone``: build a small BERT."""

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import tyro
 from annotated_types import Ge
 
-from corpora.support.cli import Count, CountOrNone, configuration
+from runtime.cli import Count, CountOrNone, configuration
 from studies.kit import command
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import STS_SUBSETS, data_folder, expand_tasks
-from corpora.support.errors import UserError
 from multiview.names.sources import distinct_names, find_source
+from runtime.errors import UserError
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.protocol.features import Float

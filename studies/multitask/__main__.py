@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from corpora.support.cli import Count, CountOrNone, Epochs, Positive, Seed, configuration
+from runtime.cli import Count, CountOrNone, Epochs, Positive, Seed, configuration
 from studies.kit import command
 
 

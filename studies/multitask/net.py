@@ -30,9 +30,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
-from parsing.networks.device import pick_device
+from runtime.device import pick_device
+from runtime.errors import UserError
+from runtime.files import atomic_path
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower

@@ -27,9 +27,9 @@ import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli
 from corpora.senteval.files import Split, read_task
-from corpora.support.cli import config_to_json
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest
+from runtime.cli import config_to_json
+from runtime.errors import UserError
+from runtime.files import json_digest
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Section, Table
 from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled

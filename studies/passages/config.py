@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from corpora.support.cli import Count, Epochs, NotNegative, Positive, configuration
+from runtime.cli import Count, Epochs, NotNegative, Positive, configuration
 
 Feature = Literal["cosine", "bilinear", "uv", "uv-diff-prod"]
 Scorer = Literal["linear", "mlp"]

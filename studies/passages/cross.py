@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.ranking.sets import PassageSet, Question
-from corpora.support.progress import progress
-from parsing.networks.device import pick_device
+from runtime.device import pick_device
+from runtime.progress import progress
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear

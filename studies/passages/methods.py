@@ -13,8 +13,8 @@ import numpy as np
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
 from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
-from corpora.support.errors import UserError
 from multiview.names.sources import distinct_names, find_source
+from runtime.errors import UserError
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Score, Section, Table, bootstrap
 from senteval_runner.towers.backbones import open_layers

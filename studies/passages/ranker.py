@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.ranking.sets import Question
-from corpora.support.errors import UserError
-from corpora.support.progress import progress
+from runtime.errors import UserError
+from runtime.progress import progress
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers import Concatenation
 from studies.finetune.heads import combine, seeded_linear

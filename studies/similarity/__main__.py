@@ -17,7 +17,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from corpora.support.cli import Fraction, Positive, Seed, configuration
+from runtime.cli import Fraction, Positive, Seed, configuration
 from studies.kit import command
 
 

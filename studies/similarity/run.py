@@ -21,11 +21,11 @@ from corpora.pairs.labelled import read_ppdb
 from corpora.pairs.similarity import SETS, WordPhrasePairs, find_set, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
-from corpora.support.errors import UserError
-from corpora.support.files import json_digest, sha256_file
 from multiview.names.grammar import split_parts
 from multiview.names.sources import find_source
-from parsing.networks.device import pick_device
+from runtime.device import pick_device
+from runtime.errors import UserError
+from runtime.files import json_digest, sha256_file
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol

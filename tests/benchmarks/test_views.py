@@ -14,10 +14,10 @@ import tyro
 import parsing.run
 from benchmarks import views
 from benchmarks.views import PAIRS, QUICKTHOUGHT, ViewsConfig, all_systems, training
-from corpora.support.files import read_json
 from multiview.config import TrainConfig, decisive_options, preset
 from multiview.folder.card import training_command
 from multiview.train import defaults_from
+from runtime.files import read_json
 from tests.fixtures.senteval import data as data
 from tests.fixtures.trees import TOPICS, toy_corpus
 

@@ -9,7 +9,7 @@ import pytest
 from corpora.books import Book, books
 from corpora.books.authors import author_rows, masked_sentences
 from corpora.registry import open_corpus
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 
 def test_each_author_has_books_to_train_on_and_two_others_held_out() -> None:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.inputs import Line, input_hash, list_files, read_lines, read_rows, read_table
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from corpora.sentences import read_sentences
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 TEXTS = ["Dogs bark.", "It rains in the valley.", ""]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from corpora.characters import plain
 from corpora.registry import open_corpus
-from corpora.support.errors import UserError
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
+from runtime.errors import UserError
 from tests.corpora.test_inputs import PACK
 
 

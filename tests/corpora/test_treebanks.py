@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.registry import open_corpus
-from corpora.support.errors import UserError
 from corpora.text import MAX_PIECE, Document, Sentence
 from corpora.treebanks import read_brackets, read_conllu, write_brackets, write_conllu
+from runtime.errors import UserError
 
 
 def row(number: object, form: str, head: object, relation="dep", upos="X", xpos="_") -> str:

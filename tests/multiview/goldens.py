@@ -14,7 +14,7 @@ from multiview.config import TrainConfig
 from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
-from parsing.training.loop import read_log
+from runtime.training_loop import read_log
 from tests.fixtures.trees import TINY, changed
 from tests.oracles.training import ViewTraining, apart
 

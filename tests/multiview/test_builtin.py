@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from corpora.support.errors import UserError
 from multiview import encode
 from multiview.folder.files import load_members, model_folder
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
 from multiview.sklearn import MultiViewTransformer
 from multiview.words.compact import unpack
+from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of

@@ -14,7 +14,7 @@ from multiview.model import MultiViewEncoder
 from multiview.train import cli, defaults_from, main
 from multiview.training.data import Split, cut, open_trees
 from multiview.training.trainer import Trainer
-from parsing.networks import device as threads
+from runtime import device as threads
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.words.test_table import write_vectors
 

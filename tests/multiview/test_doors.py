@@ -15,11 +15,11 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 import parsing
-from corpora.support.errors import UserError
 from multiview.encoders.binding import WIDTH
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
+from runtime.errors import UserError
 from senteval_runner.adapters import MtebEncoder
 
 TEXTS = ["The lawyer praised the doctor.", "Rain fell.", "The doctor slept."]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
 from multiview import explain
 from multiview.explanation import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from parsing.text_parser import load_parser
 from parsing.trees.batch import ConstituencyParse, DependencyParse
+from runtime.errors import UserError
 from tests.multiview.engines.trees import random_heads
 
 Span = tuple[int, int]

@@ -15,12 +15,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
-from corpora.support.files import file_record, read_record, write_record
 from multiview.folder.reading import Reader
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
+from runtime.errors import UserError
+from runtime.files import file_record, read_record, write_record
 from tests.fixtures.trees import TINY, changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.parsing.trees.test_cache import write_cache

@@ -12,9 +12,6 @@ from safetensors.torch import load_file, save_file
 from sklearn.cross_decomposition import CCA
 from sklearn.linear_model import LinearRegression, Ridge
 
-from corpora.support.cli import warn_once
-from corpora.support.errors import UserError
-from corpora.support.files import read_record
 from multiview import readout
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.readout import Moments, Readout
@@ -23,6 +20,9 @@ from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
 from multiview.sentence_transformers import load as as_sentence_transformer
+from runtime.cli import warn_once
+from runtime.errors import UserError
+from runtime.files import read_record
 from tests.fixtures.trees import toy_corpus
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.support.errors import UserError
 from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, projections
 from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
+from runtime.errors import UserError
 from senteval_runner.vectors.models import open_model
 
 ACTIVE, PASSIVE, EXCHANGED = (

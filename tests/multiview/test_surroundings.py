@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import parsing
-from corpora.support.errors import UserError
 from multiview.model import MultiViewEncoder
 from parsing.networks.features import TypeTable
+from runtime.errors import UserError
 
 WORDS = [f"{first}{second}" for first in ("rain", "sun", "wind", "snow") for second in ("ing", "y", "less")]
 SENTENCES = [f"The {WORDS[i % 12]} lawyer{i} praised a {WORDS[i % 7]} doctor{i // 2}." for i in range(96)]

@@ -17,13 +17,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from corpora.support.errors import UserError
 from multiview import encode, search
 from multiview.encoders.scale import Scale
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
 from parsing.text_parser import TextParser
+from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
 from tests.fixtures.trees import toy_corpus
 from tests.parsing.pipeline.toy_parsers import ToyDependencyParser

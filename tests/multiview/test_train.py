@@ -16,9 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.support.cli import config_from_json
-from corpora.support.errors import UserError
-from corpora.support.files import LOCK, locked, read_json
 from multiview.config import TrainConfig, options_of, preset
 from multiview.encoders.scale import LENGTH, spread
 from multiview.folder.files import load_members
@@ -27,7 +24,10 @@ from multiview.train import cli, main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
-from parsing.training.loop import read_log
+from runtime.cli import config_from_json
+from runtime.errors import UserError
+from runtime.files import LOCK, locked, read_json
+from runtime.training_loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.fixtures.trees import changed, toy_corpus
@@ -104,7 +104,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 def test_resume_in_mid_epoch_leaves_the_same_files(
     tiny: TrainConfig, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)  # a checkpoint at each step
+    monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)  # a checkpoint at each step
     config = changed(tiny, output=Path("models"), **VARIANTS[variant])
     for name, stops in (("whole", ()), ("killed", (4, 9))):
         (tmp_path / name).mkdir()
@@ -301,7 +301,7 @@ def test_patience_stops_a_run_at_the_same_step_after_a_kill(
     tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Losses fall twice and then rise; the third that is no better ends the run of ten evaluations."""
-    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)
     config = changed(tiny, output=Path("models"), loop={"patience": 3})
     losses, evaluated = [5.0, 4.0, 3.0, 3.0, 9.0, 8.0, 1.0, 0.5, 0.4, 0.3, 0.2], []
     for name, stops in (("whole", ()), ("killed", (4, 9))):

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from corpora.support.errors import UserError
 from multiview.encoders import registry
 from multiview.encoders.registry import Encoder, tables_of, view_class
 from multiview.encoders.weightless import WeightlessView
@@ -20,6 +19,7 @@ from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from parsing.trees.batch import Batch
+from runtime.errors import UserError
 from tests.fixtures.trees import TINY, changed
 from tests.multiview.test_model import load
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from multiview.config import TrainConfig
 from multiview.encoders.registry import ViewStack
 from multiview.training.data import Span, StepSource
-from parsing.training.task import Position, Task
+from runtime.training_task import Position, Task
 from studies.finetune.examples import Examples, Stream
 from studies.passages.ranker import Part, draw_pairs
 from tests.oracles.objective import losses

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import parsing
-from corpora.support.errors import UserError
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.sentences import ParsedSentence, Trees, cached_sentences
 from parsing.verify import verify
+from runtime.errors import UserError
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 CONLLU = """# newdoc id = one

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from corpora.support.errors import UserError
 from parsing import run as command_module
 from parsing.run import ParseConfig, cli, main, refuse_own_input
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import load_toys
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import parsing
 from corpora.characters import plain
-from corpora.support.cli import warn_once
-from corpora.support.errors import UserError
 from corpora.text import text_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 from parsing.trees.batch import Batch, flag_reasons, join
+from runtime.cli import warn_once
+from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import (
     FaultyConstituencyParser,
     FaultyDependencyParser,

@@ -12,10 +12,10 @@ import torch
 from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
-from corpora.support.errors import UserError
 from multiview.encoders.readout import Readout
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
+from runtime.errors import UserError
 from senteval_runner import EncoderError, evaluate
 from senteval_runner.adapters import MtebEncoder
 from senteval_runner.protocol.config import Results, get_protocol

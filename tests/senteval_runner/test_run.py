@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from corpora.senteval.files import read_task
-from corpora.support.cli import check
-from corpora.support.errors import UserError
 from multiview import train
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, save_member
 from multiview.names import sources
 from multiview.words.table import Vocabulary, WordTable
+from runtime.cli import check
+from runtime.errors import UserError
 from senteval_runner import running
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import configuration
-from corpora.support.errors import UserError
+from runtime.cli import configuration
+from runtime.errors import UserError
 from senteval_runner.report.page import Page, Section
 from studies.kit import Cell, Figures, Run, run_study
 

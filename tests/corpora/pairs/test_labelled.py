@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corpora.pairs.labelled import RELATIONS, read_binary, read_nli, read_phrases, read_ppdb
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 
 def write(path: Path, *lines: str) -> Path:

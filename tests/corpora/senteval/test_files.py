@@ -9,7 +9,7 @@ import pytest
 
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES, task_paths
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 HEADER = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 SICK = "h\n1\tA kid\tA child\t4.5\tENTAILMENT\n2\tA\tB\t1\tCONTRADICTION\n"

@@ -10,7 +10,7 @@ import pytest
 
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import read_hans, read_minimal, read_paws, triplets
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 
 FUNCTION = (
     "a an after and as before been but by did for from is it "

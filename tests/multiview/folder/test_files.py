@@ -13,9 +13,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from corpora.support.errors import UserError
-from corpora.support.files import locked, read_record, write_json, write_record
-from corpora.support.folders import current
 from multiview import readout
 from multiview.encoders.readout import Readout
 from multiview.encoders.scale import Scale
@@ -25,6 +22,9 @@ from multiview.names.sources import find_source
 from multiview.readout import store_readout
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import WordVectors
+from runtime.errors import UserError
+from runtime.files import locked, read_record, write_json, write_record
+from runtime.folders import current
 from tests.fixtures.kills import kills
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from corpora.support.errors import UserError
 from multiview.config import TrainConfig
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
@@ -17,6 +16,7 @@ from multiview.names.networks import load_start
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from parsing.trees.cache import TreeCache
+from runtime.errors import UserError
 from senteval_runner.protocol.features import glorot_projection
 from senteval_runner.vectors.models import open_model
 from tests.fixtures.trees import changed

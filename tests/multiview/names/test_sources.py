@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.support.errors import UserError
 from multiview.encoders.scale import LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.opened import NamedEncoder
 from multiview.names.sources import find_source
+from runtime.errors import UserError
 from senteval_runner.run import cli as run
 from senteval_runner.vectors.models import open_model
 from tests.parsing.trees.test_cache import corpus_of, write_cache

@@ -17,8 +17,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from corpora.support.errors import UserError
-from corpora.support.files import read_json
 from multiview.config import TrainConfig
 from multiview.encoders import recurrent
 from multiview.train import main
@@ -26,7 +24,9 @@ from multiview.training import trainer as trainer_module
 from multiview.training.data import Step, open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
-from parsing.training import loop as loop_module
+from runtime import training_loop as loop_module
+from runtime.errors import UserError
+from runtime.files import read_json
 from tests.fixtures.device import OneDevice
 from tests.fixtures.files import assert_same_bits, log_of, newest
 from tests.fixtures.trees import changed

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from corpora.support.errors import UserError
 from multiview.config import TableConfig, TrainConfig
 from multiview.folder.files import expanded_folder
 from multiview.model import MultiViewEncoder
@@ -21,6 +20,7 @@ from multiview.training.data import open_trees
 from multiview.words.sources import new_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
+from runtime.errors import UserError
 from tests.fixtures.trees import changed, toy_corpus
 
 RANDOM = np.random.default_rng(0)

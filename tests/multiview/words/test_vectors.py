@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.errors import UserError
 from multiview import pretrained
 from multiview.config import TrainConfig
 from multiview.folder.files import load_members
@@ -21,6 +20,7 @@ from multiview.training.data import open_trees
 from multiview.words.sources import PASSES, open_vectors, reduced
 from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
+from runtime.errors import UserError
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed
 from tests.parsing.trees.test_cache import write_cache

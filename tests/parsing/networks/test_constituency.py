@@ -11,12 +11,12 @@ import torch
 from benepar.decode_chart import ChartDecoder, SpanClassificationMarginLoss
 from benepar.integrations.nltk_plugin import InputSentence
 
-from corpora.support.errors import UserError
 from parsing.convert import cli as convert
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
 from parsing.networks.cky import best_labels, best_trees, decode_batch, span_offsets
 from parsing.networks.constituency import SpanHead, SpanParser, margin_loss
 from parsing.text_parser import load_parser
+from runtime.errors import UserError
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
 from tests.oracles.benepar import stock_parse, to_benepar
 from tests.parsing.examples import LABELS, TAGS, as_lists, benepar_model, random_spans, save_as_benepar_does

@@ -15,7 +15,6 @@ from supar.structs import MatrixTree
 from supar.utils.transform import CoNLL
 from torch.nn import functional
 
-from corpora.support.errors import UserError
 from corpora.text import Document
 from corpora.treebanks import write_conllu
 from parsing.convert import cli as convert
@@ -23,6 +22,7 @@ from parsing.libraries.supar import from_state
 from parsing.networks.dependency import BiaffineParser, DependencyModel, decode_heads, spanning_tree
 from parsing.networks.features import TypeTable, make_batch
 from parsing.text_parser import load_parser
+from runtime.errors import UserError
 from tests.oracles.supar import stock_predict, to_supar
 from tests.parsing.examples import ODD, SENTENCES, random_arcs
 

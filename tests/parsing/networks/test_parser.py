@@ -17,8 +17,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from corpora.characters import plain
-from corpora.support.errors import UserError
-from corpora.support.files import sha256_file
 from multiview.folder.reading import Reader
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
@@ -33,6 +31,8 @@ from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
+from runtime.errors import UserError
+from runtime.files import sha256_file
 from tests.fixtures.device import OneDevice
 from tests.fixtures.kills import kills
 from tests.oracles.benepar import stock_parse, to_benepar

@@ -19,13 +19,13 @@ import h5py
 import numpy as np
 import pytest
 
-from corpora.support.errors import UserError
-from corpora.support.files import locked, sha256_file
 from corpora.text import Document, Sentence
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus, shards_of
 from parsing.run import cli
 from parsing.text_parser import TextParser, load
 from parsing.trees.cache import Manifest, TreeCache
+from runtime.errors import UserError
+from runtime.files import locked, sha256_file
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.parsing.pipeline.toy_parsers import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from corpora.support.errors import UserError
 from parsing.pipeline.driver import Pool, run_corpus
+from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of_sentences, die, toys
 
 ray = pytest.importorskip("ray")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import Command
 from parsing.score import cli as score
 from parsing.train import cli as train
+from runtime.cli import Command
 from tests.fixtures.treebanks import write_treebank
 
 SMALL = [

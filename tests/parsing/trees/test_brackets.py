@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from corpora.support.errors import UserError
 from parsing.trees.arrays import binarise, constituency_heights, unbinarise
 from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import (
@@ -23,6 +22,7 @@ from parsing.trees.brackets import (
     to_parse,
     write_tree,
 )
+from runtime.errors import UserError
 
 DUMMY = "<dummy>"
 

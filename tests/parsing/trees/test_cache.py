@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
 from parsing import verify as command_verify
 from parsing.show import cli as show
 from parsing.text_parser import TextParser
 from parsing.trees.batch import Batch, decode_strings, encode_strings
 from parsing.trees.cache import Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow
+from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
 
 SHARD = 16

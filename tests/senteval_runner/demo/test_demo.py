@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from corpora import books
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from senteval_runner.demo import __main__ as demo
 from senteval_runner.demo.page import _hits, write_report
 from senteval_runner.demo.steps import DemoConfig, commands

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.errors import UserError
 from parsing.libraries.benepar import load_benepar
+from runtime.errors import UserError
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.transformer import load_tower, load_whole
 from senteval_runner.vectors.models import open_model

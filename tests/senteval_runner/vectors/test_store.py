@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore
 from tests.senteval_runner.encoders import RandomBag
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
 from multiview.words.vectors import WordVectors
 from parsing.trees.sentences import ParsedSentence
+from runtime.errors import UserError
 from studies.analogies import build, contexts
 from studies.analogies.__main__ import ScoreConfig, cli
 from studies.analogies.build import Ranking, build_questions, content_words, load_pairs

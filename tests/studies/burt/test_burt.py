@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from corpora.support.errors import UserError
-from corpora.support.files import read_record
+from runtime.errors import UserError
+from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from corpora.ranking.lexical import Bm25, Tfidf
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from senteval_runner.towers.transformer import load_whole
 from studies.faq import evaluate, train
 from studies.faq.__main__ import cli

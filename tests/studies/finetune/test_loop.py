@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
-from parsing.training.task import Checkpoints
+from runtime.errors import UserError
+from runtime.training_task import Checkpoints
 from senteval_runner.towers import Concatenation
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives

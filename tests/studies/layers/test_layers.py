@@ -13,7 +13,7 @@ import pytest
 
 from corpora.senteval.files import read_task
 from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import (
     OWN,

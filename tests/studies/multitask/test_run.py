@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.support.errors import UserError
-from corpora.support.files import read_record
-from parsing.training.task import Task as LoopTask
+from runtime.errors import UserError
+from runtime.files import read_record
+from runtime.training_task import Task as LoopTask
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
 from studies.multitask.__main__ import MultitaskConfig, cli
@@ -213,7 +213,7 @@ def test_an_interrupted_study_leaves_the_files_of_a_whole_one(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed within the first stage and the second, and before the third."""
-    monkeypatch.setattr("parsing.training.loop.CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)
     settings = config(data, Path("out"), "SA-P(M)-STS(M)", epochs=1)
     real, done = LoopTask.step, []
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from corpora.ranking.sets import Question, filtered, read_set
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
 from studies.kit import published, read_presets, run_study
 from studies.passages import cross, methods

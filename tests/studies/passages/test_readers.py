@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corpora.ranking.sets import PassageSet, Question, filtered, read_set
-from corpora.support.errors import UserError
+from runtime.errors import UserError
 from tests.studies.passages import passage_sets
 
 

@@ -11,8 +11,8 @@ import torch
 
 from corpora.pairs.similarity import WordPhrasePairs, find_set
 from corpora.senteval.files import read_task
-from corpora.support.errors import UserError
-from parsing.networks.device import pick_device
+from runtime.device import pick_device
+from runtime.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors.embed import as_vectors

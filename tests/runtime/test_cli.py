@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.cli import Command, Count, configuration, import_plugin
-from corpora.support.errors import MissingExtraError, UserError
+from runtime.cli import Command, Count, configuration, import_plugin
+from runtime.errors import MissingExtraError, UserError
 
 
 @configuration
@@ -115,8 +115,8 @@ def test_a_plugin_that_fails_is_one_line(module: str, told: str, tmp_path: Path,
 
 SCRIPT = """
 import sys
-from corpora.support.cli import Command, configuration
-from corpora.support.errors import UserError
+from runtime.cli import Command, configuration
+from runtime.errors import UserError
 
 @configuration
 class Options:

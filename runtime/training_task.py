@@ -1,4 +1,4 @@
-"""What :mod:`parsing.training.loop` trains: the methods that a task has, how far a run has come, checkpoints.
+"""What :mod:`runtime.training_loop` trains: the methods that a task has, how far a run has come, checkpoints.
 
 A checkpoint is a folder, ``step-00001200/``: ``weights.safetensors``, ``optimiser.safetensors`` and
 ``state.json`` (position, random state, SHA-256 of the two files, under a seal of its own). It is written
@@ -24,9 +24,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from corpora.support.cli import LOGGER
-from corpora.support.errors import UserError
-from corpora.support.files import fsync_path, read_record, sha256_file, write_record
+from runtime.cli import LOGGER
+from runtime.errors import UserError
+from runtime.files import fsync_path, read_record, sha256_file, write_record
 
 Batch = TypeVar("Batch")
 Row = dict[str, Any]

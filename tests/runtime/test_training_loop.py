@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from corpora.support.errors import UserError
-from parsing.training import loop as loop_module
-from parsing.training.loop import Loop, Plan, read_log
-from parsing.training.task import Checkpoint, Checkpoints, Position, Task, cosine
+from runtime import training_loop as loop_module
+from runtime.errors import UserError
+from runtime.training_loop import Loop, Plan, read_log
+from runtime.training_task import Checkpoint, Checkpoints, Position, Task, cosine
 
 
 class Regression(Task[list[int]]):

@@ -17,8 +17,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpora.support.errors import UserError
-from corpora.support.files import LOCK, fsync_path
+from runtime.errors import UserError
+from runtime.files import LOCK, fsync_path
 
 NEW, NEXT, OLD = ".change.new", ".change.next", ".change.old"
 OURS = frozenset({LOCK, NEW, NEXT, OLD})

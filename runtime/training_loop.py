@@ -7,7 +7,7 @@
         return code
     loop.load_best()
 
-A task (:mod:`parsing.training.task`) has a module, an optimiser and the four methods above; its others have
+A task (:mod:`runtime.training_task`) has a module, an optimiser and the four methods above; its others have
 defaults, to be replaced for gradient caching, updates whose metrics stay on the device, reading ahead,
 averaged weights, or another way to choose and store the best model.
 
@@ -36,11 +36,11 @@ from typing import Any, Generic
 
 from torch import Tensor
 
-from corpora.support.cli import LOGGER
-from corpora.support.errors import UserError
-from corpora.support.files import atomic_path
-from corpora.support.progress import Bar, progress
-from parsing.training.task import Batch, Checkpoint, Checkpoints, Position, Row, Task, load_parameters
+from runtime.cli import LOGGER
+from runtime.errors import UserError
+from runtime.files import atomic_path
+from runtime.progress import Bar, progress
+from runtime.training_task import Batch, Checkpoint, Checkpoints, Position, Row, Task, load_parameters
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.support.errors import UserError
-from corpora.support.files import (
+from runtime.errors import UserError
+from runtime.files import (
     atomic_path,
     check_file,
     file_record,
@@ -119,7 +119,7 @@ def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
 HELD = """
 import multiprocessing, sys, time
 from pathlib import Path
-from corpora.support.files import locked
+from runtime.files import locked
 with locked(Path(sys.argv[1]), wait=True):
 """
 HOLD = HELD + '    print("held", flush=True)\n    time.sleep(60)\n'

@@ -33,10 +33,10 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from corpora import __version__
-from corpora.support.errors import LONE_SURROGATE, UserError, explain, printable
-from corpora.support.files import locked
-from corpora.support.surroundings import settle_streams, usable_streams
+from runtime import __version__
+from runtime.errors import LONE_SURROGATE, UserError, explain, printable
+from runtime.files import locked
+from runtime.surroundings import settle_streams, usable_streams
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -171,7 +171,7 @@ class Command:
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
-        # thread they wait for needs (parsing/networks/device.py).
+        # thread they wait for needs (runtime/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         usable_streams()
         try:

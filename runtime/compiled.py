@@ -34,8 +34,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import user_cache_dir
 from tqdm import tqdm
 
-from corpora.support.cli import LOGGER
-from corpora.support.threads import kept_over_forks
+from runtime.cli import LOGGER
+from runtime.threads import kept_over_forks
 
 kept_over_forks(global_compiler_lock)
 ONCE = "compiling for this processor, once"

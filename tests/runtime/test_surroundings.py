@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support import surroundings
-from corpora.support.surroundings import available_cores
+from runtime import surroundings
+from runtime.surroundings import available_cores
 
 
 @pytest.mark.parametrize(

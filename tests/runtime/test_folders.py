@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from corpora.support.errors import UserError
-from corpora.support.folders import NEW, NEXT, OLD, current, replaced
+from runtime.errors import UserError
+from runtime.folders import NEW, NEXT, OLD, current, replaced
 from tests.fixtures.kills import kills
 
 OLD_FILES = {"a": "1", "b": "1", "in/c": "1"}

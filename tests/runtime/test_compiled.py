@@ -20,21 +20,21 @@ import pytest
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile
 
-from corpora.support import compiled as ours
 from parsing.networks import cky
 from parsing.trees import arrays, roles
+from runtime import compiled as ours
 from tests.test_commands import ROOT
 
 FILES = {
     "numbers": "STEP = 3",
     "parts": """
-from corpora.support.compiled import compiled_part
+from runtime.compiled import compiled_part
 @compiled_part
 def twice(x):
     return 2 * x
 """,
     "rules": """
-from corpora.support.compiled import compiled
+from runtime.compiled import compiled
 from numbers_of_test import STEP
 from parts_of_test import twice
 @compiled
@@ -154,7 +154,7 @@ def test_a_closed_stream_hinders_no_compilation(sources, monkeypatch) -> None:
 
 def test_short_input_is_not_compiled(sources, tmp_path) -> None:
     sources.text["rules"] = """
-from corpora.support.compiled import compiled_if_long
+from runtime.compiled import compiled_if_long
 @compiled_if_long
 def moved(x):
     x[0] += 1
@@ -222,7 +222,7 @@ print(*(f"{ROLES[r]}({h},{d})" for r, h, d in zip(arcs.role, arcs.head, arcs.dep
 
 @pytest.mark.process
 def test_a_change_of_the_table_of_roles_is_seen(tmp_path) -> None:
-    for package in ("corpora", "parsing"):
+    for package in ("runtime", "corpora", "parsing"):
         ignored = shutil.ignore_patterns("__pycache__", "builtin", "*.xz")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
     table = tmp_path / "parsing/trees/role_kinds.tsv"

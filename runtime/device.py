@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from corpora.support.errors import UserError
-from corpora.support.threads import shared_lock
+from runtime.errors import UserError
+from runtime.threads import shared_lock
 
 # GNU's OpenMP would wait for ever for threads that a fork leaves behind.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

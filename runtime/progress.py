@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tqdm import tqdm
 
-from corpora.support.cli import LOGGER
+from runtime.cli import LOGGER
 
 INTERVAL_S = 30.0
 """Between two lines of a log."""

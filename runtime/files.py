@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from corpora.support.errors import NO_ROOM, UserError
+from runtime.errors import NO_ROOM, UserError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,1 +1,0 @@
-"""What every command shares: errors, exit codes, atomic files, progress."""
