@@ -88,11 +88,7 @@ def model_folder(name: Path | str) -> Path:
 
 
 def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
-    """Positions of the wanted views in each part of a model.
-
-    Args:
-        views: names of the views of each part.
-        wanted: views by name (``dep``) or by position and name (``0-dep``); None is all.
+    """Positions of the wanted views, ``dep`` or ``0-dep``, in each part of a model; None is all.
 
     Raises:
         UserError: an unknown view, or none at all.

@@ -64,13 +64,7 @@ Job = tuple[int, list[Span]]
 
 
 class Trainer(Task[Job]):
-    """One training run on one process of possibly several.
-
-    Args:
-        config: for one model, so ``words`` is not ``both``.
-        cache: the trees.
-        distributed: this process among all.
-    """
+    """One training run on one process of possibly several."""
 
     finished = ""
     """Why the run is over; empty until then."""
@@ -285,13 +279,7 @@ class Trainer(Task[Job]):
 
 
 class ValidationSet:
-    """The validation sentences, read and planned once, so that only the loader thread uses the cache later.
-
-    Args:
-        source: reads and plans.
-        spans: the sentences.
-        batch: sentences contrasted with each other, as in training.
-    """
+    """The validation sentences, read and planned once, so that only the loader thread uses the cache later."""
 
     def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
         pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
@@ -305,12 +293,7 @@ class ValidationSet:
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
-        """Metrics of a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own.
-
-        Args:
-            network: the network to evaluate.
-            autocast: bfloat16 matrix products, as in training.
-        """
+        """Metrics of a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own."""
         device = next(network.parameters()).device
         sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []

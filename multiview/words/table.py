@@ -130,13 +130,9 @@ def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[s
 
 
 def inverse_frequency(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
-    """Smooth inverse frequency a / (a + p(w)) per table row, float32 [rows].
+    """Smooth inverse frequency a / (a + p(w)) per table row, float32 [rows], by the words' counts [W].
 
     Rows without a count (the unknown word, hash buckets) stand for rare words and have weight 1.
-
-    Args:
-        counts: int64 [W], occurrences of the words in order.
-        rows: number of table rows.
     """
     weight = np.ones(rows, dtype=np.float32)
     weight[1 : 1 + len(counts)] = SIF_A / (SIF_A + counts / max(int(counts.sum()), 1))

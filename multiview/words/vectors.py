@@ -93,12 +93,7 @@ class Source:
 
 
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open word vectors, converting them into ``cache`` the first time.
-
-    Args:
-        path: GloVe, word2vec or fastText text, or word2vec binary (``.bin``); ``.gz``, ``.xz`` too.
-        cache: folder for the converted copy.
-        limit: words to read at most, from the top.
+    """Open the first ``limit`` word vectors of a file (:func:`given_source`), converted into ``cache`` once.
 
     Raises:
         UserError: the file is missing, or a line (it is named) is not a word and E numbers.
