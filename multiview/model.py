@@ -72,11 +72,7 @@ ASKS_NOTHING: Mapping[str, tuple[object, ...]] = {
 
 
 class MultiViewEncoder:
-<<<<<<< ours
     """Sentence encoder: the vectors of all views of its members, concatenated or read out as one."""
-=======
-    """Sentence encoder: the vectors of all views, concatenated or read out as one."""
->>>>>>> theirs
 
     pretokenized = True
     """Sentences may be given as token lists (SentEval's adapters ask)."""
@@ -181,11 +177,7 @@ class MultiViewEncoder:
         return all(member.network.scale is not None for member in self.members)
 
     def measure(self, trees: TreeCache) -> None:
-<<<<<<< ours
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
-=======
-        """Bring features to one scale: mean and deviation of each number over a sample of a text.
->>>>>>> theirs
 
         Raises:
             UserError: the trees lack what a view needs, or are of other parsers.

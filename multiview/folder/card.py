@@ -32,14 +32,10 @@ def training_command(config: TrainConfig) -> str:
 def verdict(
     config: TrainConfig, trees: TreeCache, start: Mapping[str, float], best: Mapping[str, float]
 ) -> list[tuple[str, str]]:
-<<<<<<< ours
     """What training gained on the validation set, and one command to go on with: pairs of label and text.
 
     ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
     """
-=======
-    """What training gained on the validation set, and one command to go on with: pairs of label and text."""
->>>>>>> theirs
     if not best.get("anchors"):
         return [("gained", "unknown: no sentence was held out, see --loop.validation")]
     step, recall, words = best["step"], best["recall@1"], best["recall@1/words"]
