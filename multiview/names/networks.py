@@ -92,7 +92,7 @@ def fixed_words(file: str) -> WordTable | None:
 
 
 class RandomLSTM:
-    """A bidirectional LSTM with weights uniform in ±1/√h, h = ``dim`` / 2 units each way, as torch draws them."""
+    """A bidirectional LSTM, h = ``dim`` / 2 units each way; weights uniform in ±1/√h, as torch draws them."""
 
     def __init__(self, dim: int, words: WordTable | None, seed: int, device: str | None) -> None:
         words = words or WordTable.hashed(WORD_DIM, views=1, seed=seed)

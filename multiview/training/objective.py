@@ -80,7 +80,7 @@ class Targets:
 
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
-    """The targets of every usable sentence that has a positive; ``boundary`` says whether documents end it."""
+    """The targets of every usable sentence that has a positive; ``boundary``: may documents end it?"""
     distance = positions.sentence[None, :] - positions.sentence[:, None]
     near = np.abs(distance) == 1
     if boundary == "document":

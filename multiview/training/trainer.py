@@ -279,7 +279,7 @@ class Trainer(Task[Job]):
 
 
 class ValidationSet:
-    """The validation sentences, read and planned once, so that only the loader thread uses the cache later."""
+    """The validation sentences, read and planned once: later only the loader thread uses the cache."""
 
     def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
         pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
