@@ -89,11 +89,20 @@ def _whiskers(scores: Sequence[Score]) -> NDArray[np.float64] | None:
 def curves(
     series: Mapping[str, Sequence[tuple[float, float]]],
     *,
+    spans: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     x_label: str = "step",
     y_label: str = "",
     caption: str = "",
 ) -> Figure:
-    """A line through (x, y) points per series; points that are not finite are left out."""
+    """A line through (x, y) points per series; points that are not finite are left out.
+
+    Args:
+        series: points by name.
+        spans: by name the ends of a bar at each point, if there are any; then all points are finite.
+        x_label: below the plot.
+        y_label: beside it.
+        caption: above the figure.
+    """
     finite = {
         name: [point for point in line if all(map(math.isfinite, point))] for name, line in series.items()
     }
@@ -101,8 +110,12 @@ def curves(
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(8, 3)
         axes = canvas.subplots()
-        for colour, line in enumerate(finite.values()):
-            axes.plot([x for x, _ in line], [y for _, y in line], color=_colour(colour), linewidth=1.2)
+        for colour, (name, line) in enumerate(finite.items()):
+            x_N, y_N = ([point[side] for point in line] for side in (0, 1))
+            marker = "o" if spans else ""
+            axes.plot(x_N, y_N, color=_colour(colour), linewidth=1.2, marker=marker, markersize=3)
+            for x, ends in zip(x_N, (spans or {}).get(name, ()), strict=False):
+                axes.plot([x, x], ends, color=_colour(colour), linewidth=0.8)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.grid(color=GRID)

@@ -1,0 +1,144 @@
+"""The comparison of views: its commands, what it reads back, its tables against counting by hand."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tyro
+
+import parsing.run
+from multiview.config import TrainConfig, decisive_options, preset
+from multiview.folder.card import training_command
+from multiview.train import defaults_from
+from runtime.files import read_json
+from senteval_runner.protocol.config import TaskResult
+from studies.views import run as views
+from studies.views.__main__ import PAIRS, QUICKTHOUGHT, ViewsConfig, cli
+from studies.views.run import ahead, all_systems, training
+from tests.fixtures.senteval import data as data
+from tests.fixtures.trees import TOPICS, toy_corpus
+
+
+def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
+    config = ViewsConfig(
+        trees=Path("trees"), words=("trained", "fixed"), dim=256, sentences=(50_000, 0), rates=(5e-4, 5e-3)
+    )
+    systems = all_systems(config)
+    controls = 2 * 3 * 6 + 3 + 1 + 2  # starts; averages of words, which fixed words have once; random words
+    assert len({system.label for system in systems}) == len(systems) == 2 * 2 * 2 * 3 * 7 + controls
+    paper, found = decisive_options(preset("paper")), {}
+    for system in systems:
+        if system.trained and system.seed == 2 and system.rate == 5e-4:
+            how = training(config, system)
+            args = shlex.split(training_command(how))[3:]
+            assert tyro.cli(TrainConfig, args=args, default=defaults_from(args)) == how
+            ours = decisive_options(how)
+            found[system.words, system.name, system.sentences] = {k for k in paper if paper[k] != ours[k]}
+    same = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
+    assert len(found) == 2 * 7 * 2 and {name for _, name, _ in found} == {*PAIRS, QUICKTHOUGHT}
+    assert found["trained", "seq,seq", 0] == same | {"views"} and found["fixed", "dep,const", 0] == same
+    assert found["fixed", "dep,const", 50_000] == same | {"loop.max-steps"}
+    quickthought = found["trained", QUICKTHOUGHT, 0] - found["trained", "seq,seq", 0]
+    assert quickthought == {"objective.score", "objective.denominator"}
+    assert training(config, systems[0]).loop.max_steps == 50_000 / 400
+    loop = training(replace(config, passes=5, validation=2000), systems[0]).loop
+    assert (loop.epochs, loop.max_steps, loop.validation, loop.patience) == (5, 625, 2000, 2)
+
+
+def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
+    """Accuracy of MR, and relatedness, which counts as (r + ρ + 100 − MSE) / 3."""
+
+    def results(right: list[int], found: list[float]) -> dict[str, TaskResult]:
+        gold = [1.0, 2.0, 3.0, 5.0]
+        r, mse = np.corrcoef(gold, found)[0, 1], np.mean(np.subtract(gold, found) ** 2)
+        rho = np.corrcoef(np.argsort(np.argsort(gold)), np.argsort(np.argsort(found)))[0, 1]
+        acc = 100 * np.mean(np.equal(right, [1, 0, 1, 0]))
+        related = {"pearson": float(r), "spearman": float(rho), "mse": float(mse)}
+        return {
+            "MR": TaskResult(
+                task="MR", metrics={"acc": float(acc)}, dim=2, rows={},
+                predictions={"all": [*map(float, right)]}, gold={"all": [1.0, 0.0, 1.0, 0.0]},
+            ),
+            "SICKRelatedness": TaskResult(
+                task="SICKRelatedness", metrics=related, dim=2, rows={},
+                predictions={"test": found}, gold={"test": gold},
+            ),
+        }  # fmt: skip
+
+    best, worse = results([1, 0, 1, 0], [1.0, 2.0, 3.0, 5.0]), results([1, 0, 0, 1], [2.0, 1.0, 3.0, 5.0])
+    r, rho = np.corrcoef([1, 2, 3, 5], [2, 1, 3, 5])[0, 1], np.corrcoef([1, 2, 3, 4], [2, 1, 3, 4])[0, 1]
+    related = (100 * (1 - r) + 100 * (1 - rho) + 100 * 0.5) / 3
+    gain = ahead([best, worse], [worse, worse])
+    assert gain.value == pytest.approx((50 + related) / 2 / 2)  # over two tasks and two seeds
+    assert (
+        gain.interval is not None and gain.interval[0] == pytest.approx(0) and gain.interval[1] > gain.value
+    )
+    assert ahead([best, worse], [worse], ("SICKRelatedness",)).value == pytest.approx(related / 2)
+    assert ahead([best], [best]).interval == (0, 0)
+
+
+def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables 1 and 2 at toy size: both kinds of words, vectors and data given, published rows beside."""
+    monkeypatch.chdir(tmp_path)
+    texts, documents = toy_corpus(120)
+    lines = ["\n" * (place in documents[1:]) + " ".join(words) for place, words in enumerate(texts)]
+    Path("toy.txt").write_text("\n".join(lines))
+    assert parsing.run.cli(["toy.txt", "--tokenize", "space", "--workers", "1"]) == 0
+    known = sorted({*" ".join(TOPICS).split(), "good", "bad", "the"})
+    numbers = np.random.default_rng(0).normal(size=(len(known), 8)).tolist()
+    rows = [" ".join([word, *map(str, row)]) for word, row in zip(known, numbers, strict=True)]
+    Path("vectors.txt").write_text("\n".join(rows))
+    ran: list[tuple[str, ...]] = []
+
+    def here(module: str, *arguments: object) -> None:
+        ran.append((module, *map(str, arguments)))
+        assert importlib.import_module(module).cli([*map(str, arguments)]) == 0
+
+    monkeypatch.setattr(views, "_command", here)
+    args = ["--trees", "runs/trees/toy", "--vectors", "vectors.txt", "--words", "both", "--data", str(data)]
+    args += ["--dim", "8", "--word-dim", "6", "--seeds", "3", "4", "--protocol", "fast"]
+    args += ["--systems", "seq,const", "dep,const", "--rates", "5e-2"]
+    args += ["--passes", "2", "--validation", "12", "--case", "lower"]
+    assert cli(args) == 0
+    report = Path("runs/views/report.md").read_text()
+    assert "| DEP, CONST (Simoulin & Crabbé 2021) † |" in report and "| CONST, CONST (" not in report
+    differing = {"views": "seq,const; dep,const", "seed": "3; 4", "encoder.dim": "8", "table.dim": "6"}
+    differing |= {"vectors": "vectors.txt", "loop.learning-rate": "0.05", "table.case": "lower"}
+    rows = dict(re.findall(r"^\| ([a-z.-]+) \| \S+ \| (.*) \|$", report, re.MULTILINE))
+    assert {name: rows.get(name) for name in differing} == differing
+    with open("runs/views/rows.csv", encoding="utf-8", newline="") as lines:
+        scored = list(csv.DictReader(lines))
+    assert len({row["commit"] for row in scored}) == 1 and scored[0]["commit"]
+    # At each scale two systems and seeds, their starts, an average of words a seed, and random words.
+    assert len(scored) == 2 * (4 + 4 + 2 + 1) and {row["scale"] for row in scored} == {"none", "one"}
+    # By hand, paired by seed.
+    found = {
+        (row["system"], row["rate"], row["seed"], row["scale"]): row["mean of 3"]
+        for row in scored
+        if row["rate"] == "0.05" and row["scale"] == "one"
+    }
+    gains = [
+        float(found["dep,const", "0.05", seed, "one"]) - float(found["seq,const", "0.05", seed, "one"])
+        for seed in "34"
+    ]
+    label = "seq-const-both-words-all-sentences-rate-0.05-seed3"
+    told = read_json(Path("runs/views/scores") / label / "one" / "results.json")["config"]["models"]
+    assert told == [f"runs/views/models/{label}?scale=runs/trees/toy"]
+    at_scale = report.partition("## Each number at one scale: means")[2]
+    [shown] = re.findall(
+        r"^\| seq,const, both words, all sentences, rate 0.05 \| 2 \| [^|]* \| (\S+) \[",
+        at_scale,
+        re.MULTILINE,
+    )
+    assert float(shown) == pytest.approx(np.mean(gains), abs=0.02)
+    ran.clear()
+    assert cli([*args, "--seeds", "3"]) == 0
+    assert not ran  # finished: not again
+    assert len(Path("runs/views/rows.csv").read_text().splitlines()) == 1 + 2 * (2 + 2 + 1 + 1)
