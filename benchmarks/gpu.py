@@ -1,5 +1,7 @@
 """Check and measure everything on a GPU, in some minutes.
 
+Experimental: never run on a GPU; with ``--device cpu --quick`` it runs as a rehearsal.
+
     python -m benchmarks.gpu
     python -m benchmarks.gpu --device cpu --quick
 

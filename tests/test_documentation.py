@@ -131,6 +131,7 @@ DOCUMENTS = (
     "A cat sat on the mat.\nThe dog sleeps.\nIt dreams of cats.\n",
     "Prices fell on Monday.\nInvestors sold their shares.\nThe bank lost money.\n",
 )
+EXAMPLES = ("explain", "parsing-alone", "structure", "trees")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -154,7 +155,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", ["docs/parsing-alone.md", "docs/explain.md", "docs/structure.md"])
+@pytest.mark.parametrize("page", [f"docs/{name}.md" for name in EXAMPLES])
 def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     # A closing fence after an example would be read as its output.
@@ -223,5 +224,8 @@ def test_figures_are_those_of_the_results() -> None:
     rows = [re.split(r"  +", line) for line in table.strip().split("\n")[1:]]
     assert len(rows) <= 6
     assert all(f"| {' | '.join(row)} |" in results for row in rows)
-    figures = re.findall(r"\d+\.\d+", readme[readme.index("| you want |") :].split("\n\n")[0])
-    assert len(figures) > 10 and [figure for figure in figures if figure not in results] == []
+    measured = results + (ROOT / "docs/structure.md").read_text(encoding="utf-8")
+    compared = (ROOT / "docs/compared.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\|.*\|$", readme + compared, re.MULTILINE)
+    figures = re.findall(r"\d+\.\d+", "\n".join(cells))
+    assert len(figures) > 40 and [figure for figure in figures if figure not in measured] == []

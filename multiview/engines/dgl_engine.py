@@ -1,5 +1,7 @@
 """The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
 
+On CUDA it is experimental: never run on a GPU.
+
 The cells are DGL message, reduce and apply functions that read like the equations in
 ``multiview.encoders.recurrent``. ``engine="dgl"`` selects it; the parameters are
 the encoders' own.

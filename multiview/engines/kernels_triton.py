@@ -1,5 +1,7 @@
 """The element-wise steps as Triton kernels: one launch per step and level.
 
+Experimental: never run on a GPU. Tests run these kernels under Triton's interpreter and compile them.
+
 Functions and arguments are those of ``kernels_numba``. A program handles one node and a block of columns;
 the attention needs whole rows. Each value has one writer and sums run over a node's children in order: no
 atomics, the same bits every time. Bias gradients are summed once after the sweep.

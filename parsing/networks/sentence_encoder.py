@@ -7,7 +7,7 @@ The character LSTM runs once per word *type* (and at inference once per type of 
 :class:`TypeVectors`). The two directions of a layer are separate LSTMs, the backward one over sentences
 reversed within their length: padded input then gives exact states and keeps oneDNN's fused LSTM, which packed
 sequences do not (half the time in training). Without gradients, on the CPU, :func:`states` runs the same
-weights without padding or reversal, in 0.71 of the time of torch's LSTM (docs/results-speed.md):
+weights without padding or reversal, in 0.71 of the time of torch's LSTM:
 
     i, f, o = σ(W x_t + U h + b)   g = tanh(W x_t + U h + b)   c ← f∘c + i∘g   h ← o∘tanh(c)
 

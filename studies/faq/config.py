@@ -25,7 +25,7 @@ class FaqConfig:
     preset: Literal["paper"] | None = None
     """paper: the models of UNI's Table 8, negatives retrieved by BERT; the paper's rows stand below."""
     models: tuple[str, ...] = ()
-    """Encoders, named as in senteval_runner.run. Transformers and multi-view models are tuned as well."""
+    """Encoders, named as in senteval_runner.run. Transformers are tuned as well."""
     output: Path = Path("runs/faq")
     """Folder for the report and the finished cells."""
     runs: Count = 5

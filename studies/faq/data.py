@@ -57,7 +57,7 @@ class Data:
 
 
 def read_faq(folder: Path) -> Data:
-    """Read a folder with these files. Queries without a relevant entry are dropped.
+    """Read the files of a set from its folder. Queries without a relevant entry are dropped.
 
     Raises:
         UserError: see :func:`corpora.rows.read_table`; or an unknown query or entry, a query in both parts,

@@ -25,13 +25,12 @@ class PassagesConfig:
     models: tuple[str, ...] = ()
     """Encoders with vectors of their own, named as in senteval_runner.run; A+B puts vectors side by side."""
     backbones: tuple[str, ...] = ()
-    """Encoders read layer by layer, named as in studies.layers: Hugging Face names or folders, folders of
-    multiview.train."""
+    """Transformers read layer by layer, named as in studies.layers: Hugging Face names or folders."""
     layers: tuple[str, ...] = ("top,bottom",)
     """Choices of layers: one (-1, top, emb), or several side by side, separated by commas. EMP found the top
     and the bottom layer together to be best."""
     poolings: tuple[str, ...] = ("mean",)
-    """Of cls, sep, mean, max (tree encoders: root, mean, max), each with every choice of layers."""
+    """Of cls, sep, mean, max, each with every choice of layers."""
     cross: tuple[str, ...] = ()
     """Hugging Face encoders (names or folders) to fine-tune on each set as cross-encoders."""
     features: tuple[Feature, ...] = ("cosine", "bilinear", "uv", "uv-diff-prod")
