@@ -1,16 +1,16 @@
 r"""Which pair of views learns the best sentence vectors (Simoulin & Crabbé 2021, Tables 1 to 3)?
 
     python -m studies.views --trees runs/trees/umbc --words both --vectors glove.840B.300d.txt
-    python -m studies.views --trees runs/trees/mine --words fixed --vectors w2v.txt --case backoff \
-        --dim 256 --systems seq,seq dep,const --rates 5e-4 1.5e-3 --sentences 50000 150000 \
+    python -m studies.views --trees runs/trees/mine-50k runs/trees/mine-150k --words fixed \
+        --vectors w2v.txt --case backoff --dim 256 --systems seq,seq dep,const --rates 5e-4 1.5e-3 \
         --passes 5 --validation 2000
 
 The first line is the tables in full, their rows beside ours. Systems: the six pairs of {seq, dep, const},
 QuickThought's setting (seq,seq; dot score, one softmax, the sentence itself at score 0), their starts before
 training (Table 3), the average of the words of dep,const, and of random ones. All have the preset's options
 but for those given here; the report lists what differs from the paper's. Each rate is a row, and none is
-chosen. Every system is scored raw, as the paper's were, and with each number at one scale over the training
-text. Sentences are drawn, in segments, from all of the text, whose words every system has.
+chosen; of growing text give a cache of each size (``parsing.run --limit``). Every system is scored raw, as
+the paper's were, and with each number at one scale over the training text.
 
 ``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated.
 ``--output`` gets report.html, report.md, and rows.csv: every score with its seed and the commit of the code
@@ -40,8 +40,8 @@ Scale = Literal["none", "one"]
 class ViewsConfig:
     """Options of ``studies.views``; 0 is the preset's own value."""
 
-    trees: Path
-    """Tree cache to train on."""
+    trees: tuple[Path, ...]
+    """Tree caches to train on, one size of text each."""
     preset: str = "paper"
     """Of multiview.train: paper, laptop, gpu, or a TOML."""
     systems: tuple[str, ...] = (*PAIRS, QUICKTHOUGHT)
@@ -52,10 +52,8 @@ class ViewsConfig:
     """Fixed words: a file, or train (skip-grams of the corpus; then no vocabulary is expanded)."""
     case: Case | None = None
     """How to look up words not listed as written; None is the preset's."""
-    sentences: tuple[CountOrNone, ...] = (0,)
-    """Of training, in each pass over them; 0: all."""
     passes: CountOrNone = 0
-    """Over the sentences, at most."""
+    """Over the text, at most."""
     validation: CountOrNone = 0
     """Held-out sentences: the weights of least loss on them are kept, and a training stops that was no better
     over a fifth of its steps."""
@@ -68,7 +66,7 @@ class ViewsConfig:
     seeds: tuple[Seed, ...] = (0, 1, 2)
     """Of weights, order and word vectors."""
     scales: tuple[Scale, ...] = ("none", "one")
-    """Numbers as they are, or each at one scale over --trees."""
+    """Numbers as they are, or each at one scale over the training text."""
     controls: bool = True
     """Score starts, the average of words and random words too."""
     tasks: str = "mv"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import shlex
 import shutil
 import subprocess
@@ -54,7 +53,8 @@ class System:
     name: str
     """A pair of views, QuickThought, or a control."""
     words: Words
-    sentences: int
+    trees: Path
+    """Of its text."""
     rate: float
     """Of learning; of a control, that of the models that it is made from."""
     seed: int
@@ -68,44 +68,42 @@ class System:
     def row(self) -> str:
         """Its name in tables, without the seed."""
         about = f"{self.name}, {self.words} words"
-        return f"{about}, {self.sentences or 'all'} sentences, rate {self.rate:g}" if self.trained else about
+        return f"{about}, {self.trees.name}, rate {self.rate:g}" if self.trained else about
 
     @property
     def label(self) -> str:
         """Name of its folders."""
-        about = f"{self.words} words, {self.sentences or 'all'} sentences, rate {self.rate:g}"
-        whole = f"{self.name}, {about}"
+        whole = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
         return f"{whole.replace(', ', '-').replace(',', '-').replace(' ', '-').lower()}-seed{self.seed}"
 
-    def spec(self, models: Path, trees: Path, scale: Scale) -> str:
-        """The model as ``senteval_runner.run`` names it, from the trained ones and the trees of training."""
+    def spec(self, models: Path, scale: Scale) -> str:
+        """The model as ``senteval_runner.run`` names it, from the folder of trained ones."""
         name = str(models / replace(self, name=self.name.removeprefix(START)).label)
         if self.name == RANDOM:
             name = "bag:random"
         elif self.name == AVERAGE:
             name = f"bag:{models / replace(self, name=REFERENCE).label}"
         elif self.name.startswith(START):
-            name = f"start:{name}?corpus={trees}"
-        return f"{name}?scale={trees if scale == 'one' else 'none'}"
+            name = f"start:{name}?corpus={self.trees}"
+        return f"{name}?scale={self.trees if scale == 'one' else 'none'}"
 
 
 def all_systems(config: ViewsConfig) -> list[System]:
     """Every system, seed by seed, those that learn before the controls that are made from them.
 
-    Controls are made from the models of the first size and rate, whose starts and words all sizes share.
+    Controls are made from the models of the first text and rate.
     """
     rates = config.rates or (preset(config.preset).loop.learning_rate,)
     found: list[System] = []
     for seed, words in product(config.seeds, config.words):
-        for rate, sentences in product(rates, config.sentences):
-            how = {"words": words, "sentences": sentences, "rate": rate, "seed": seed}
-            found += [System(name=name, **how) for name in config.systems]  # type: ignore[arg-type]
+        first = System(name="", words=words, trees=config.trees[0], rate=rates[0], seed=seed)
+        for rate, trees, name in product(rates, config.trees, config.systems):
+            found.append(replace(first, name=name, trees=trees, rate=rate))
         controls = [START + name for name in config.systems if name != QUICKTHOUGHT]
         # Words that are fixed have the same average at every seed.
         if REFERENCE in config.systems and (words != "fixed" or seed == config.seeds[0]):
             controls.append(AVERAGE)
         controls += [RANDOM] * (seed == config.seeds[0])
-        first = System(name="", words=words, sentences=config.sentences[0], rate=rates[0], seed=seed)
         found += [replace(first, name=name) for name in controls * config.controls]
     return found
 
@@ -116,11 +114,9 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
     loop, table, objective = base.loop, base.table, base.objective
     if views == QUICKTHOUGHT:
         views, objective = "seq,seq", replace(objective, score="dot", denominator="quickthought")
-    passes = config.passes or loop.epochs
     loop = replace(
         loop,
-        epochs=passes,
-        max_steps=passes * math.ceil(system.sentences / loop.batch / (loop.segments or 1)),
+        epochs=config.passes or loop.epochs,
         learning_rate=system.rate,
         validation=config.validation or loop.validation,
         patience=PATIENCE if config.validation else loop.patience,
@@ -132,7 +128,7 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
         views=views,
         words=system.words,
         vectors=config.vectors,
-        trees=config.trees,
+        trees=system.trees,
         seed=system.seed,
         output=config.output / "models",
         name=system.label,
@@ -153,7 +149,7 @@ def run(config: ViewsConfig, system: System, commit: str) -> None:
         if system.trained:
             _command(*shlex.split(training_command(training(config, system)))[2:])
         _command(
-            *("senteval_runner.run", system.spec(models, config.trees, scale)),
+            *("senteval_runner.run", system.spec(models, scale)),
             *("--tasks", config.tasks, "--protocol", config.protocol),
             *("--data", data_folder(config.data)),
             *("--output", report, "--cache", report / "vectors", "--random-seed", system.seed),
@@ -267,7 +263,7 @@ class Scored:
                 yield {
                     **read_json(self.place(system) / ABOUT),
                     **{"words": system.words, "system": system.name},
-                    "sentences": system.sentences if system.trained else "",
+                    "text": system.trees.name if system.trained else "",
                     "rate": system.rate if system.trained else "",
                     **{"seed": system.seed, "scale": self.scale, "protocol": self.config.protocol},
                     **{task: f"{score:.2f}" for task, score in task_means(paper_row(metrics)).items()},
@@ -300,12 +296,12 @@ def sections_of(scored: Scored) -> list[Section]:
 def curve(scored: Scored) -> Figure:
     """The mean over tasks by sentences of training, with the 95 % interval of its mean over seeds."""
     lines: dict[str, list[tuple[int, Score]]] = {}
-    total = len(TreeCache.open(scored.config.trees))
+    size = {trees: len(TreeCache.open(trees)) for trees in scored.config.trees}
     for row, systems in scored.systems.items():
         first, found = systems[0], [mean_over_tasks(figures(one)) for one in scored.results[row]]
         name = f"{first.name}, {first.words} words, rate {first.rate:g}"
         if first.trained:
-            lines.setdefault(name, []).append((first.sentences or total, interval_of_mean(found)))
+            lines.setdefault(name, []).append((size[first.trees], interval_of_mean(found)))
     points = {name: sorted(line, key=lambda point: point[0]) for name, line in lines.items()}
     return plots.curves(
         {name: [(x, score.value) for x, score in line] for name, line in points.items()},
@@ -351,7 +347,8 @@ def report(config: ViewsConfig) -> Page:
 
 def compare(config: ViewsConfig) -> None:
     """Run what is missing; write the report."""
-    TreeCache.open(config.trees)  # refused now, not by every training
+    for trees in config.trees:
+        TreeCache.open(trees)  # refused now, not by every training
     systems, commit = all_systems(config), code_version()
     with progress(total=len(systems), unit="system", description="views") as bar:
         for system in systems:

@@ -28,7 +28,7 @@ from tests.fixtures.trees import TOPICS, toy_corpus
 
 def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
     config = ViewsConfig(
-        trees=Path("trees"), words=("trained", "fixed"), dim=256, sentences=(50_000, 0), rates=(5e-4, 5e-3)
+        trees=(Path("50k"), Path("150k")), words=("trained", "fixed"), dim=256, rates=(5e-4, 5e-3)
     )
     systems = all_systems(config)
     controls = 2 * 3 * 6 + 3 + 1 + 2  # starts; averages of words, which fixed words have once; random words
@@ -40,16 +40,16 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
             args = shlex.split(training_command(how))[3:]
             assert tyro.cli(TrainConfig, args=args, default=defaults_from(args)) == how
             ours = decisive_options(how)
-            found[system.words, system.name, system.sentences] = {k for k in paper if paper[k] != ours[k]}
+            found[system.words, system.name, system.trees.name] = {k for k in paper if paper[k] != ours[k]}
     same = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
     assert len(found) == 2 * 7 * 2 and {name for _, name, _ in found} == {*PAIRS, QUICKTHOUGHT}
-    assert found["trained", "seq,seq", 0] == same | {"views"} and found["fixed", "dep,const", 0] == same
-    assert found["fixed", "dep,const", 50_000] == same | {"loop.max-steps"}
-    quickthought = found["trained", QUICKTHOUGHT, 0] - found["trained", "seq,seq", 0]
+    assert (
+        found["trained", "seq,seq", "50k"] == same | {"views"} and found["fixed", "dep,const", "150k"] == same
+    )
+    quickthought = found["trained", QUICKTHOUGHT, "50k"] - found["trained", "seq,seq", "50k"]
     assert quickthought == {"objective.score", "objective.denominator"}
-    assert training(config, systems[0]).loop.max_steps == 50_000 / 400
     loop = training(replace(config, passes=5, validation=2000), systems[0]).loop
-    assert (loop.epochs, loop.max_steps, loop.validation, loop.patience) == (5, 625, 2000, 2)
+    assert (loop.epochs, loop.validation, loop.patience) == (5, 2000, 2)
 
 
 def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
@@ -128,12 +128,12 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
         float(found["dep,const", "0.05", seed, "one"]) - float(found["seq,const", "0.05", seed, "one"])
         for seed in "34"
     ]
-    label = "seq-const-both-words-all-sentences-rate-0.05-seed3"
+    label = "seq-const-both-words-toy-rate-0.05-seed3"
     told = read_json(Path("runs/views/scores") / label / "one" / "results.json")["config"]["models"]
     assert told == [f"runs/views/models/{label}?scale=runs/trees/toy"]
     at_scale = report.partition("## Each number at one scale: means")[2]
     [shown] = re.findall(
-        r"^\| seq,const, both words, all sentences, rate 0.05 \| 2 \| [^|]* \| (\S+) \[",
+        r"^\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[",
         at_scale,
         re.MULTILINE,
     )
