@@ -29,7 +29,7 @@ from runtime.files import output_file, write_array, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
-    from multiview.names.opened import NamedEncoder
+    from multiview.names.opened import OpenedEncoder
     from parsing.trees.cache import TreeCache
 
 
@@ -74,12 +74,12 @@ class ModelOptions:
             UserError: no such model, or an encoder that reads no trees.
         """
         self.check()
-        from multiview.names.sources import find_source, load_multiview
+        from multiview.names.sources import find_source
 
         source = find_source(self.model)
         if not source.is_multiview:
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
-        return load_multiview(source, self.device, self.parsers)
+        return source.model(self.device, self.parsers)
 
 
 @configuration
@@ -98,11 +98,12 @@ class VectorOptions(ModelOptions):
         options += "" if self.structure is None else f"?structure={self.structure:f}"
         return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
 
-    def encoder(self) -> NamedEncoder:
-        """The encoder with these views and this share."""
-        from multiview.names.opened import NamedEncoder
+    def encoder(self) -> OpenedEncoder:
+        """The encoder with these views and this share; of one name with ``?scale=CACHE`` its features."""
+        from multiview.names.opened import open_encoder
 
-        return NamedEncoder(self.spec, self.device, self.parsers)
+        encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
+        return encoder.features if any(source.text for source in encoder.sources) else encoder
 
 
 @configuration
@@ -171,7 +172,7 @@ def main(config: EncodeConfig) -> int:
 
         trees = TreeCache.open(config.trees)
     start = time.perf_counter()
-    vectors = encoder.encode(texts, trees=trees, normalize=config.normalize)
+    vectors = encoder.encode(texts, trees=trees, normalize=config.normalize, show_progress_bar=None)
     seconds = time.perf_counter() - start
     write_array(files[0], vectors)
     write_json(files[1], config_to_json(config))

@@ -14,8 +14,7 @@ embedding size.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from numbers import Integral
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -31,44 +30,40 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.readout import Readout, beside, share_of
+from multiview.encoders.meaning import Readout, share_of
 from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
-from multiview.encoders.scale import joined, spread
+from multiview.encoders.scale import spread
 from multiview.folder.files import (
     Member,
-    chosen_views,
     load_members,
     model_folder,
     refuse_other_content,
     save_model,
 )
 from multiview.folder.reading import Reader, Tokens
+from multiview.outputs import (
+    Output,
+    check_arguments,
+    check_finite,
+    chosen_networks,
+    fitted_readout,
+    required_annotations,
+    resolve_output,
+)
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.trees.batch import Batch
-from runtime.cli import warn_once
 from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
-from runtime.errors import UserError
 from runtime.files import locked
 from runtime.progress import progress
 
 if TYPE_CHECKING:
-    from multiview.explanation import Explanation
+    from multiview.matches import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW = 200
 """Fewer sentences are encoded by one thread."""
 Vectors = NDArray[np.floating] | Tensor
-ASKS_NOTHING: Mapping[str, tuple[object, ...]] = {
-    "prompt": (None, ""),
-    "prompt_name": (None,),
-    "precision": (None, "float32"),
-    "output_value": ("sentence_embedding",),
-    "convert_to_numpy": (True, False),
-    "pool": (None,),
-    "chunk_size": (None,),
-}
-"""Arguments of sentence-transformers' ``encode``, and the values that change nothing."""
 
 
 class MultiViewEncoder:
@@ -169,7 +164,7 @@ class MultiViewEncoder:
     @property
     def readout(self) -> Readout | None:
         """From all views to one vector made for cosine; None where none was fitted."""
-        return self.members[0].network.readout if len(self.members) == 1 else None
+        return fitted_readout(self.members)
 
     @property
     def scaled(self) -> bool:
@@ -195,8 +190,7 @@ class MultiViewEncoder:
 
     def requires_of(self, views: Sequence[str] | None) -> set[str]:
         """Annotations that some views read; None is all views."""
-        chosen = [(network.encoder_list, places) for network, places in self._chosen(views)]
-        return {need for encoders, places in chosen for place in places for need in encoders[place].requires}
+        return set(required_annotations(chosen_networks(self.members, views)))
 
     def get_sentence_embedding_dimension(self) -> int:
         """The size of what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
@@ -255,63 +249,15 @@ class MultiViewEncoder:
                 where no read-out was fitted, an argument of sentence-transformers that means nothing here, an
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """
-        cut = 1 if truncate_dim is None else truncate_dim
-        for name, number in {"batch_size": batch_size, "truncate_dim": cut}.items():
-            if not isinstance(number, Integral) or number < 1:
-                raise UserError(f"encode: {name}={number!r:.40}: must be a whole number from 1")
-        if trees is not None and not hasattr(trees, "has"):
-            raise UserError(f"encode: trees={trees!r:.60}: is no tree cache; TreeCache.open opens one")
-        read = self._read_by(readout, views)
-        by_default = self.structure if views is None and readout in (None, "meaning") else 0.0
-        structure = by_default if structure is None else share_of(structure)
-        for name, value in others.items():
-            if name not in ASKS_NOTHING or value not in ASKS_NOTHING[name]:
-                raise UserError(f"encode: {name}={value!r} has no meaning for this model")
-        if device is not None and pick_device(device) != self.device:
-            self.device = pick_device(device)
-            self.reader.move(self.device)
-            for member in self.members:
-                member.network.to(self.device)
+        check_arguments(batch_size, truncate_dim, trees, others)
+        output = resolve_output(
+            self.members, self.name, views=views, readout=readout, structure=structure, dim=truncate_dim
+        )
+        if device is not None:
+            self._move(pick_device(device))
         listed = [inputs] if isinstance(inputs, str) else inputs
         texts = None if listed is None else read_sentences(listed, "encode")
-        chosen, total = self._chosen(views), len(texts if texts is not None else trees or ())
-        dim = max(member.network.config.dim for member in self.members)
-        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
-        wide = sum(network.widths[place] for network, places in chosen for place in places)
-        width = min(read[1] if read else wide, wide if truncate_dim is None else truncate_dim)
-        requires = self.requires_of(views)
-        if structure:
-            from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
-
-            if truncate_dim is not None:
-                warn_once(
-                    f"truncate_dim={truncate_dim} cuts the meaning; {WIDTH:,} numbers of structure stay"
-                )
-            width, requires = width + WIDTH, requires | {"dep"}
-        vectors = torch.zeros(total, width, device=self.device, dtype=torch.float32)
-        batches = self.reader.batches(texts, requires, trees, batch_size)
-        # Parsing has no large products.
-        shown = progress(total=total, description="encode", show=show_progress_bar)
-        # The first sentence imports a tokenizer, parsers and compiled loops.
-        paused = collector_paused() if total < FEW else contextlib.nullcontext()
-        with torch.inference_mode(), torch_threads(1), shown as bar, paused:
-            for places, batch in batches:
-                with torch_threads(threads):
-                    found = self.vectors(batch, views)
-                    found = read[0](found, truncate_dim) if read else found[:, :truncate_dim]
-                    if structure:
-                        bound = structure_of(batch, self.members[0].network.words)
-                        found = beside(found, bound, structure)
-                finite = torch.isfinite(found).all(dim=1)
-                if not finite.all():
-                    row = int(finite.int().argmin())
-                    text = " ".join(list(batch.words())[row])
-                    raise UserError(
-                        f"{self.name}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not "
-                        "finite; the model's weights are unusable"
-                    )
-                vectors[torch.from_numpy(places).to(self.device)] = found
-                bar.update(len(places))
+        vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
         if normalize_embeddings:
             vectors = normalize(vectors, dim=1)
         result = vectors[0] if isinstance(inputs, str) else vectors
@@ -415,7 +361,7 @@ class MultiViewEncoder:
     @plain_torch()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
-        parts = [network.vectors(batch, places) for network, places in self._chosen(views)]
+        parts = [network.vectors(batch, places) for network, places in chosen_networks(self.members, views)]
         return torch.cat(parts, dim=1)
 
     def inputs(
@@ -423,7 +369,7 @@ class MultiViewEncoder:
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
         """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
         types, token_N = distinct_words(batch)
-        for network, places in self._chosen(views):
+        for network, places in chosen_networks(self.members, views):
             yield from network.inputs(places, types, token_N)
 
     @plain_torch()
@@ -439,7 +385,7 @@ class MultiViewEncoder:
         Raises:
             UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.
         """
-        from multiview.explanation import explain_pair, nodes_of
+        from multiview.matches import explain_pair, nodes_of
 
         views = None if view is None else [view]
         with torch_threads(1):
@@ -453,27 +399,41 @@ class MultiViewEncoder:
                 wholes["structure"] = self.structure_vectors(sentences)
         return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, wholes, top)
 
-    def _read_by(
-        self, readout: str | None, views: Sequence[str] | None
-    ) -> tuple[Callable[[Tensor, int | None], Tensor], int] | None:
-        """What vectors go through, and its numbers; None where they are the views side by side."""
-        if readout not in (None, "meaning", "features", "raw"):
-            raise UserError(f"encode: readout={readout!r}: meaning, features or raw")
-        if readout == "meaning" and (self.readout is None or views is not None):
-            why = "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
-            raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {why}")
-        if readout == "features" and self.scaled:
-            scale = joined([network.scale_of(places) for network, places in self._chosen(views)])
-            return scale, len(scale.kept)
-        if self.readout is None or views is not None or readout in ("features", "raw"):
-            return None
-        return self.readout, self.readout.dim
+    def _encode(
+        self,
+        texts: Sequence[str | Tokens] | None,
+        trees: TreeCache | None,
+        output: Output,
+        batch_size: int,
+        show_progress_bar: bool | None,
+    ) -> Tensor:
+        """Vectors [n, width] of sentences, or of all those of ``trees``, in input order."""
+        total = len(texts if texts is not None else trees or ())
+        vectors = torch.zeros(total, output.width, device=self.device, dtype=torch.float32)
+        dim = max(member.network.config.dim for member in self.members)
+        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
+        batches = self.reader.batches(texts, output.requires, trees, batch_size)
+        shown = progress(total=total, description="encode", show=show_progress_bar)
+        # The first sentence imports a tokenizer, parsers and compiled loops.
+        paused = collector_paused() if total < FEW else contextlib.nullcontext()
+        # Parsing takes one thread: it has no large products.
+        with torch.inference_mode(), torch_threads(1), shown as bar, paused:
+            for places, batch in batches:
+                with torch_threads(threads):
+                    views_BD = self.vectors(batch, output.views)
+                    vectors_BD = output.of(views_BD, batch, self.members[0].network.words)
+                check_finite(vectors_BD, batch, places, self.name)
+                vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
+                bar.update(len(places))
+        return vectors
 
-    def _chosen(self, views: Sequence[str] | None) -> list[tuple[ViewStack, list[int]]]:
-        """Each network and the positions of its chosen views."""
-        networks = [member.network for member in self.members]
-        wanted = [views] if isinstance(views, str) else views
-        return list(zip(networks, chosen_views([n.views for n in networks], wanted), strict=True))
+    def _move(self, device: torch.device) -> None:
+        """Compute on another device from now on."""
+        if device != self.device:
+            self.device = device
+            self.reader.move(device)
+            for member in self.members:
+                member.network.to(device)
 
 
 def _unit(vectors: Vectors) -> Tensor:

@@ -4,7 +4,7 @@
     python -m multiview.readout runs/models/mine runs/trees/mine --teacher mine.npy
 
 In: a model folder, or ``builtin``; a tree cache by the model's parsers. Out: the model with a read-out
-(:mod:`multiview.encoders.readout`), which ``encode`` then uses. With another encoder's vectors of the
+(:mod:`multiview.encoders.meaning`), which ``encode`` then uses. With another encoder's vectors of the
 sentences, ``.npy``, one row each, it is drawn to these; without, neighbours are drawn together, which adapts
 a model to a text in seconds. What came of it is told on documents that were held out: the mean cosine with
 the teacher's vectors, and Spearman's correlation of the cosines of all pairs of sentences; or how often the
@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from multiview.encoders.readout import Moments, Numbers, Readout
+    from multiview.encoders.meaning import Moments, Readout
     from multiview.encoders.scale import Scale
     from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
@@ -71,10 +73,8 @@ class ReadoutConfig(ModelOptions):
 
 def main(config: ReadoutConfig) -> None:
     """Fit, report, store."""
-    import numpy as np
-
     from multiview.folder.files import BUILTIN, model_folder, model_records
-    from multiview.training.data import Split, open_teacher, open_trees
+    from multiview.training.data import open_trees
     from multiview.words.compact import pack_matrix, unpack
 
     folder = model_folder(config.model)
@@ -85,44 +85,24 @@ def main(config: ReadoutConfig) -> None:
     encoder, cache = config.load(), open_trees(config.trees)
     if len(encoder.members) > 1:
         raise UserError(f"{folder}: holds several models; fit a read-out for one of them")
-    aim: Teacher | Neighbours = (
-        Neighbours(cache) if config.teacher is None else Teacher(open_teacher(config.teacher, cache))
-    )
-    most = aim.most or encoder.members[0].network.dim
-    if config.dim > most:
-        raise UserError(f"--dim {config.dim}: {config.teacher or folder} has {most} numbers a sentence")
-    spans = Split.of(np.asarray(cache.documents()), HELD_OUT, LEAST).validation
-    parts = [part for part in (spans[::2], spans[1::2]) if part]
-    held = [np.concatenate([np.arange(*span) for span in part]) for part in parts]
-    if not held:
-        raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
-    moments, x_ND = read_moments(encoder, cache, aim, np.concatenate(held))
-    if not aim.fitted:
-        raise UserError(f"{cache.folder}: no two sentences of a document to fit to; give a text of documents")
-    wide = x_ND.split([len(rows) for rows in held])
-    print(f"sentences  {aim.fitted:,} fitted, {' + '.join(f'{len(rows):,}' for rows in held)} held out")
-    origin = f"{config.teacher.name if config.teacher else 'neighbours'} over {aim.fitted:,}"
-    tried: list[tuple[float, Readout]] = []
-    for strength in STRENGTHS if config.strength == "auto" else (config.strength,):
-        about = f"{origin} sentences of {cache.folder.name}, strength {strength:g}"
-        readout = aim.fit(moments, strength, config.dim, about)
-        tried.append((aim.reached(readout, wide[0], held[0]), readout))
-        print(f"strength   {strength:g}: {aim.said} {tried[-1][0]:.4f}", flush=True)
-    best = max(tried, key=lambda pair: pair[0])[1]
+    target = Neighbours(cache) if config.teacher is None else Teacher(config.teacher, cache)
+    limit = target.dim or encoder.members[0].network.dim
+    if config.dim > limit:
+        raise UserError(f"--dim {config.dim}: {config.teacher or folder} has {limit} numbers a sentence")
+    moments, blocks = read_moments(encoder, cache, target)
+    strengths = STRENGTHS if config.strength == "auto" else (config.strength,)
+    readout = best_readout(target, moments, blocks[0], strengths, config.dim, cache.folder.name)
     if model_records(folder)[""].storage == "compact":  # then what will be stored is compared
-        best.weight = unpack(pack_matrix("weight", best.weight))["weight"]
-    before = wide[-1] if encoder.readout is None else encoder.readout.cpu()(wide[-1])
-    figures = [aim.told(vectors, held[-1]) for vectors in (before, best(wide[-1]))]
-    for name, vectors, figure in zip(("before", "after "), (before, best.weight.T), figures, strict=True):
-        print(f"{name}     {aim.compared} {figure:.4f} ({vectors.shape[1]} numbers)")
-    gains = figures[1] > figures[0]
+        readout.weight = unpack(pack_matrix("weight", readout.weight))["weight"]
+    gains = compare(encoder.readout, readout, target, blocks[-1])
+    output = config.output or folder
     if gains or config.output is not None:
-        output, scale = config.output or folder, moments.scale(config.features, cache.folder.name)
-        store_readout(folder, output, best, scale, config.structure)
-        print(f"model      {output}: {best.origin}, {aim.reached(best, wide[-1], held[-1]):.4f}")
+        scale = moments.scale(config.features, cache.folder.name)
+        store_readout(folder, output, readout, scale, config.structure)
+        print(f"model      {output}: {readout.origin}, {target.fit_score(readout, blocks[-1]):.4f}")
     if not gains:
-        kept = "" if config.output else f"; {folder} stays as it was, --output FOLDER writes the new one"
-        print(f"no gain    on the documents that were held out{kept}")
+        unchanged = f"; {folder} stays as it was, --output FOLDER writes the new one"
+        print(f"no gain    on the documents that were held out{'' if config.output else unchanged}")
 
 
 def written_folder(config: ReadoutConfig) -> Path | None:
@@ -136,79 +116,150 @@ def written_folder(config: ReadoutConfig) -> Path | None:
     return folder
 
 
+@dataclass(frozen=True)
+class Block:
+    """Sentences of documents that are held out."""
+
+    rows: NDArray[np.int64]
+    """[H], their numbers in the cache."""
+    views_HD: Tensor
+    """The views side by side."""
+
+
 def read_moments(
-    encoder: MultiViewEncoder, cache: TreeCache, aim: Teacher | Neighbours, held_H: NDArray[np.int64]
-) -> tuple[Moments, Tensor]:
-    """Encode a cache once: what the fit needs of it, and the views' vectors [H, D] held out."""
+    encoder: MultiViewEncoder, cache: TreeCache, target: Teacher | Neighbours
+) -> tuple[Moments, list[Block]]:
+    """Encode a cache once: the sums that a fit needs, and the blocks that are held out of it.
+
+    Raises:
+        UserError: the cache has too few documents, or none with two sentences.
+    """
     import numpy as np
     import torch
 
-    from multiview.encoders.readout import Moments
+    from multiview.encoders.meaning import Moments
     from multiview.folder.reading import CHUNK_SENTENCES
 
+    rows = held_out_rows(cache)
     moments, place_N, dim = Moments(), np.full(len(cache), -1), encoder.members[0].network.dim
-    place_N[held_H] = np.arange(len(held_H))
-    x_HD, x_CD = torch.zeros(len(held_H), dim), np.zeros((CHUNK_SENTENCES, dim), np.float32)
+    place_N[np.concatenate(rows)] = np.arange(sum(map(len, rows)))
+    held_HD = torch.zeros(sum(map(len, rows)), dim)
+    chunk_CD = np.zeros((CHUNK_SENTENCES, dim), np.float32)
     batches = encoder.reader.batches(None, encoder.requires, cache, BATCH)
-    shown, read = progress(total=len(cache), description="encode"), 0
-    with torch.inference_mode(), shown as bar:
-        for rows, batch in batches:
-            x_BD, held = encoder.vectors(batch).cpu(), place_N[rows] >= 0
-            x_HD[place_N[rows[held]]] = x_BD[held]
-            x_CD[rows % CHUNK_SENTENCES] = x_BD
-            read += len(rows)
-            bar.update(len(rows))
-            if read % CHUNK_SENTENCES == 0 or read == len(cache):  # whole: neighbours are together
-                chunk = np.arange((read - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES, read)
-                kept = chunk[place_N[chunk] < 0]
-                aim.add(moments, kept, x_CD[kept % CHUNK_SENTENCES])
-    return moments, x_HD
+    done = 0
+    with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
+        for places, batch in batches:
+            views_BD = encoder.vectors(batch).cpu()
+            is_held = place_N[places] >= 0
+            held_HD[place_N[places[is_held]]] = views_BD[is_held]
+            chunk_CD[places % CHUNK_SENTENCES] = views_BD
+            done += len(places)
+            bar.update(len(places))
+            if done % CHUNK_SENTENCES == 0 or done == len(cache):  # whole: neighbours are together
+                chunk = np.arange((done - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES, done)
+                fitted = chunk[place_N[chunk] < 0]
+                target.add(moments, fitted, chunk_CD[fitted % CHUNK_SENTENCES])
+    if not target.fitted:
+        raise UserError(f"{cache.folder}: no two sentences of a document to fit to; give a text of documents")
+    counts = " + ".join(f"{len(part):,}" for part in rows)
+    print(f"sentences  {target.fitted:,} fitted, {counts} held out")
+    views = held_HD.split([len(part) for part in rows])
+    return moments, [Block(*block) for block in zip(rows, views, strict=True)]
+
+
+def held_out_rows(cache: TreeCache) -> list[NDArray[np.int64]]:
+    """Numbers of the sentences of one or two blocks of documents: one chooses the strength, one is reported.
+
+    Raises:
+        UserError: the cache has too few documents to hold some out.
+    """
+    import numpy as np
+
+    from multiview.training.data import Split
+
+    spans = Split.of(np.asarray(cache.documents()), HELD_OUT, LEAST).validation
+    halves = [half for half in (spans[::2], spans[1::2]) if half]
+    if not halves:
+        raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
+    return [np.concatenate([np.arange(*span) for span in half]) for half in halves]
+
+
+def best_readout(
+    target: Teacher | Neighbours,
+    moments: Moments,
+    block: Block,
+    strengths: Sequence[float],
+    dim: int,
+    text: str,
+) -> Readout:
+    """The read-out to ``dim`` numbers of the strength that does best on a block of this text."""
+    best: tuple[float, Readout] | None = None
+    for strength in strengths:
+        origin = f"{target.name} over {target.fitted:,} sentences of {text}, strength {strength:g}"
+        readout = moments.fit(strength, dim, origin, of_neighbours=isinstance(target, Neighbours))
+        score = target.fit_score(readout, block)
+        print(f"strength   {strength:g}: {target.fit_measure} {score:.4f}", flush=True)
+        if best is None or score > best[0]:
+            best = score, readout
+    assert best is not None
+    return best[1]
+
+
+def compare(old: Readout | None, new: Readout, target: Teacher | Neighbours, block: Block) -> bool:
+    """Print how a block's vectors do before and after, and whether the new ones do better."""
+    before = block.views_HD if old is None else old.cpu()(block.views_HD)
+    after = new(block.views_HD)
+    scores = [target.score(vectors, block.rows) for vectors in (before, after)]
+    for name, vectors, score in zip(("before", "after "), (before, after), scores, strict=True):
+        print(f"{name}     {target.measure} {score:.4f} ({vectors.shape[1]} numbers)")
+    return scores[1] > scores[0]
 
 
 class Teacher:
-    """A read-out is drawn to another encoder's vectors [sentences, T], which count at length 1."""
+    """Another encoder's vectors [sentences, T], to which a read-out is drawn; each counts at length 1."""
 
-    said, compared = "cosine with the teacher", "rank correlation"
+    fit_measure, measure = "cosine with the teacher", "rank correlation"
 
-    def __init__(self, vectors_NT: Numbers) -> None:
-        self.vectors_NT, self.most = vectors_NT, vectors_NT.shape[1]
+    def __init__(self, file: Path, cache: TreeCache) -> None:
+        from multiview.training.data import open_teacher
+
+        self.vectors_NT = open_teacher(file, cache)
+        self.name, self.dim = file.name, self.vectors_NT.shape[1]
         self.fitted = 0
         """Sentences counted so far."""
 
     def add(self, moments: Moments, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
         """Count sentences, by their numbers, with their views' vectors."""
         self.fitted += len(rows)
-        moments.add(x_BD, self._of(rows).numpy())
+        moments.add(x_BD, self._vectors(rows).numpy())
 
-    def fit(self, moments: Moments, strength: float, dim: int, origin: str) -> Readout:
-        """Ridge regression."""
-        return moments.readout(strength, dim, origin)
-
-    def reached(self, readout: Readout, x_BD: Tensor, rows: NDArray[np.int64]) -> float:
+    def fit_score(self, readout: Readout, block: Block) -> float:
         """Mean cosine of the meaning and the teacher's vector, for a read-out that was just fitted."""
         assert readout.axes_TK is not None
-        return float((readout(x_BD) * (self._of(rows) @ readout.axes_TK)).sum(dim=1).mean())
+        wanted_HK = self._vectors(block.rows) @ readout.axes_TK
+        return float((readout(block.views_HD) * wanted_HK).sum(dim=1).mean())
 
-    def told(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
-        """Rank correlation of all cosines with the teacher's."""
-        from multiview.encoders.readout import rank_agreement
+    def score(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
+        """Rank correlation of all cosines of sentences with the teacher's."""
+        from multiview.encoders.meaning import rank_agreement
 
-        return rank_agreement(vectors_BK, self._of(rows))
+        return rank_agreement(vectors_BK, self._vectors(rows))
 
-    def _of(self, rows: NDArray[np.int64]) -> Tensor:
+    def _vectors(self, rows: NDArray[np.int64]) -> Tensor:
         import numpy as np
         import torch
 
-        wanted_BT = torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32))
-        return torch.nn.functional.normalize(wanted_BT, dim=1)
+        vectors_BT = torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32))
+        return torch.nn.functional.normalize(vectors_BT, dim=1)
 
 
 class Neighbours:
-    """A read-out draws neighbours of a document together."""
+    """The sentences before and after in a document, to which a read-out draws each sentence."""
 
-    said = compared = "recall@1 of neighbours"
-    most = 0
-    """Numbers of what it is drawn to; 0: as many as the views have."""
+    name = "neighbours"
+    fit_measure = measure = "recall@1 of neighbours"
+    dim = 0
+    """A read-out may have as many numbers as the views have."""
 
     def __init__(self, cache: TreeCache) -> None:
         import numpy as np
@@ -228,22 +279,18 @@ class Neighbours:
         moments.add(x_BD[left], x_BD[left + 1])
         moments.add(x_BD[left + 1], x_BD[left])
 
-    def fit(self, moments: Moments, strength: float, dim: int, origin: str) -> Readout:
-        """Canonical directions of neighbours."""
-        return moments.neighbours(strength, dim, origin)
+    def fit_score(self, readout: Readout, block: Block) -> float:
+        """How often the meaning nearest to a sentence's is that of a neighbour."""
+        return self.score(readout(block.views_HD), block.rows)
 
-    def reached(self, readout: Readout, x_BD: Tensor, rows: NDArray[np.int64]) -> float:
-        """As :meth:`told`."""
-        return self.told(readout(x_BD), rows)
-
-    def told(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
+    def score(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
         """How often the nearest of a block of sentences is a neighbour."""
         import numpy as np
 
         from multiview.training.objective import Positions, neighbour_recall
 
-        where = Positions(rows, self.document_N[rows], np.ones(len(rows), bool))
-        return neighbour_recall(vectors_BK, where)
+        positions = Positions(rows, self.document_N[rows], np.ones(len(rows), bool))
+        return neighbour_recall(vectors_BK, positions)
 
 
 def store_readout(
@@ -271,22 +318,21 @@ def store_readout(
     if record is None:
         raise UserError(f"{source}: holds several models; fit a read-out for one of them")
     load_members(source)  # weights that do not fit are not copied
-    own = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
-    own |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
+    fitted = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
+    fitted |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
     if record.storage == "compact":
-        own |= pack_matrix("readout.weight", own["readout.weight"])
+        fitted |= pack_matrix("readout.weight", fitted["readout.weight"])
     with replaced(target) as new:
         folder = current(source)
-        for name, written in record.files.items():
-            check_file(folder / name, written.bytes, written.sha256)
+        for name, file in record.files.items():
+            check_file(folder / name, file.bytes, file.sha256)
             if name != WEIGHTS:
                 shutil.copyfile(folder / name, new / name)
         stored = load_file(folder / WEIGHTS).items()
-        kept = {n: v for n, v in stored if not n.startswith(("readout.", "scale."))}
+        others = {name: value for name, value in stored if not name.startswith(("readout.", "scale."))}
         with atomic_path(new / WEIGHTS) as temporary:
-            save_file({**kept, **own}, temporary)
-        fits = {"readout": readout.record, "scale": scale.record}
-        values = {**read_record(folder / "config.json"), **fits}
+            save_file({**others, **fitted}, temporary)
+        values = read_record(folder / "config.json") | {"readout": readout.record, "scale": scale.record}
         values["files"] = {**values["files"], WEIGHTS: file_record(new / WEIGHTS)}
         if structure is not None:
             values["structure"] = structure

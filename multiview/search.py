@@ -91,10 +91,11 @@ def main(config: SearchConfig) -> None:
     config.check()
     (texts, trees), encoder = open_sentences(config.corpus), config.encoder()
     count, path = len(texts if texts is not None else trees or ()), config.vectors
+    encode_corpus = functools.partial(encoder.encode, texts, trees=trees, show_progress_bar=None)
     if config.keep and path is None:
         content = "\n".join(texts or ()) if trees is None else str(trees.identity["content_sha256"])
-        path = kept_vectors(encoder.key, content, functools.partial(encoder.encode, texts, trees=trees))
-    corpus_ND = encoder.encode(texts, trees=trees) if path is None else read_vectors(path)
+        path = kept_vectors(encoder.key, content, encode_corpus)
+    corpus_ND = encode_corpus() if path is None else read_vectors(path)
     for query in config.queries or sentences_of(STANDARD_INPUT):
         query_1D = encoder.encode([query])
         if corpus_ND.shape != (count, query_1D.shape[1]) or not count:

@@ -16,7 +16,7 @@ import torch
 
 from corpora.sentences import read_sentences
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.readout import beside, share_of
+from multiview.encoders.meaning import joined_with_structure, share_of
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import one_line
@@ -155,7 +155,9 @@ class StructureModule(TextModule):
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
         """Vectors [B, D + S]; structure does not read the prompt."""
         own = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
-        return beside(own, torch.from_numpy(self.source.structure_vectors(texts)).to(own), self.structure)
+        return joined_with_structure(
+            own, torch.from_numpy(self.source.structure_vectors(texts)).to(own), self.structure
+        )
 
     def get_embedding_dimension(self) -> int:
         """D + S."""

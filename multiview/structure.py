@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import described, read_sentences
-from multiview.encoders.readout import beside, share_of
+from multiview.encoders.meaning import joined_with_structure, share_of
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import rows_of
 from runtime.errors import UserError
@@ -61,7 +61,9 @@ class WithStructure:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
         own = torch.from_numpy(rows_of(output, texts, type(self.model).__name__)[0])
-        joined = beside(own, torch.from_numpy(self.source.structure_vectors(texts)), self.structure)
+        joined = joined_with_structure(
+            own, torch.from_numpy(self.source.structure_vectors(texts)), self.structure
+        )
         result = joined[0] if isinstance(sentences, str) else joined
         return (
             result.to(getattr(output, "device", "cpu"))

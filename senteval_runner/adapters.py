@@ -13,9 +13,9 @@ from typing import Any
 
 from corpora.sentences import read_sentences
 from multiview.model import MultiViewEncoder
+from multiview.names.opened import Encoder, as_vectors
 from runtime.errors import MissingExtraError
 from senteval_runner.protocol.features import Float
-from senteval_runner.vectors.embed import Encoder, as_vectors
 
 
 class MtebEncoder:

@@ -32,7 +32,14 @@ from corpora.senteval.tasks import (
     canonical_task,
 )
 from multiview.model import MultiViewEncoder
-from multiview.names.sources import tree_reading
+from multiview.names.opened import (
+    Encoder,
+    OpenedEncoder,
+    SentenceVectors,
+    SingleEncoder,
+    as_vectors,
+)
+from multiview.names.sources import Reading
 from runtime import __version__
 from runtime.errors import UserError
 from runtime.files import sha256_file
@@ -43,7 +50,6 @@ from senteval_runner.protocol.correlation import Scores, cosines, pearson, relat
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.neighbours import neighbour_ranks, neighbour_scores
 from senteval_runner.protocol.structure import binding_scores, nearer, pair_scores
-from senteval_runner.vectors.embed import Encoder, Part, SentenceVectors, StoredEncoder, as_vectors
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 
@@ -66,7 +72,7 @@ def evaluate(
 
     Args:
         encoder: an object with ``encode(list of sentences) -> [n, d]``
-            (:class:`senteval_runner.vectors.embed.Encoder`), or a function of token lists.
+            (:class:`multiview.names.opened.Encoder`), or a function of token lists.
         tasks: SentEval's names or aliases; a string holds several, separated by commas.
         data: folder with ``downstream/`` and ``probing/``.
         protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
@@ -109,13 +115,14 @@ def evaluate(
     return results
 
 
-def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> StoredEncoder:
+def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
     """What a model gives by default and, where that differs, its features for classifiers."""
 
-    def stored(reading: str, **options: Any) -> StoredEncoder:
-        plain = functools.partial(model.encode, show_progress_bar=False, **options)
-        load = (lambda: plain) if trees is None else (lambda: tree_reading(model, trees.of(model), **options))
-        return StoredEncoder(Part(load, tokens=True), reading=reading)
+    def stored(reading: str, **options: Any) -> OpenedEncoder:
+        def load() -> Reading:
+            return Reading(model, options, None if trees is None else trees.of(model))
+
+        return OpenedEncoder(SingleEncoder(load, tokens=True), reading=reading)
 
     if not (model.readout or model.structure or model.scaled):
         return stored("")

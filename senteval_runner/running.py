@@ -22,7 +22,8 @@ from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
 from multiview.folder.files import expanded_folder, has_trained_words, model_folder
 from multiview.names.grammar import split_parts
 from multiview.names.networks import training_trees
-from multiview.names.sources import Source, distinct_names, find_source
+from multiview.names.opened import OpenedEncoder, distinct_names
+from multiview.names.sources import find_source
 from runtime.cli import config_from_json, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import json_digest, read_record, write_json, write_record, write_text
@@ -33,7 +34,6 @@ from senteval_runner.protocol.config import Protocol, TaskResult, get_protocol
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Cell, Page, Score, Section, Table
 from senteval_runner.report.resamples import drawn_scores
-from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 from senteval_runner.vectors.models import open_model
 
@@ -46,21 +46,11 @@ class Model:
     """One row of the report."""
 
     name: str
-    encoder: StoredEncoder
+    encoder: OpenedEncoder
     results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
     """By seed and task."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Reason by task."""
-
-    @property
-    def key(self) -> str:
-        """Digest of everything that determines its vectors."""
-        return json_digest(self.encoder.identity, 16)
-
-    @property
-    def sources(self) -> list[Source]:
-        """What its parts were named as."""
-        return [part.source for part in self.encoder.parts if part.source is not None]
 
     @property
     def dim(self) -> int | None:
@@ -70,7 +60,7 @@ class Model:
     @property
     def hours(self) -> float | None:
         """Hours of training, all parts together; None where one part's are not recorded."""
-        hours = [source.hours for source in self.sources]
+        hours = [source.hours for source in self.encoder.sources]
         return None if None in hours else sum(filter(None, hours))
 
     @property
@@ -192,7 +182,7 @@ def _score(
     """Score one model on one task with every seed; finished cells are read from disk."""
     try:
         for seed in seeds:
-            path = cell_folder(cells, model.key, protocol, seed) / f"{task.name}.json"
+            path = cell_folder(cells, model.encoder.key, protocol, seed) / f"{task.name}.json"
             result = _finished(path, task, logger)
             if result is None:
                 result = evaluate_task(model.encoder, task, protocol, seed)
@@ -285,10 +275,10 @@ def _about(config: SentEvalConfig, protocol: Protocol, models: Sequence[Model]) 
         "models": {
             model.name: {
                 "spec": model.encoder.spec,
-                "key": model.key,
+                "key": model.encoder.key,
                 "dim": model.dim,
                 "hours": model.hours,
-                "parts": [dataclasses.asdict(source) for source in model.sources],
+                "parts": [source.record for source in model.encoder.sources],
                 "paper_table": [tables.paper_row(scores) for scores in model.scores],
                 "similarity_table": [tables.similarity_row(scores, averaged) for scores in model.scores],
                 "skipped": model.skipped,

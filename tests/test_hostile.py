@@ -26,7 +26,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from multiview.folder.files import TIME, model_records, training_hours
+from multiview.names.opened import SingleEncoder
 from multiview.names.sources import precomputed
+from multiview.names.store import VectorStore
 from multiview.train import cli as train
 from multiview.training.data import open_teacher
 from multiview.words.vectors import load_word_vectors
@@ -40,7 +42,6 @@ from runtime.files import file_record, read_array, sha256_file, write_json, writ
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.running import _finished
-from senteval_runner.vectors.embed import Part, VectorStore
 from senteval_runner.vectors.models import open_model
 from studies.kit import Cell, Run
 from tests.test_commands import ROOT, commands
@@ -338,7 +339,7 @@ def test_a_file_of_sentences_and_vectors_is_refused_or_finite(
         path.write_bytes(content)
         encode = outcome(precomputed, path)
         if encode is not None:
-            vectors = outcome(Part(lambda e=encode: e, tokens=False).encode, ["b"])
+            vectors = outcome(SingleEncoder(lambda e=encode: e, tokens=False).encode, ["b"])
             assert vectors is None or np.isfinite(vectors).all()
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
-from multiview.encoders.readout import Readout
+from multiview.encoders.meaning import Readout
 from multiview.encoders.scale import Scale
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from corpora.inputs import stem
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
-from multiview.encoders.readout import Readout
+from multiview.encoders.meaning import Readout
 from multiview.encoders.registry import ViewStack, tables_of
 from multiview.encoders.scale import Scale
 from multiview.words.compact import FIXED, unpack

@@ -9,7 +9,7 @@ Legend of dimension suffixes: B sentences, N tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +120,7 @@ class Reader:
                 f"{_short(found)}: {advice}"
             )
 
-    def parse(self, sentences: Sequence[tuple[str, ...]], requires: set[str]) -> Batch:
+    def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
         """Parse tokenised sentences into one batch with word types."""
         from parsing.text_parser import TextParser
 
@@ -133,7 +133,7 @@ class Reader:
 
         return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories
 
-    def check_trees(self, trees: TreeCache, requires: set[str]) -> None:
+    def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
         """Refuse a cache that the model cannot read.
 
         Raises:
@@ -148,7 +148,7 @@ class Reader:
     def batches(
         self,
         texts: Sequence[str | Tokens] | None,
-        requires: set[str],
+        requires: Set[str],
         trees: TreeCache | None,
         batch_size: int,
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
@@ -170,7 +170,7 @@ class Reader:
                 start += len(rows)
 
     def _chunks(
-        self, texts: Sequence[str | Tokens] | None, requires: set[str], trees: TreeCache | None
+        self, texts: Sequence[str | Tokens] | None, requires: Set[str], trees: TreeCache | None
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
         """Places in the input and parsed sentences, a chunk at a time."""
         fields = fields_of(requires)

@@ -1,109 +1,144 @@
 """The grammar of encoders' names, which is checked before anything heavy is imported.
 
-What a name means is found out in :mod:`multiview.names.sources`, whose table lists the forms.
+A name is ``PREFIX:BASE@DIM?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders
+side by side. What a name means is found out in :mod:`multiview.names.sources`, whose table lists the forms.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from runtime.errors import UserError
 
+
+@dataclass(frozen=True)
+class Form:
+    """What may follow a prefix."""
+
+    expected: str
+    """The form in words, for errors."""
+    options: tuple[str, ...] = ()
+    """Options of this prefix, besides those of every name."""
+    needs_option: bool = False
+
+
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
+POOLED = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
 FORMS = {
-    "": "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning|raw, a MODEL of multiview.train",
-    **dict.fromkeys(("cls", "mean", "max"), "cls:NAME, mean:NAME or max:NAME of a transformer"),
-    "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
-    "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
-    "sif": f"sif:WORDS{CORPUS}",
-    "start": f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
+    "": Form(
+        "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning|raw, a MODEL of multiview.train",
+        ("views", "readout"),
+    ),
+    "cls": POOLED,
+    "mean": POOLED,
+    "max": POOLED,
+    "random": Form("random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE", ("vectors",)),
+    "bag": Form("bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train"),
+    "sif": Form(f"sif:WORDS{CORPUS}", ("corpus",), needs_option=True),
+    "start": Form(
+        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
+        ("corpus",),
+        needs_option=True,
+    ),
 }
-OPTIONS = {
-    "": (None, "views", "readout"),
-    "random": (None, "vectors"),
-    "sif": ("corpus",),
-    "start": ("corpus",),
-}
-PATTERN = re.compile(
-    rf"(?:(?P<prefix>{'|'.join(filter(None, FORMS))}):)?(?P<base>[^?]+?)"
-    r"(?:@(?P<dim>[1-9]\d{0,5}))?(?:\?(?P<option>views|vectors|corpus|readout)=(?P<value>.+))?"
-)
-STRUCTURE = re.compile(r"(?P<base>.+)\?structure=(?P<share>\d*\.?\d+)")
-SCALE = re.compile(r"(?P<base>.+)\?scale=(?P<scale>[^?]+)")
+SHARED_OPTIONS = {"scale": re.compile(".+"), "structure": re.compile(r"\d*\.?\d+")}
+"""Options of every name, and what their values look like."""
+OPTION = re.compile(r"(?P<base>.+)\?(?P<key>views|readout|vectors|corpus|scale|structure)=(?P<value>[^?]+)")
+DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9]\d{0,5})")
+READINGS = ("meaning", "features", "raw")
+"""Values of ``?readout=``."""
 RAW = "none"
 """As a scale: numbers as they are."""
 PATHS = (".npz", ".txt", ".vec", ".gz", ".bin")
 """Suffixes of files; no name that sentence-transformers knows ends so."""
 
 
-class Form(NamedTuple):
-    """The parts of a name that is no path."""
+@dataclass(frozen=True, kw_only=True)
+class EncoderName:
+    """The parts of a name."""
 
+    spec: str
+    """The whole name, as the user gave it."""
     prefix: str
     base: str
     """Between prefix and ``@`` or ``?``: a model, views, or words."""
     dim: int | None
     """The number after ``@``."""
-    option: str
-    """``views``, ``vectors``, ``corpus``, ``readout`` or empty."""
-    value: str
-    """Of the option."""
+    options: Mapping[str, str]
 
     @property
-    def drawn(self) -> bool:
+    def is_drawn(self) -> bool:
         """Whether its numbers are drawn at random, so that ``base`` is no other encoder's name."""
         words = self.prefix in ("bag", "sif") and self.base in ("random", "ngrams")
         return self.prefix == "random" or words
 
     @property
     def file(self) -> Path | None:
-        """The file that the option names."""
-        named = {"corpus": Path(self.value, "manifest.json"), "vectors": Path(self.value)}
-        return named.get(self.option)
+        """The file that its own option names: word vectors, or the manifest of a tree cache."""
+        if "corpus" in self.options:
+            return Path(self.options["corpus"], "manifest.json")
+        return Path(self.options["vectors"]) if "vectors" in self.options else None
+
+    @property
+    def scale_file(self) -> Path | None:
+        """The manifest of the tree cache whose scale features have; None where no cache is named."""
+        scale = self.options.get("scale", RAW)
+        return None if scale == RAW else Path(scale, "manifest.json")
+
+    def wrong_form(self) -> UserError:
+        """The error for a name that its prefix does not take."""
+        return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix].expected}")
 
 
-def form_of(spec: str) -> Form:
-    """The parts of a name without ``?structure=`` and ``?scale=``.
+def parse_name(spec: str) -> EncoderName:
+    """Take the name of one encoder apart and look for the files in it, without loading anything.
 
     Raises:
         UserError: it has none of the forms, or a file that it names is not there.
     """
-    found, head = PATTERN.fullmatch(spec), spec.partition(":")[0]
-    prefix = head if ":" in spec and head in FORMS else ""
-    if not found or (found["prefix"] or "") != prefix or found["option"] not in OPTIONS.get(prefix, (None,)):
-        raise wrong_form(spec, prefix)
-    dim = int(found["dim"]) if found["dim"] else None
-    form = Form(prefix, found["base"], dim, found["option"] or "", found["value"] or "")
-    if form.file is not None and not form.file.is_file():
-        raise UserError(f"model {spec!r}: {form.file}: no such file")
-    if not form.prefix and not form.option and looks_like_path(spec):
-        raise UserError(f"model {spec!r}: no such file or folder")
-    return form
+    base, options, repeated = spec, dict[str, str](), False
+    while (option := OPTION.fullmatch(base)) and not Path(base).exists():
+        repeated |= option["key"] in options
+        base, options[option["key"]] = option["base"], option["value"]
+    is_path = Path(base).exists()
+    prefix, colon, rest = base.partition(":")
+    if is_path or not (prefix and colon) or prefix not in FORMS:
+        prefix, rest = "", base
+    sized = DIM.fullmatch(rest) if prefix else None
+    name = EncoderName(
+        spec=spec,
+        prefix=prefix,
+        base=sized["base"] if sized else rest,
+        dim=int(sized["dim"]) if sized else None,
+        options=options,
+    )
+    _check_options(name, repeated)
+    if not (prefix or is_path) and looks_like_path(base):
+        raise UserError(f"model {base!r}: no such file or folder")
+    return name
 
 
-def scale_file(spec: str, scale: str) -> Path | None:
-    """The manifest of the tree cache that a scale names; None for raw numbers.
-
-    Raises:
-        UserError: no cache is there.
-    """
-    path = Path(scale, "manifest.json")
-    if scale != RAW and not path.is_file():
-        raise UserError(f"model {spec!r}: {path}: no such file; a scale is a tree cache, or {RAW}")
-    return None if scale == RAW else path
-
-
-def wrong_form(spec: str, prefix: str) -> UserError:
-    """The error for a name that its prefix does not take."""
-    return UserError(f"model {spec!r}: expected {FORMS[prefix]}")
+def _check_options(name: EncoderName, repeated: bool) -> None:
+    form, own = FORMS[name.prefix], name.options.keys() - SHARED_OPTIONS.keys()
+    shaped = all(SHARED_OPTIONS[key].fullmatch(name.options[key]) for key in name.options.keys() - own)
+    readable = name.options.get("readout", "raw") in READINGS
+    has_base = bool(name.base) and ("?" not in name.base or Path(name.base).exists())
+    known = own <= {*form.options} and (own or not form.needs_option)
+    if repeated or not (has_base and known and shaped and readable):
+        raise name.wrong_form()
+    if name.file is not None and not name.file.is_file():
+        raise UserError(f"model {name.spec!r}: {name.file}: no such file")
+    if name.scale_file is not None and not name.scale_file.is_file():
+        advice = f"a scale is a tree cache, or {RAW}"
+        raise UserError(f"model {name.spec!r}: {name.scale_file}: no such file; {advice}")
 
 
-def looks_like_path(spec: str) -> bool:
+def looks_like_path(name: str) -> bool:
     """Whether a name was meant as a path, so that no library is asked for it."""
-    return Path(spec).suffix in PATHS or spec.startswith((".", "/", "runs/"))
+    return Path(name).suffix in PATHS or name.startswith((".", "/", "runs/"))
 
 
 def split_parts(spec: str) -> list[str]:
@@ -122,17 +157,6 @@ def check_names(specs: Iterable[str]) -> None:
     """
     for spec in specs:
         for part in split_parts(spec):
-            _check_part(part)
-
-
-def _check_part(spec: str) -> None:
-    if Path(spec).exists():
-        return
-    if structured := STRUCTURE.fullmatch(spec):
-        return _check_part(structured["base"])
-    if scaled := SCALE.fullmatch(spec):
-        scale_file(spec, scaled["scale"])
-        return _check_part(scaled["base"])
-    form = form_of(spec)
-    if form.base != spec and not form.drawn:
-        _check_part(form.base)
+            name = parse_name(part)
+            if name.prefix and not name.is_drawn:
+                parse_name(name.base)

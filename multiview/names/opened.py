@@ -1,78 +1,260 @@
-"""Encoders by name as commands open them: lines of text or a tree cache in, vectors out."""
+"""Encoders by name, opened: vectors of sentences, of lines of text and of tree caches.
+
+    encoder = open_encoder("runs/models/mine+glove.txt")
+    encoder([["A", "sentence", "."]])         # token lists, as evaluations have them; the vectors are kept
+    encoder.encode(["A sentence."])           # raw texts, which the encoders tokenise themselves
+
+:class:`SingleEncoder` is one encoder and its store of vectors; :class:`OpenedEncoder` has one of them or puts
+several side by side. :mod:`multiview.names.sources` says what a name may be.
+
+Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; else 1), n sentences, D size.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from corpora.sentences import read_sentences
 from multiview.folder.reading import CHUNK_SENTENCES, Reader
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
-from multiview.names.sources import STRINGS, Source, find_source, load_multiview
-from multiview.pretrained import Float
+from multiview.names.sources import STRINGS, Reading, Source, TreesOf, find_source
+from multiview.names.store import CHUNK, VectorStore
+from multiview.pretrained import Encode, Float, rows_of
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.files import json_digest
 from runtime.progress import progress
 
-CHUNK = 512
-"""Sentences between two steps of progress."""
+Tokens = list[str]
+SentenceVectors = Callable[[Sequence[Tokens]], Float]
+"""Tokenised sentences to float32 [n, D], one row each, in order."""
 
 
-class NamedEncoder:
-    """One encoder, or several whose vectors stand side by side (``A+B``: the features of both).
+@runtime_checkable
+class Encoder(Protocol):
+    """Any sentence encoder.
+
+    ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists if the
+    encoder has ``pretokenized = True``. It returns an array or tensor [n, D], one row per sentence.
+    """
+
+    def encode(self, sentences: Any, /) -> Any:
+        """Vectors [n, D]."""
+        ...
+
+
+def text_of(tokens: Sequence[str]) -> str:
+    """A sentence as encoders get it: tokens joined by one space, an empty one as "."."""
+    return " ".join(tokens) or "."
+
+
+class SingleEncoder:
+    """One encoder, loaded when it is first needed, and the vectors that it gave.
 
     Args:
-        spec: the name, see :mod:`multiview.names.sources`; with ``?scale=CACHE`` features are given.
-        device: of the models; None is a GPU if there is one.
-        parsers: of models whose parsers are not the builtin ones, by annotation (``dep``, ``const``).
-
-    Raises:
-        UserError: no encoder of that name, or a damaged one.
+        load: returns the function that encodes, of token lists or strings.
+        tokens: whether it takes token lists.
+        name: shown in errors and progress.
+        store: keeps the vectors; without one they are kept in memory, one of each sentence.
+        source: what the encoder was named as; None of an encoder that has no name.
     """
 
     def __init__(
-        self, spec: str, device: str | None = None, parsers: Mapping[str, str] | None = None
+        self,
+        load: Callable[[], Encode],
+        *,
+        tokens: bool,
+        name: str = "encoder",
+        store: VectorStore | None = None,
+        source: Source | None = None,
     ) -> None:
-        found = [find_source(part) for part in split_parts(spec)]
-        plain = len(found) == 1 and found[0].text is None
-        sources = found if plain else [source.for_classifiers() for source in found]
-        self.name = spec
-        self.key = json_digest([source.key for source in sources], 16)
-        """Digest of everything that decides the vectors."""
-        self.models: list[MultiViewEncoder] = []
-        """Those that are models of ours."""
-        self.parts: list[Callable[..., Float]] = []
-        """Each one's function of texts, or None, and ``trees=``."""
-        for source in sources:
-            if source.is_multiview:
-                self.models.append(load_multiview(source, device, parsers))
-                self.parts.append(functools.partial(self.models[-1].encode, **source.options))
-            else:
-                self.parts.append(in_chunks(source, device))
+        self.load, self.tokens, self.name, self.source = load, tokens, name, source
+        self.store = store or VectorStore()
+
+    @cached_property
+    def _loaded(self) -> Encode | UserError:
+        try:
+            return self.load()
+        except UserError as error:
+            return error
+
+    @property
+    def function(self) -> Encode:
+        """The function that encodes.
+
+        Raises:
+            UserError: the encoder cannot be loaded. It is not tried again: a name that is looked up without a
+                network takes over a minute to fail.
+        """
+        if isinstance(self._loaded, UserError):
+            raise self._loaded
+        return self._loaded
+
+    def encode(self, sentences: Sequence[Any]) -> Float:
+        """Vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
+
+        Raises:
+            UserError: the encoder cannot be loaded, or it returned another shape, another dimension or values
+                that are not finite.
+        """
+        encode = self.function
+        if not sentences:
+            return self.encode([["."] if self.tokens else "."])[:, :0]
+        return rows_of(encode(sentences), sentences, self.name, self.store.dim, self.store.columns)
+
+    def encode_texts(
+        self, texts: Sequence[str | Sequence[str]] | None, trees: TreeCache | None, show: bool | None
+    ) -> Float:
+        """Vectors [K, n, D] of raw texts, or of all sentences of a cache, as :class:`OpenedEncoder` asks."""
+        encode = self.function
+        if isinstance(encode, Reading):
+            return encode.model.encode(texts, trees=trees, show_progress_bar=show, **encode.options)[None]
+        sentences = all_words(trees) if texts is None and trees is not None else texts or ()
+        if self.source is not None:
+            sentences = [self._as_taken(sentence) for sentence in sentences]
+        if not sentences:
+            return self.encode(sentences)
+        return np.concatenate([*map(self.encode, self._chunks(sentences, show))], axis=1)
+
+    def _as_taken(self, text: str | Sequence[str]) -> str | Sequence[str]:
+        """A text, or words, as an encoder with a name takes it."""
+        if self.tokens:
+            return self._tokenizer.tokens(text)
+        return text if isinstance(text, str) else text_of(text)
+
+    @cached_property
+    def _tokenizer(self) -> Reader:
+        return Reader([])
+
+    def fill(self, sentences: Sequence[Tokens]) -> list[str]:
+        """Encode the sentences that the store lacks; returns all as texts."""
+        texts = [text_of(tokens) for tokens in sentences]
+        missing = self.store.missing(texts)
+        if missing:
+            _ = self._loaded  # trees are parsed now, with a progress of their own
+        for chunk in self._chunks(missing):
+            self.store.add(chunk, self.encode([t.split(" ") for t in chunk] if self.tokens else chunk))
+        return texts
+
+    def _chunks(self, sentences: Sequence[Any], show: bool | None = None) -> Iterator[Sequence[Any]]:
+        """The sentences that are encoded between two steps of progress."""
+        with progress(total=len(sentences), description=f"encode {self.name}", show=show) as bar:
+            for start in range(0, len(sentences), CHUNK):
+                yield sentences[start : start + CHUNK]
+                bar.update(min(CHUNK, len(sentences) - start))
+
+
+class OpenedEncoder:
+    """Sentence vectors by one encoder, or by several side by side; all vectors of a part are joined.
+
+    Args:
+        parts: the encoders.
+        name: for tables.
+        spec: how the user named it.
+        project: size of a fixed Glorot random projection, the control for embedding size.
+        seed: of the projection.
+        identity: all that decides the parts' vectors.
+        reading: of a model that gives both, ``meaning`` or ``features``, with the share of structure.
+    """
+
+    def __init__(
+        self,
+        *parts: SingleEncoder,
+        name: str = "encoder",
+        spec: str = "",
+        project: int | None = None,
+        seed: int = 0,
+        identity: Sequence[Any] = (),
+        reading: str = "",
+    ) -> None:
+        self.parts, self.name, self.spec, self.project, self.seed = parts, name, spec, project, seed
+        self.reading = reading
+        self.features = self
+        """The encoder for classifiers, where the model has other vectors for them than for cosines."""
+        self.identity = [*identity, *(("project", project, seed) if project else ())]
+
+    @property
+    def key(self) -> str:
+        """Digest of everything that decides its vectors."""
+        return json_digest(self.identity, 16)
+
+    @property
+    def dim(self) -> int | None:
+        """Size D of a vector; None before the first one."""
+        sizes = [part.store.columns * (part.store.dim or 0) for part in self.parts]
+        return (self.project or sum(sizes)) if all(sizes) else None
+
+    @property
+    def sources(self) -> list[Source]:
+        """What its parts were named as."""
+        return [part.source for part in self.parts if part.source is not None]
+
+    @property
+    def models(self) -> list[MultiViewEncoder]:
+        """Those of its parts that are models of ours, which are loaded."""
+        functions = [part.function for part in self.parts if part.source and part.source.is_multiview]
+        return [function.model for function in functions if isinstance(function, Reading)]
+
+    def __call__(self, sentences: Sequence[Tokens]) -> Float:
+        """Vectors [n, D] of token lists, kept.
+
+        Raises:
+            UserError: see :meth:`SingleEncoder.encode`.
+        """
+        blocks = []
+        for part in self.parts:
+            texts = part.fill(sentences)
+            blocks += [part.store.get(texts, column) for column in range(part.store.columns)]
+        return self._joined(blocks)
 
     def encode(
-        self, texts: Sequence[str] | None, *, trees: TreeCache | None = None, normalize: bool = False
+        self,
+        texts: Iterable[str | Sequence[str]] | None,
+        *,
+        trees: TreeCache | None = None,
+        normalize: bool = False,
+        show_progress_bar: bool | None = False,
     ) -> Float:
-        """Vectors [n, D] of lines of text, or of all sentences of a cache.
+        """Vectors [n, D] of raw texts, or of all sentences of a cache; they are not kept.
 
         Args:
-            texts: the lines; None is all of ``trees``.
+            texts: each is tokenised by the encoders themselves; None is all of ``trees``.
             trees: where an encoder reads trees, sentences found here are not parsed again.
             normalize: scale every vector to length 1; a zero vector stays zero.
+            show_progress_bar: None shows a bar in terminals, a line every 30 s in logs.
 
         Raises:
             UserError: a sentence that cannot be encoded.
         """
-        vectors = np.concatenate([part(texts, trees=trees) for part in self.parts], axis=1)
-        if not (finite := np.isfinite(vectors).all(axis=1)).all():
-            raise UserError(f"model {self.name!r}: its vector of sentence {finite.argmin()} is not finite")
+        sentences = None
+        if texts is not None:
+            words = read_sentences(texts, "encode")
+            sentences = [text if isinstance(text, str) else text_of(text) for text in words]
+            sentences = [text if text.strip() else "." for text in sentences]
+        parts = [part.encode_texts(sentences, trees, show_progress_bar) for part in self.parts]
+        vectors = self._joined([column for columns in parts for column in columns])
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return vectors.astype(np.float32, copy=False)
+        return vectors
+
+    def _joined(self, blocks: Sequence[Float]) -> Float:
+        vectors: Float = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        if self.project:
+            vectors = vectors @ glorot_projection(vectors.shape[1], self.project, self.seed)
+        return vectors
+
+
+def glorot_projection(dim: int, out: int, seed: int) -> Float:
+    """A fixed random matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
+    bound = np.sqrt(6.0 / (dim + out))
+    return np.random.RandomState(seed).uniform(-bound, bound, (dim, out)).astype(np.float32)
 
 
 def all_words(trees: TreeCache) -> list[list[str]]:
@@ -82,24 +264,81 @@ def all_words(trees: TreeCache) -> list[list[str]]:
     return [words for span in spans for words in trees.read(*span, ("token",)).words()]
 
 
-def in_chunks(source: Source, device: str | None) -> Callable[..., Float]:
-    """What encodes with another library's model, a bag, vectors: a function of texts, or None, and trees."""
-    encode, reader = source.load(device=device), Reader([])
+def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
+    """Names of models; models of the same name are called by their specs instead."""
+    return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
 
-    def read(text: str | Sequence[str]) -> str | Sequence[str]:
-        """A sentence as the encoder takes it."""
-        if source.kind in STRINGS:
-            return text if isinstance(text, str) else " ".join(text)
-        return reader.tokens(text)
 
-    def encode_all(texts: Sequence[str] | None, trees: TreeCache | None) -> Float:
-        sentences = all_words(trees) if texts is None and trees is not None else texts or ()
-        found: list[Any] = []
-        with progress(total=len(sentences), description=f"encode {source.name}") as bar:
-            for start in range(0, len(sentences), CHUNK):
-                chunk = [read(sentence) for sentence in sentences[start : start + CHUNK]]
-                found.append(encode(chunk))
-                bar.update(len(chunk))
-        return np.concatenate(found)
+def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
+    """Put an encoder, or a function of token lists, behind a store in memory.
 
-    return encode_all
+    Raises:
+        UserError: it is neither.
+    """
+    if isinstance(encoder, OpenedEncoder):
+        return encoder
+    if isinstance(encoder, Encoder):
+        tokens = bool(getattr(encoder, "pretokenized", False))
+        return OpenedEncoder(SingleEncoder(lambda: encoder.encode, tokens=tokens))
+    if callable(encoder):
+        return OpenedEncoder(SingleEncoder(lambda: encoder, tokens=True))
+    raise UserError(
+        f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token lists; "
+        "either returns an array [sentences, dimensions]"
+    )
+
+
+def open_encoder(
+    spec: str,
+    *,
+    cache: Path | None = None,
+    seed: int = 0,
+    project: int | None = None,
+    device: str | None = None,
+    trees: TreesOf | None = None,
+    parsers: Mapping[str, str] | None = None,
+) -> OpenedEncoder:
+    """The encoder a name means; it is loaded when the first vector is missing.
+
+    Args:
+        spec: the name; ``A+B`` concatenates the features of both.
+        cache: folder of stores, one subfolder per part; None keeps vectors in memory.
+        seed: of random encoders and of the projection.
+        project: dimensions of a random projection; None does not project.
+        device: of the models; None is a GPU if there is one.
+        trees: finds the trees of a multi-view encoder's sentences; None parses all.
+        parsers: by annotation, of multi-view encoders whose parsers are not the builtin ones.
+
+    Raises:
+        UserError: the name cannot mean any encoder.
+    """
+    sources = [find_source(part, seed=seed) for part in split_parts(spec)]
+    name = "+".join(source.name for source in sources)
+
+    def opened(sources: Sequence[Source]) -> OpenedEncoder:
+        parts = [
+            SingleEncoder(
+                functools.partial(source.load, device=device, trees=trees, parsers=parsers),
+                tokens=source.kind not in STRINGS,
+                name=source.name,
+                store=VectorStore(cache and cache / source.key),
+                source=source,
+            )
+            for source in sources
+        ]
+        return OpenedEncoder(
+            *parts,
+            name=name,
+            spec=spec,
+            project=project,
+            seed=seed,
+            identity=[source.key for source in sources],
+            reading=" + ".join(source.reading for source in sources if source.reading),
+        )
+
+    features = [source.for_classifiers() for source in sources]
+    if len(sources) > 1 or features == sources:
+        return opened(features)
+    encoder = opened(sources)
+    encoder.features = opened(features)
+    return encoder

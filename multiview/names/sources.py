@@ -26,11 +26,11 @@ from __future__ import annotations
 import functools
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ from torch import Tensor
 
 from corpora.characters import VERSION
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.readout import share_of
+from multiview.encoders.meaning import share_of
 from multiview.encoders.registry import view_class
 from multiview.encoders.scale import BLOCK, LENGTH, SAMPLE, Scale
 from multiview.folder.files import (
@@ -50,7 +50,7 @@ from multiview.folder.files import (
 )
 from multiview.model import MultiViewEncoder
 from multiview.names.bags import Bag, lookup_of, sample
-from multiview.names.grammar import RAW, SCALE, STRUCTURE, form_of, scale_file, wrong_form
+from multiview.names.grammar import RAW, EncoderName, parse_name
 from multiview.names.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
 from multiview.pretrained import Encode, Float, encoded, whole_model
 from multiview.structure import WithStructure
@@ -60,21 +60,35 @@ from runtime.errors import MissingExtraError, UserError
 from runtime.files import json_digest, read_json, sha256_file
 from runtime.folders import current
 
-Kind = Literal[
-    "multiview", "start", "random", "bag", "words", "vectors", "sentence-transformers", "pooled"
-]  # fmt: skip
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
-Readout = Literal["meaning", "features", "raw"] | None
-FindTrees = Callable[[MultiViewEncoder], TreeCache | None]
-"""The stored trees of a model's sentences, asked for when the model is loaded."""
+Output = Literal["meaning", "features", "raw"] | None
+Parsers = Mapping[str, str]
+"""Names of parsers by annotation, ``dep`` or ``const``."""
+TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
+"""Gives the stored trees of a model's sentences, when the model is loaded."""
 BATCH, CHUNK = 128, 1024
 """Sentences encoded at a time, and those asked for at a time where a text is measured."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
-INSIDE = {"": ("multiview",), "start": ("multiview",), "bag": ("multiview", "words")}
-"""Kinds of encoders that a name may be made of, by prefix."""
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A multi-view encoder as one name reads it: a function from sentences to vectors."""
+
+    model: MultiViewEncoder
+    options: Mapping[str, Any]
+    """Arguments of ``encode``: which views, which of its vectors, how much structure."""
+    trees: TreeCache | None = None
+    """Sentences found here are not parsed again."""
+
+    def __call__(self, sentences: Sequence[Any]) -> Float:
+        """Vectors [n, D]."""
+        return self.model.encode(
+            sentences, batch_size=BATCH, trees=self.trees, show_progress_bar=False, **self.options
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,25 +97,29 @@ class Source:
 
     spec: str
     """Name as given by the user."""
-    kind: Kind
+    kind: str
+    """``multiview``, ``start``, ``random``, ``bag``, ``words``, ``vectors``, ``sentence-transformers`` or
+    ``pooled``."""
     key: str
     """Hex digest of everything that decides the vectors: files, or name with seed or library version."""
     base: str
     """The name between prefix and ``@`` or ``?``: a model, views, or words."""
+    open: Callable[[str | None], Any] = field(repr=False)
+    """Loads it on a device: a :class:`MultiViewEncoder`, or a function from sentences to vectors."""
     prefix: str = ""
     dim: int | None = None
     """The number after ``@``."""
     option: str = ""
-    """What stands after ``?views=``, ``?vectors=`` or ``?corpus=``."""
-    seed: int = 0
-    """Of random encoders."""
+    """How short names show ``?views=`` and ``?vectors=``."""
+    views: tuple[str, ...] | None = None
+    """What stands after ``?views=``; None is all."""
     structure: float | None = None
     """What stands after ``?structure=``, λ."""
-    readout: Readout = None
+    readout: Output = None
     """What stands after ``?readout=``, or ``features`` (``raw`` without a scale) for classifiers."""
     scale: str = ""
     """What stands after ``?scale=``: a tree cache, or ``none``."""
-    own: float | None = None
+    own_share: float | None = None
     """λ of a model that gives classifiers and cosines other vectors; None: of one that does not."""
     fitted: bool = False
     """Whether cosines are of a meaning, not of raw numbers."""
@@ -109,150 +127,292 @@ class Source:
     @property
     def name(self) -> str:
         """Short name for tables: of a path its last part."""
-        name = Path(self.base).absolute().name if Path(self.base).exists() else self.base
+        base = Path(self.base).absolute().name if Path(self.base).exists() else self.base
+        prefix = f"{self.prefix}:" if self.prefix else ""
         size = f"@{self.dim}" if self.dim else ""
-        said = {"multiview": f"?views={self.option}", "random": f" over {Path(self.option).stem}"}
-        share = f"?structure={self.structure:g}" if self.structure is not None else ""
-        option = said.get(self.kind, "") if self.option else ""
         readout = f"?readout={self.readout}" if self.readout else ""
         scale = f"?scale={Path(self.scale).name}" if self.scale else ""
-        return f"{self.prefix}{':' * bool(self.prefix)}{name}{size}{option}{readout}{scale}{share}"
+        share = f"?structure={self.structure:g}" if self.structure is not None else ""
+        return f"{prefix}{base}{size}{self.option}{readout}{scale}{share}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What results.json says about it."""
+        return {name: value for name, value in vars(self).items() if name != "open"}
 
     @property
     def reading(self) -> str:
         """Which of a model's vectors these are, where it has several."""
-        if self.own is None and not self.readout and not self.text:
+        if self.own_share is None and not self.readout and not self.text:
             return ""
-        default = 0.0 if self.readout in ("features", "raw") else self.own or 0.0
+        default = 0.0 if self.readout in ("features", "raw") else self.own_share or 0.0
         share = default if self.structure is None else self.structure
-        read = self.readout or ("meaning" if self.fitted else "raw")
-        return f"{read}{f', structure {share:g}' if share else ''}"
+        output = self.readout or ("meaning" if self.fitted else "raw")
+        return f"{output}{f', structure {share:g}' if share else ''}"
 
     @property
     def text(self) -> Path | None:
         """The tree cache over which features have one scale, where a name gives it."""
         return Path(self.scale) if self.scale not in ("", RAW) else None
 
-    def for_classifiers(self) -> Source:
-        """The model's features, where it has other vectors for cosines; what a name asks for stays."""
-        if self.readout or (self.own is None and self.text is None):
-            return self
-        return self.read_as("raw" if self.scale == RAW else "features")
-
-    def read_as(self, readout: Readout) -> Source:
-        """The same model, of which one kind of vectors is asked for."""
-        return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
-
     @property
     def is_multiview(self) -> bool:
-        """Whether :func:`load_multiview` opens it; random views with structure have that of ``builtin``."""
+        """Whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
         views = self.kind == "random" and self.base != "lstm" and not self.structure
         return self.kind in ("multiview", "start") or views
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What the name asks of a multi-view encoder's ``encode``."""
-        views = self.option.split(",") if self.kind == "multiview" and self.option else None
-        return {"views": views, "readout": self.readout, "structure": self.structure}
 
     @property
     def hours(self) -> float | None:
         """Hours of training, where they are recorded; of a view, those of its model."""
         return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
 
-    def load(self, *, device: str | None = None, trees: FindTrees | None = None) -> Encode:
+    def for_classifiers(self) -> Source:
+        """The model's features, where it has other vectors for cosines; what a name asks for stays."""
+        if self.readout or (self.own_share is None and self.text is None):
+            return self
+        return self.read_as("raw" if self.scale == RAW else "features")
+
+    def read_as(self, readout: Output) -> Source:
+        """The same model, of which one kind of vectors is asked for."""
+        return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
+
+    def load(
+        self, *, device: str | None = None, trees: TreesOf | None = None, parsers: Parsers | None = None
+    ) -> Encode:
         """Load the model: a function from sentences (strings for :data:`STRINGS`) to vectors [n, d].
+
+        Args:
+            device: of the model; None is a GPU if there is one.
+            trees: finds the trees of a multi-view encoder's sentences; the others are parsed.
+            parsers: of a multi-view encoder, where they are not the builtin ones.
 
         Raises:
             UserError: a damaged model, or none under that name.
         """
         if self.is_multiview:
-            ours = load_multiview(self, device)
-            return tree_reading(ours, None if trees is None else trees(ours), **self.options)
+            model = self.model(device, parsers)
+            views = None if self.views is None else list(self.views)
+            options = {"views": views, "readout": self.readout, "structure": self.structure}
+            return Reading(model, options, None if trees is None else trees(model))
         if self.structure:
-            other = replace(self, structure=None).load(device=device, trees=trees)
-            return WithStructure(SimpleNamespace(encode=other), self.structure).encode
+            plain = replace(self, structure=None).load(device=device, trees=trees, parsers=parsers)
+            return WithStructure(SimpleNamespace(encode=plain), self.structure).encode
+        encode: Encode = self.open(device)
         if self.text is not None and self.readout == "features":
             sentences = sample(TreeCache.open(self.text), SAMPLE, BLOCK)
-            plain = replace(self, scale="").load(device=device, trees=trees)
-            return at_one_scale(plain, [*map(" ".join, sentences)] if self.kind in STRINGS else sentences)
-        if self.kind == "vectors":
-            return precomputed(Path(self.base))
-        if self.kind in ("words", "bag"):
-            lookup = lookup_of(self.base, self.dim, seed=self.seed)
-            return Bag(lookup, Path(self.option) if self.option else None).encode
-        if self.kind in ("sentence-transformers", "pooled"):
-            if self.kind == "pooled":
-                model = assemble(load_pretrained(self.base), self.prefix).to(pick_device(device))
-            else:
-                model = whole_model(self.base, str(pick_device(device)))
-            return functools.partial(encoded, model, self.base, batch_size=BATCH)
-        return RandomLSTM(self.dim or VIEW_DIM, fixed_words(self.option), self.seed, device).encode
+            return at_one_scale(encode, [*map(" ".join, sentences)] if self.kind in STRINGS else sentences)
+        return encode
+
+    def model(self, device: str | None, parsers: Parsers | None = None) -> MultiViewEncoder:
+        """The whole multi-view encoder, also where the name chooses views."""
+        model: MultiViewEncoder = self.open(device)
+        model.reader.specs |= parsers or {}
+        if self.text is not None and self.readout == "features":
+            model.measure(TreeCache.open(self.text))
+        return model
 
 
-def load_multiview(
-    source: Source, device: str | None, parsers: Mapping[str, str] | None = None
-) -> MultiViewEncoder:
-    """A model folder of ``multiview.train``, the same before its first step, or untrained encoders.
-
-    The whole model, also where the source chooses views.
+def find_source(spec: str, *, seed: int = 0) -> Source:
+    """Find out what a name means without loading it; folders and files are hashed.
 
     Args:
-        source: one that :attr:`Source.is_multiview`.
-        device: of the model; None is a GPU if there is one.
-        parsers: by annotation (``dep``, ``const``), where the model's are not the builtin ones.
+        spec: one model (:func:`multiview.names.grammar.split_parts` divides ``A+B``).
+        seed: of random encoders.
+
+    Raises:
+        UserError: the name cannot mean any model.
     """
-    if source.kind == "start":
-        model = load_start(source.base, Path(source.option), device)
-    elif source.kind == "random":
-        dim = source.dim // len(source.base.split(",")) if source.dim else VIEW_DIM
-        words = fixed_words(source.option)
-        model = MultiViewEncoder.untrained(source.base, dim=dim, words=words, seed=source.seed, device=device)
-    else:
-        model = MultiViewEncoder.load(source.base, device)
-    model.reader.specs |= parsers or {}
-    if source.text is not None and source.readout == "features":
-        model.measure(TreeCache.open(source.text))
-    return model
+    if model_folder(spec).exists():
+        return _on_disk(spec)
+    name = parse_name(spec)
+    source = CONSTRUCTORS[name.prefix](name, seed)
+    if "scale" in name.options:
+        source = _scaled(source, name)
+    if "structure" in name.options:
+        share = share_of(float(name.options["structure"]))
+        source = replace(source, structure=share, key=json_digest([source.key, WIDTH, share], 16))
+    return source
 
 
-def tree_reading(
-    model: MultiViewEncoder,
-    trees: TreeCache | None = None,
-    *,
-    views: Sequence[str] | None = None,
-    readout: Readout = None,
-    structure: float | None = None,
-) -> Encode:
-    """A multi-view encoder with stored trees; sentences without one are parsed on the fly.
+def _scaled(source: Source, name: EncoderName) -> Source:
+    """An encoder with numbers at the scale of a text, or raw.
 
-    Args:
-        model: the encoder.
-        trees: of its parsers; None parses every sentence.
-        views: only these; None is all.
-        readout: ``meaning`` or ``features``; None is the model's default.
-        structure: λ; None is the model's.
+    Raises:
+        UserError: the name asks for a meaning as well, which has length 1.
     """
-    return functools.partial(
-        model.encode,
-        batch_size=BATCH,
-        trees=trees,
-        show_progress_bar=False,
-        views=views,
-        readout=readout,
-        structure=structure,
+    if source.readout == "meaning":
+        reason = "a meaning has length 1 and no scale; leave out one of the two"
+        raise UserError(f"model {name.spec!r}: {reason}")
+    text = None if name.scale_file is None else [sha256_file(name.scale_file), SAMPLE, BLOCK]
+    readout: Output = "raw" if source.readout == "features" and text is None else source.readout
+    key = json_digest([source.key, "scale", text], 16)
+    return replace(source, scale=name.options["scale"], key=key, readout=readout)
+
+
+def _without_prefix(name: EncoderName, seed: int) -> Source:
+    """A file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
+    source = _on_disk(name.base) if model_folder(name.base).exists() else _of_other_library(name.base)
+    if name.options.keys() & {"views", "readout"} and source.kind != "multiview":
+        raise name.wrong_form()
+    if "views" in name.options:
+        views = name.options["views"].split(",")
+        records = model_records(model_folder(name.base)).values()
+        key = json_digest([source.key, chosen_views([record.views for record in records], views)], 16)
+        own_share = None if source.own_share is None else 0.0  # a view has features where its model has
+        option = f"?views={name.options['views']}"
+        source = replace(
+            source, key=key, option=option, views=tuple(views), own_share=own_share, fitted=False
+        )
+    if "readout" in name.options:
+        source = source.read_as(cast(Output, name.options["readout"]))
+    return replace(source, spec=name.spec)
+
+
+def _pooled(name: EncoderName, seed: int) -> Source:
+    def load(device: str | None) -> Encode:
+        model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
+        return functools.partial(encoded, model, name.base, batch_size=BATCH)
+
+    return _source(name, "pooled", _inner(name, "sentence-transformers").key, open=load)
+
+
+def _random(name: EncoderName, seed: int) -> Source:
+    """Untrained views, or ``lstm``, which is no view and stands alone.
+
+    Raises:
+        UserError: an unknown view, or a size that cannot be divided among the views.
+    """
+    views, vectors = name.base.split(","), name.options.get("vectors", "")
+    for view in views if views != ["lstm"] else ():
+        view_class(view)
+    dim, left = divmod(name.dim or VIEW_DIM * len(views), len(views))
+    if left or ({"lstm", "seq"} & set(views) and dim % 2):
+        raise UserError(
+            f"model {name.spec!r}: {name.dim} dimensions cannot be divided by {len(views)} views, or not "
+            "halved for the two directions of seq and lstm"
+        )
+
+    def load(device: str | None) -> Encode | MultiViewEncoder:
+        words = fixed_words(vectors)
+        if views == ["lstm"]:
+            return RandomLSTM(dim, words, seed, device).encode
+        return MultiViewEncoder.untrained(views, dim=dim, words=words, seed=seed, device=device)
+
+    option = f" over {Path(vectors).stem}" if vectors else ""
+    return _source(name, "random", name.base, seed, open=load, option=option)
+
+
+def _bag(name: EncoderName, seed: int) -> Source:
+    decided = (name.base, seed) if name.is_drawn else (_inner(name, "multiview", "words").key,)
+    corpus = Path(name.options["corpus"]) if "corpus" in name.options else None
+
+    def load(device: str | None) -> Encode:
+        return Bag(lookup_of(name.base, name.dim, seed=seed), corpus).encode
+
+    return _source(name, "bag", *decided, open=load)
+
+
+def _start(name: EncoderName, seed: int) -> Source:
+    """A model before its first step, which has features where the model has."""
+    model = _inner(name, "multiview")
+    load = functools.partial(load_start, name.base, Path(name.options["corpus"]))
+    own_share = None if model.own_share is None else 0.0
+    return _source(name, "start", model.key, open=load, own_share=own_share)
+
+
+CONSTRUCTORS: dict[str, Callable[[EncoderName, int], Source]] = {
+    "": _without_prefix,
+    "cls": _pooled,
+    "mean": _pooled,
+    "max": _pooled,
+    "random": _random,
+    "bag": _bag,
+    "sif": _bag,
+    "start": _start,
+}
+"""By prefix, what makes an encoder of a name and a seed."""
+
+
+def _source(name: EncoderName, kind: str, *decided: object, **fields: Any) -> Source:
+    """An encoder with a prefix; ``decided`` and the file that the name names decide its vectors."""
+    file = [] if name.file is None else [sha256_file(name.file)]
+    key = json_digest([VERSION, name.prefix, name.dim, *file, *decided], 16)
+    return Source(
+        spec=name.spec, kind=kind, key=key, base=name.base, prefix=name.prefix, dim=name.dim, **fields
     )
+
+
+def _inner(name: EncoderName, *kinds: str) -> Source:
+    """The encoder that one with a prefix is made of, which must be of one of these kinds."""
+    source = find_source(name.base)
+    if source.kind not in kinds:
+        raise name.wrong_form()
+    return source
+
+
+def _on_disk(spec: str) -> Source:
+    """A file, or a model folder: a format number in config.json tells ours from a transformer."""
+    path = current(model_folder(spec))
+    if path.is_file():
+        key = json_digest([VERSION, sha256_file(path)], 16)
+        if path.suffix == ".npz":
+            return Source(
+                spec=spec, kind="vectors", key=key, base=spec, open=lambda device: precomputed(path)
+            )
+        return Source(
+            spec=spec, kind="words", key=key, base=spec, open=lambda device: Bag(lookup_of(spec)).encode
+        )
+    config = path / "config.json"
+    if not config.exists() and not (path / "modules.json").exists():
+        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
+    values = read_json(config) if config.is_file() else None
+    if isinstance(values, dict) and "format" in values and ("views" in values or "members" in values):
+        return _trained(spec, path)
+    files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if not file.is_dir()})
+    hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in files]
+    return _whole(spec, json_digest([VERSION, hashes], 16))
+
+
+def _trained(spec: str, folder: Path) -> Source:
+    records = model_records(folder)
+    single = records.get("")
+    has_features = any(record.readout or record.structure or record.scale for record in records.values())
+    return Source(
+        spec=spec,
+        kind="multiview",
+        key=json_digest([VERSION, model_sha256(folder)], 16),
+        base=spec,
+        open=functools.partial(MultiViewEncoder.load, spec),
+        own_share=max(record.structure for record in records.values()) if has_features else None,
+        fitted=single is not None and bool(single.readout or single.structure),
+    )
+
+
+def _of_other_library(spec: str) -> Source:
+    """A name that sentence-transformers may know."""
+    try:
+        return _whole(spec, json_digest([spec, version("sentence-transformers")], 16))
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
+
+
+def _whole(spec: str, key: str) -> Source:
+    def load(device: str | None) -> Encode:
+        model = whole_model(spec, str(pick_device(device)))
+        return functools.partial(encoded, model, spec, batch_size=BATCH)
+
+    return Source(spec=spec, kind="sentence-transformers", key=key, base=spec, open=load)
 
 
 def at_one_scale(encode: Encode, sentences: Sequence[Any]) -> Encode:
     """An encoder with each of its numbers at one scale over the sentences of a text."""
 
-    def tensor(wanted: Sequence[Any]) -> Tensor:
-        return torch.as_tensor(encode(wanted)).detach().cpu().float()
+    def tensor(batch: Sequence[Any]) -> Tensor:
+        return torch.as_tensor(encode(batch)).detach().cpu().float()
 
     starts = range(0, len(sentences), CHUNK)
     scale = Scale.measured(tensor(sentences[start : start + CHUNK]) for start in starts)
-    return lambda wanted: scale(tensor(wanted)).numpy()
+    return lambda batch: scale(tensor(batch)).numpy()
 
 
 def precomputed(path: Path) -> Encode:
@@ -273,134 +433,12 @@ def precomputed(path: Path) -> Encode:
         ) from None
     rows = {str(sentence): row for row, sentence in enumerate(sentences)}
 
-    def encode(wanted: Sequence[str]) -> Float:
-        missing = [sentence for sentence in wanted if sentence not in rows]
+    def encode(batch: Sequence[str]) -> Any:
+        missing = [sentence for sentence in batch if sentence not in rows]
         if missing:
             raise UserError(
-                f"{path}: no vector for {len(missing)} of {len(wanted)} sentences, first {missing[0]!r}"
+                f"{path}: no vector for {len(missing)} of {len(batch)} sentences, first {missing[0]!r}"
             )
-        found: Float = vectors[[rows[sentence] for sentence in wanted]]
-        return found
+        return vectors[[rows[sentence] for sentence in batch]]
 
     return encode
-
-
-def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
-    """Names of models; models of the same name are called by their specs instead."""
-    return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
-
-
-def find_source(spec: str, *, seed: int = 0) -> Source:
-    """Find out what a name means without loading it; folders and files are hashed.
-
-    Args:
-        spec: one model (:func:`split_parts` divides ``A+B``).
-        seed: of random encoders.
-
-    Raises:
-        UserError: the name cannot mean any model.
-    """
-    if model_folder(spec).exists():
-        return _on_disk(spec)
-    if structured := STRUCTURE.fullmatch(spec):
-        source, share = find_source(structured["base"], seed=seed), share_of(float(structured["share"]))
-        return replace(source, spec=spec, key=json_digest([source.key, WIDTH, share], 16), structure=share)
-    if scaled := SCALE.fullmatch(spec):
-        return _scaled(find_source(scaled["base"], seed=seed), spec, scaled["scale"])
-    form = form_of(spec)
-    prefix, base, dim, option = form.prefix, form.base, form.dim, form.value
-    if not prefix and not option:
-        return _by_name(spec)
-    decided: list[object] = [VERSION, prefix, dim]
-    own: float | None = None
-    if form.file is not None:
-        decided.append(sha256_file(form.file))
-    kind: Kind = "random" if prefix == "random" else "bag"
-    if prefix == "random":
-        _check_untrained(spec, base.split(","), dim)
-    if form.drawn:
-        decided += [base, seed]
-    else:
-        inner = find_source(base)
-        group = "bag" if prefix == "sif" else prefix
-        if inner.kind not in INSIDE.get(group, ("sentence-transformers",)):
-            raise wrong_form(spec, prefix)
-        kind = {"": "multiview", "start": "start", "bag": "bag"}.get(group, "pooled")  # type: ignore[assignment]
-        decided.append(inner.key)
-        if kind in ("multiview", "start") and inner.own is not None:
-            own = 0.0  # a view has features, and a start is measured as its model was
-        if form.option == "readout":
-            if option not in ("meaning", "features", "raw"):
-                raise wrong_form(spec, prefix)
-            return replace(inner.read_as(option), spec=spec)  # type: ignore[arg-type]
-        if not prefix:
-            views = [record.views for record in model_records(model_folder(base)).values()]
-            decided.append(chosen_views(views, option.split(",")))
-    return Source(
-        spec=spec, kind=kind, key=json_digest(decided, 16), base=base, prefix=prefix, dim=dim, option=option,
-        seed=seed, own=own,
-    )  # fmt: skip
-
-
-def _scaled(source: Source, spec: str, scale: str) -> Source:
-    """An encoder with numbers at the scale of a text, or raw.
-
-    Raises:
-        UserError: no tree cache is there, or the name asks for a meaning, which has length 1.
-    """
-    file = scale_file(spec, scale)
-    if source.readout == "meaning":
-        raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
-    text = None if file is None else [sha256_file(file), SAMPLE, BLOCK]
-    readout: Readout = "raw" if source.readout == "features" and file is None else source.readout
-    key = json_digest([source.key, "scale", text], 16)
-    return replace(source, spec=spec, scale=scale, key=key, readout=readout)
-
-
-def _check_untrained(spec: str, views: Sequence[str], dim: int | None) -> None:
-    """Check the views and the size of untrained encoders; ``lstm`` is no view and stands alone."""
-    for view in views if views != ["lstm"] else ():
-        view_class(view)
-    each, left = divmod(dim or VIEW_DIM * len(views), len(views))
-    if left or ({"lstm", "seq"} & set(views) and each % 2):
-        raise UserError(
-            f"model {spec!r}: {dim} dimensions cannot be divided by {len(views)} views, or not halved for "
-            "the two directions of seq and lstm"
-        )
-
-
-def _on_disk(spec: str) -> Source:
-    """A file, or a model folder: a format number in config.json tells ours from a transformer."""
-    path = current(model_folder(spec))
-    if path.is_file():
-        kind: Kind = "vectors" if path.suffix == ".npz" else "words"
-        return Source(spec=spec, kind=kind, key=json_digest([VERSION, sha256_file(path)], 16), base=spec)
-    config = path / "config.json"
-    if not config.exists() and not (path / "modules.json").exists():
-        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
-    found = read_json(config) if config.is_file() else None
-    values = found if isinstance(found, dict) else {}
-    if "format" in values and ("views" in values or "members" in values):
-        by_part = model_records(path)
-        records, alone = by_part.values(), by_part.get("")
-        several = any(record.readout or record.structure or record.scale for record in records)
-        return Source(
-            spec=spec,
-            kind="multiview",
-            key=json_digest([VERSION, model_sha256(path)], 16),
-            base=spec,
-            own=max(record.structure for record in records) if several else None,
-            fitted=alone is not None and bool(alone.readout or alone.structure),
-        )
-    files = sorted({file for pattern in MODEL_FILES for file in path.rglob(pattern) if not file.is_dir()})
-    hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in files]
-    return Source(spec=spec, kind="sentence-transformers", key=json_digest([VERSION, hashes], 16), base=spec)
-
-
-def _by_name(spec: str) -> Source:
-    """A name that sentence-transformers may know."""
-    try:
-        key = json_digest([spec, version("sentence-transformers")], 16)
-    except ModuleNotFoundError:
-        raise MissingExtraError("sentence-transformers", "burt") from None
-    return Source(spec=spec, kind="sentence-transformers", key=key, base=spec)

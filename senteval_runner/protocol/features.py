@@ -38,9 +38,3 @@ def unit(vectors: NDArray[Number]) -> NDArray[Number]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
     return scaled
-
-
-def glorot_projection(dim: int, out: int, seed: int) -> Float:
-    """A fixed random matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
-    bound = np.sqrt(6.0 / (dim + out))
-    return np.random.RandomState(seed).uniform(-bound, bound, (dim, out)).astype(np.float32)

@@ -22,14 +22,15 @@ import torch
 from torch import Tensor
 
 from multiview.names.networks import load_pretrained
+from multiview.names.opened import OpenedEncoder, SingleEncoder, text_of
 from multiview.names.sources import STRINGS, Source, find_source
+from multiview.names.store import VectorStore
 from multiview.pretrained import one_line, quiet
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.transformer import most_pieces
-from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore, text_of
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 BATCH = 32
@@ -161,11 +162,13 @@ class Backbone(ABC):
     def notes(self) -> list[str]:
         """Remarks for readers of the scores."""
 
-    def part(self, cache: Path | None, dtype: str = "float32") -> Part:
+    def part(self, cache: Path | None, dtype: str = "float32") -> SingleEncoder:
         """The columns with a store of their vectors, a subfolder of ``cache``; None keeps them in memory."""
         folder = cache and cache / json_digest([*self.identity, dtype, self.columns], 16)
         store = VectorStore(folder, len(self.columns), dtype)
-        return Part(lambda: self.encode, tokens=True, name=self.name, store=store, source=self.source)
+        return SingleEncoder(
+            lambda: self.encode, tokens=True, name=self.name, store=store, source=self.source
+        )
 
 
 class TransformerBackbone(Backbone):
@@ -267,10 +270,12 @@ class WholeBackbone(Backbone):
         self.columns, self.identity = [(WHOLE, OWN)], [source.key, WHOLE]
 
     @cached_property
-    def _encoder(self) -> StoredEncoder:
+    def _encoder(self) -> OpenedEncoder:
         trees = EvaluationTrees(folder=self.trees) if self.trees else EvaluationTrees()
         encode = self.source.load(device=self.device, trees=trees.of)
-        return StoredEncoder(Part(lambda: encode, tokens=self.source.kind not in STRINGS, name=self.name))
+        return OpenedEncoder(
+            SingleEncoder(lambda: encode, tokens=self.source.kind not in STRINGS, name=self.name)
+        )
 
     def notes(self) -> list[str]:
         """What its row contains."""
@@ -317,7 +322,7 @@ def open_backbone(
 
 def open_layers(
     spec: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
-) -> StoredEncoder:
+) -> OpenedEncoder:
     """One choice of layers and pooling as an encoder; weights load when a vector is missing.
 
     Args:
@@ -336,7 +341,7 @@ def open_layers(
     if pooling not in backbone.poolings:
         raise UserError(f"{backbone.name}: no pooling {pooling!r}; it has {', '.join(backbone.poolings)}")
     backbone.columns = unit.columns()
-    return StoredEncoder(
+    return OpenedEncoder(
         backbone.part(cache), name=f"{backbone.name} {unit.name}", spec=f"{spec} {unit.name}",
         identity=[*backbone.identity, unit.row, unit.pooling],
     )  # fmt: skip

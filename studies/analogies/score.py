@@ -32,11 +32,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from multiview.names.opened import SentenceVectors
 from runtime.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table
-from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.models import open_model
 from studies import kit
 from studies.analogies.contexts import FOLDER

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from corpora.inputs import number_of, read_table
 from corpora.ranking.lexical import Scores
+from multiview.names.opened import SentenceVectors
 from runtime.errors import UserError
 from runtime.files import json_digest
 from senteval_runner.protocol.features import unit
-from senteval_runner.vectors.embed import SentenceVectors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,8 @@ import numpy as np
 
 from corpora.senteval.files import Split, TaskData, read_task
 from corpora.senteval.tasks import STS_SUBSETS, data_folder, expand_tasks
-from multiview.names.sources import distinct_names, find_source
+from multiview.names.opened import SingleEncoder, Tokens, distinct_names
+from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
@@ -29,7 +30,6 @@ from senteval_runner.towers.backbones import (
     chosen_joins,
     open_backbone,
 )
-from senteval_runner.vectors.embed import Part, Tokens
 from studies.kit import Cell, Figures, Run
 from studies.layers.report import frame, page
 
@@ -53,7 +53,7 @@ class Subject:
 
     name: str
     backbone: Backbone
-    part: Part
+    part: SingleEncoder
     """The vectors of all its columns."""
     units: list[Unit]
 

@@ -13,12 +13,12 @@ import numpy as np
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
 from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
-from multiview.names.sources import distinct_names, find_source
+from multiview.names.opened import OpenedEncoder, distinct_names
+from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Score, Section, Table, bootstrap
 from senteval_runner.towers.backbones import open_layers
-from senteval_runner.vectors.embed import StoredEncoder
 from senteval_runner.vectors.models import open_model
 from studies.kit import Cell, Figures, Run, published
 from studies.passages import cross
@@ -162,10 +162,10 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     return methods
 
 
-def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
+def _open_models(config: PassagesConfig, run: Run) -> dict[str, OpenedEncoder]:
     """Models by name, opened without loading them; left out where that fails."""
     reading: dict[str, Any] = {"max_length": 512, "device": config.device, "cache": config.cache}
-    openers: dict[str, Callable[[], StoredEncoder]] = {
+    openers: dict[str, Callable[[], OpenedEncoder]] = {
         spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
     }
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
@@ -175,7 +175,7 @@ def _open_models(config: PassagesConfig, run: Run) -> dict[str, StoredEncoder]:
     return dict(zip(names, models, strict=True))
 
 
-def _parts(encode: StoredEncoder, data: PassageSet) -> dict[str, Part]:
+def _parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
     """Train, dev and test with a model's vectors of questions and passages."""
     used = np.zeros(len(data.passages), dtype=bool)  # passages that are a candidate of some question
     for question in (q for questions in data.splits.values() for q in questions):

@@ -22,6 +22,7 @@ from corpora.pairs.similarity import SETS, WordPhrasePairs, find_set, read_semev
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from multiview.names.grammar import split_parts
+from multiview.names.opened import SentenceVectors
 from multiview.names.sources import find_source
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -33,7 +34,6 @@ from senteval_runner.protocol.correlation import accuracy, cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
-from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.models import open_model
 from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview import explain
-from multiview.explanation import best_matches, covers_of, nodes_of
+from multiview.matches import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from parsing.text_parser import load_parser
 from parsing.trees.batch import ConstituencyParse, DependencyParse
@@ -175,7 +175,7 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
             cover_NW, named_N = covers_of(batch, row, nodes.tree, dummy)
             covers = [tuple(np.flatnonzero(cover_W).tolist()) for cover_W in cover_NW[named_N]]
             sides.append(dict(zip(covers, nodes.states[row][named_N], strict=True)))
-        matches = [match for match in found.matches if match.view == nodes.view]
+        matches = [match for match in found.matches if match.view == nodes.name]
         assert matches
         for match in matches:
             vectors = [side[part.positions] for side, part in zip(sides, (match.a, match.b), strict=True)]

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from multiview import readout
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.readout import Moments, Readout
+from multiview.encoders.meaning import Moments, Readout
 from multiview.encoders.scale import LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
@@ -39,7 +39,7 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     moments = Moments()
     for part in np.array_split(np.arange(len(x)), 3):
         moments.add(x[part], y[part])
-    found = moments.readout(strength)
+    found = moments.fit(strength)
     exact = x.astype(np.float64)
     alpha = strength * exact.var(axis=0).mean() * len(x)
     wanted = Ridge(alpha=alpha).fit(exact, y).predict(exact)
@@ -51,11 +51,11 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     moment = (given.T @ given).numpy() / len(x)
     np.testing.assert_allclose(moment, np.diag(np.diag(moment)), atol=1e-3 * moment[0, 0])
     assert (np.diff(np.diag(moment)) < 0).all()
-    cut = moments.readout(strength, dim=2)
+    cut = moments.fit(strength, dim=2)
     torch.testing.assert_close(cut.weight, found.weight[:2])
     torch.testing.assert_close(found(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
     with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
-        moments.readout(strength, dim=5)
+        moments.fit(strength, dim=5)
 
 
 def test_neighbours_are_canonical_directions() -> None:
@@ -69,7 +69,7 @@ def test_neighbours_are_canonical_directions() -> None:
     moments = Moments()
     moments.add(left, right)
     moments.add(right, left)
-    found = moments.neighbours(1e-9, 3)
+    found = moments.fit(1e-9, 3, of_neighbours=True)
     x, y = np.concatenate([left, right]), np.concatenate([right, left])
     wanted = CCA(3, scale=False, max_iter=5000, tol=1e-12).fit(x, y)
     share = [np.corrcoef(*pair)[0, 1] for pair in zip(*(v.T for v in wanted.transform(x, y)), strict=True)]
@@ -83,9 +83,9 @@ def test_neighbours_are_canonical_directions() -> None:
 def test_one_vector_for_all_sentences_has_no_read_out() -> None:
     moments, same = Moments(), np.full((900, 4), 0.3, np.float32)
     moments.add(same, same)
-    for fit in (lambda: moments.neighbours(0.1, 2), lambda: moments.readout(0.1, 2)):
+    for of_neighbours in (True, False):
         with pytest.raises(UserError, match="the views give every sentence the same vector"):
-            fit()
+            moments.fit(0.1, 2, of_neighbours=of_neighbours)
 
 
 def test_features_are_scaled_and_without_what_others_tell() -> None:
@@ -245,7 +245,7 @@ def test_a_model_is_replaced_where_that_gains(
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     command = [str(tmp_path / "m"), str(toy_trees), "--dim", "4", "--strength", "0.1"]
     with monkeypatch.context() as patch:
-        patch.setattr(readout.Neighbours, "told", lambda *_: 0.5)
+        patch.setattr(readout.Neighbours, "score", lambda *_: 0.5)
         assert readout.cli(command) == 0
         out = capsys.readouterr().out
         assert f"no gain    on the documents that were held out; {tmp_path / 'm'} stays as it was" in out
@@ -255,7 +255,7 @@ def test_a_model_is_replaced_where_that_gains(
         assert out.endswith("no gain    on the documents that were held out\n") and "model      " in out
     assert MultiViewEncoder.load(tmp_path / "new").readout is not None
     figures = iter((0.25, 0.5, 0.75, 0.75))
-    monkeypatch.setattr(readout.Neighbours, "told", lambda *_: next(figures))
+    monkeypatch.setattr(readout.Neighbours, "score", lambda *_: next(figures))
     assert readout.cli(command) == 0
     out = capsys.readouterr().out
     assert "no gain" not in out and MultiViewEncoder.load(tmp_path / "m").readout is not None

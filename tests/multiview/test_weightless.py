@@ -15,8 +15,8 @@ import torch
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH, spellings
-from multiview.explanation import nodes_of
 from multiview.folder.files import Member
+from multiview.matches import nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.words.table import Vocabulary, WordTable
 

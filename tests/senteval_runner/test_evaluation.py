@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 from corpora.senteval.tasks import STS_SUBSETS
-from multiview.encoders.readout import Readout
+from multiview.encoders.meaning import Readout
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
 from runtime.errors import UserError

@@ -18,9 +18,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from corpora.ranking.sets import filtered, read_set
 from corpora.senteval.files import TaskData
+from multiview.names.opened import SentenceVectors
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, TaskResult
-from senteval_runner.vectors.embed import SentenceVectors
 from senteval_runner.vectors.models import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq import train

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from multiview import readout
-from multiview.encoders.readout import Readout
+from multiview.encoders.meaning import Readout
 from multiview.encoders.scale import Scale
 from multiview.folder.files import expand_into, load_members, model_sha256, save_model, training_hours
 from multiview.model import MultiViewEncoder

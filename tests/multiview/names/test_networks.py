@@ -13,11 +13,11 @@ from multiview.config import TrainConfig
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from multiview.names.networks import load_start
+from multiview.names.opened import glorot_projection
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
-from senteval_runner.protocol.features import glorot_projection
 from senteval_runner.vectors.models import open_model
 from tests.fixtures.trees import changed
 from tests.multiview.test_train import validated

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from multiview import encode, search
-from multiview.names.opened import NamedEncoder
+from multiview.names.opened import open_encoder
 from parsing.trees.cache import TreeCache
 from senteval_runner.vectors.models import open_model
 from tests.fixtures.transformers import save_sentence_encoder
@@ -62,7 +62,7 @@ def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(here: Path, n
 def test_a_tree_cache_is_its_sentences(here: Path, name: str) -> None:
     trees = TreeCache.open("trees")
     sentences = [" ".join(words) for words in trees.read(0, len(trees), ("token",)).words()]
-    encoder = NamedEncoder(name, "cpu")
+    encoder = open_encoder(name, device="cpu")
     vectors = encoder.encode(None, trees=trees)
     np.testing.assert_allclose(vectors, encoder.encode(sentences, trees=trees), atol=1e-5)
     assert vectors.dtype == np.float32 and len(vectors) == len(trees)
@@ -70,13 +70,13 @@ def test_a_tree_cache_is_its_sentences(here: Path, name: str) -> None:
 
 def test_options_are_part_of_the_name(here: Path) -> None:
     assert encode.cli(["tiny+builtin", "in.txt", "--structure", "0.1", "--normalize"]) == 0
-    expected = NamedEncoder("tiny?structure=0.1+builtin?structure=0.1").encode(LINES, normalize=True)
+    expected = open_encoder("tiny?structure=0.1+builtin?structure=0.1").encode(LINES, normalize=True)
     np.testing.assert_allclose(np.load("in.txt.npy"), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
 
 
 def test_a_bag_reads_raw_text_as_tokens(here: Path) -> None:
-    bag = NamedEncoder("words.txt")
+    bag = open_encoder("words.txt")
     np.testing.assert_array_equal(bag.encode(["the good, bad cat."]), bag.encode(["the good , bad cat ."]))
 
 
@@ -87,7 +87,7 @@ def test_a_bag_reads_raw_text_as_tokens(here: Path) -> None:
         ("given.npz more.txt", "no vector for 1 of 4 sentences, first 'new'"),
         ("tiny in.txt --expand words.txt", "--expand: model 'tiny' is none of multiview.train"),
         ("start:builtin in.txt", "expected start:MODEL?corpus=runs/trees/NAME"),
-        ("nan.npz in.txt", "its vector of sentence 1 is not finite"),
+        ("nan.npz in.txt", "returned NaN or infinity for 1 of 3 sentences, first 'a dull rich dog'"),
     ],
 )
 def test_what_a_name_cannot_do_is_one_line(here: Path, arguments: str, message: str, capsys) -> None:

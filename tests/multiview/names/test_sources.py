@@ -12,7 +12,6 @@ import torch
 from multiview.encoders.scale import LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
-from multiview.names.opened import NamedEncoder
 from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.run import cli as run
@@ -142,9 +141,7 @@ def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch:
     np.testing.assert_allclose(scaled.features(wanted), expected, atol=1e-5)
     for same in (scaled(wanted), none.features(wanted)):
         np.testing.assert_allclose(same, raw(wanted), atol=1e-6)
-    np.testing.assert_allclose(
-        NamedEncoder(f"{spec}?scale=trees", "cpu").encode(wanted[0]), expected[:1], atol=1e-5
-    )
+    np.testing.assert_allclose(scaled.features.encode(wanted[0]), expected[:1], atol=1e-5)
     assert (scaled.reading, scaled.features.reading) == ("raw", "features")
 
 

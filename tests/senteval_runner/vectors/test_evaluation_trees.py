@@ -12,12 +12,12 @@ import pytest
 from corpora.senteval.files import read_task
 from multiview.model import MultiViewEncoder
 from multiview.names import sources
-from multiview.names.sources import tree_reading
+from multiview.names.sources import Reading
+from multiview.pretrained import Encode
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, running
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.vectors import evaluation_trees
-from senteval_runner.vectors.embed import Encode
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.senteval_runner.test_run import config
@@ -56,7 +56,7 @@ def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
 
 
 def reading_of(encoder: MultiViewEncoder, trees: EvaluationTrees) -> Encode:
-    return tree_reading(encoder, trees.of(encoder))
+    return Reading(encoder, {}, trees.of(encoder))
 
 
 def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
@@ -164,6 +164,6 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     for task in plain:
         assert plain[task].metrics == pytest.approx(cached[task].metrics, abs=1e-3)
     seen.clear()
-    monkeypatch.setattr(sources, "load_multiview", lambda source, device: model(seen))
+    monkeypatch.setattr(sources.Source, "model", lambda source, device, parsers: model(seen))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
     assert running.run(options) == 0 and not seen

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from multiview.names.opened import OpenedEncoder, SingleEncoder
+from multiview.names.store import VectorStore
 from runtime.errors import UserError
-from senteval_runner.vectors.embed import Part, StoredEncoder, VectorStore
 from tests.senteval_runner.encoders import RandomBag
 
 
@@ -35,7 +36,7 @@ def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
 
 def test_threads_share_an_encoder_and_its_store() -> None:
     bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
-    shared = StoredEncoder(Part(lambda: bag.encode, tokens=True))
+    shared = OpenedEncoder(SingleEncoder(lambda: bag.encode, tokens=True))
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -51,7 +52,9 @@ def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None
     sentences = [["a", "b"], [], ["c"], ["a", "b"]]
 
     def run(sentences: list[list[str]]) -> np.ndarray:
-        return StoredEncoder(Part(lambda: bag.encode, tokens=True, store=VectorStore(tmp_path)))(sentences)
+        return OpenedEncoder(SingleEncoder(lambda: bag.encode, tokens=True, store=VectorStore(tmp_path)))(
+            sentences
+        )
 
     first = run(sentences)
     (tmp_path / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record

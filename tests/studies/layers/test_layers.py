@@ -13,6 +13,7 @@ import pytest
 
 from corpora.senteval.files import read_task
 from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
+from multiview.names.opened import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import (
@@ -23,7 +24,6 @@ from senteval_runner.towers.backbones import (
     chosen_joins,
     transformer_layers,
 )
-from senteval_runner.vectors.embed import text_of
 from studies.kit import Run, published, read_presets, run_study
 from studies.layers import evaluate, report
 from studies.layers.__main__ import LayersConfig, cli

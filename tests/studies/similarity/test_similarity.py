@@ -11,11 +11,11 @@ import torch
 
 from corpora.pairs.similarity import WordPhrasePairs, find_set
 from corpora.senteval.files import read_task
+from multiview.names.opened import as_vectors
 from runtime.device import pick_device
 from runtime.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
-from senteval_runner.vectors.embed import as_vectors
 from studies.finetune.phrases import hold_out_phrases, usable
 from studies.finetune.tiny import build_tiny
 from studies.kit import published

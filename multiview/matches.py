@@ -98,11 +98,11 @@ class Explanation:
         if self.bindings:
             parts.append("\n".join(["bindings:", *map(str, self.bindings)]))
         for view, tree in self.trees.items():
-            found = [match for match in self.matches if match.view == view]
-            lines = [f"  [{n}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for n, m in enumerate(found, 1)]
+            matches = [match for match in self.matches if match.view == view]
+            lines = [f"  [{n}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for n, m in enumerate(matches, 1)]
             parts.append("\n".join([f"{view}:", *(lines or ["  no subtrees match"])]))
-            parts.append(f"A, {view}\n{_drawing(self.a, tree, [match.a for match in found])}")
-            parts.append(f"B, {view}\n{_drawing(self.b, tree, [match.b for match in found])}")
+            parts.append(f"A, {view}\n{_drawing(self.a, tree, [match.a for match in matches])}")
+            parts.append(f"B, {view}\n{_drawing(self.b, tree, [match.b for match in matches])}")
         return "\n\n".join(parts)
 
     __repr__ = __str__
@@ -112,8 +112,8 @@ class Explanation:
 class ViewNodes:
     """The nodes of one view: a dependency tree's are its words, a constituency tree's those of its cover."""
 
-    view: str
-    """Name; the second view of a name is ``dep 2``."""
+    name: str
+    """Of the view; the second view of a name is ``dep 2``."""
     tree: Tree
     width: int
     """Size of the view's part of a sentence vector, which may join several pools."""
@@ -135,7 +135,7 @@ def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> I
             tree = "dep"
         seen[view.name] += 1
         yield ViewNodes(
-            view=view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}",
+            name=view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}",
             tree=tree,
             width=view.width,
             states=[
@@ -155,7 +155,8 @@ def explain_pair(
 ) -> Explanation:
     """The best matches of the two sentences of a batch, at most ``top`` for each view.
 
-    ``views_BD`` [2, D] are the views side by side, ``wholes`` the sentences' vectors, then parts of them.
+    ``views_BD`` [2, D] are the views side by side, ``wholes`` the sentences' vectors, first whole, then in
+    parts.
 
     Raises:
         UserError: a sentence is too long for the parsers, or no view has trees.
@@ -163,9 +164,9 @@ def explain_pair(
     from parsing.trees.batch import TOO_LONG
     from parsing.trees.sentences import batch_sentences
 
-    trees = {found.view: found.tree for found in nodes if found.tree}
+    trees = {view.name: view.tree for view in nodes if view.tree}
     if not trees:
-        names = ", ".join(found.view for found in nodes)
+        names = ", ".join(view.name for view in nodes)
         raise UserError(f"explain: no trees in {names}; it needs a model with the view dep or const")
     pair = list(batch_sentences(batch, inventories))
     for sentence in pair:
@@ -174,28 +175,37 @@ def explain_pair(
                 f"explain: {_text(sentence)[:60]!r} ... has {len(sentence.words)} words, too many for the "
                 "parsers; there is no tree to explain"
             )
-    matches: list[Match] = []
-    for found in nodes:
-        if not found.tree:
-            continue
-        covers, rows, subtrees = [], [], []
-        for row, sentence in enumerate(pair):
-            cover_NW, named_N = covers_of(batch, row, found.tree, inventories.dummy_label)
-            covers.append(cover_NW[named_N])
-            rows.append(_unit(found.states[row][named_N]))
-            # The nodes of a dependency tree are its words.
-            tops = np.flatnonzero(named_N) if found.tree == "dep" else covers[-1].argmax(1)
-            subtrees.append([_subtree(sentence, *one) for one in zip(covers[-1], tops.tolist(), strict=True)])
-        cosine_NM = rows[0] @ rows[1].T
-        trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
-        trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
-        for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
-            matches.append(Match(found.view, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m])))
-    parts = np.split(views_BD, np.cumsum([found.width for found in nodes])[:-1], axis=1)
-    compared = {**wholes, **dict(zip((found.view for found in nodes), parts, strict=True))}
-    cosine, *cosines = (float(np.dot(*_unit(part_BD))) for part_BD in compared.values())
-    named = dict(zip([*compared][1:], cosines, strict=True))
-    return Explanation(pair[0], pair[1], cosine, named, trees, matches, _bindings(batch))
+    matches = [
+        match
+        for view in nodes
+        if view.tree
+        for match in _matches_of(view, batch, pair, inventories.dummy_label, top)
+    ]
+    parts = np.split(views_BD, np.cumsum([view.width for view in nodes])[:-1], axis=1)
+    vectors = {**wholes, **dict(zip((view.name for view in nodes), parts, strict=True))}
+    cosines = {name: float(np.dot(*_unit(pair_BD))) for name, pair_BD in vectors.items()}
+    whole = cosines.pop(next(iter(wholes)))
+    return Explanation(pair[0], pair[1], whole, cosines, trees, matches, _bindings(batch))
+
+
+def _matches_of(
+    view: ViewNodes, batch: Batch, pair: Sequence[ParsedSentence], dummy_label: int, top: int
+) -> Iterator[Match]:
+    """The best matches of one view, at most ``top``."""
+    covers, units, subtrees = [], [], []
+    for row, sentence in enumerate(pair):
+        cover_NW, named_N = covers_of(batch, row, view.tree, dummy_label)
+        cover_NW = cover_NW[named_N]
+        # The nodes of a dependency tree are its words.
+        tops = np.flatnonzero(named_N) if view.tree == "dep" else cover_NW.argmax(1)
+        covers.append(cover_NW)
+        units.append(_unit(view.states[row][named_N]))
+        subtrees.append([_subtree(sentence, *one) for one in zip(cover_NW, tops.tolist(), strict=True)])
+    cosine_NM = units[0] @ units[1].T
+    trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
+    trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
+    for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
+        yield Match(view.name, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m]))
 
 
 def _bindings(batch: Batch) -> list[Binding]:

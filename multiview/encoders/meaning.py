@@ -21,6 +21,7 @@ the read-out.
 from __future__ import annotations
 
 from numbers import Real
+from typing import Self
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from multiview.encoders.scale import Scale
 from runtime.errors import UserError
 
 Numbers = NDArray[np.floating]
+Float64 = NDArray[np.float64]
 
 
 class Readout(nn.Module):
@@ -54,9 +56,15 @@ class Readout(nn.Module):
         self.axes_TK: Tensor | None = None
         """[T, K], the directions of the teacher that the numbers are, where it was fitted just now."""
 
+    @classmethod
+    def of(cls, weight_KD: Numbers, bias_K: Numbers, origin: str) -> Self:
+        """The read-out of these arrays, in float32."""
+        weight, bias = (np.ascontiguousarray(part, dtype=np.float32) for part in (weight_KD, bias_K))
+        return cls(torch.from_numpy(weight), torch.from_numpy(bias), origin)
+
     @property
     def dim(self) -> int:
-        """K."""
+        """Size K of a meaning."""
         return len(self.bias)
 
     @property
@@ -80,9 +88,9 @@ class Moments:
     def add(self, x_BD: Numbers, y_BT: Numbers) -> None:
         """Count sentences with the views' vectors x and the teacher's y."""
         x, y = x_BD.astype(np.float64), y_BT.astype(np.float64)
-        found = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
-        self.sums = self.sums or [np.zeros_like(part) for part in found]
-        for total, part in zip(self.sums, found, strict=True):
+        sums = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
+        self.sums = self.sums or [np.zeros_like(part) for part in sums]
+        for total, part in zip(self.sums, sums, strict=True):
             total += part
         self.count += len(x)
 
@@ -104,59 +112,64 @@ class Moments:
         mean, deviation = (torch.from_numpy(part.astype(np.float32)) for part in (x_D, deviation_D))
         return Scale(mean, deviation, origin)
 
-    def readout(self, strength: float, dim: int | None = None, origin: str = "") -> Readout:
-        """W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first ``dim`` principal components.
+    def fit(
+        self, strength: float, dim: int | None = None, origin: str = "", *, of_neighbours: bool = False
+    ) -> Readout:
+        """The read-out of K = ``dim`` numbers whose ridge has this strength s.
 
-        C and C_xy are covariances, v is the mean variance of the D numbers of x, so that the strength s does
-        not depend on their scale.
+        C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
+        their scale. To a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal components;
+        of neighbours W are canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W.
 
         Args:
             strength: s, above 0.
-            dim: K, at most the teacher's; None keeps all.
+            dim: K, at most the teacher's or the views'; None keeps all.
             origin: see :class:`Readout`.
+            of_neighbours: whether x and y are neighbours, which were added both ways, and y no teacher's.
 
         Raises:
             UserError: x is the same for all sentences, or the teacher has fewer than ``dim`` numbers.
         """
-        from scipy.linalg import solve  # here, because the model's import goes without
-
         x_D, y_T, xx_DD, xy_DT = (total / max(self.count, 1) for total in self.sums)
         if dim is not None and dim > len(y_T):
             raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
         xx_DD -= np.outer(x_D, x_D)
-        xy_DT -= np.outer(x_D, y_T)
+        xy_DT -= np.outer(x_D, x_D if of_neighbours else y_T)
         penalty = strength * _variance(x_D, xx_DD)
         xx_DD[np.diag_indices_from(xx_DD)] += penalty
-        weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
-        # Wᵀ C W, of what C W is.
-        second_TT = weight_DT.T @ (xy_DT - penalty * weight_DT) + np.outer(y_T, y_T)
-        axes_TK = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1][:, :dim]
-        bias_K = (y_T - x_D @ weight_DT) @ axes_TK
-        weight_KD = np.ascontiguousarray((weight_DT @ axes_TK).T, dtype=np.float32)
-        readout = _readout(weight_KD, bias_K, origin)
+        if of_neighbours:
+            weight_KD = _canonical_directions(xx_DD, xy_DT, dim or len(x_D))
+            return Readout.of(weight_KD, -weight_KD @ x_D, origin)
+        weight_DT, axes_TK = _principal_ridge(xx_DD, xy_DT, y_T, penalty, dim)
+        readout = Readout.of((weight_DT @ axes_TK).T, (y_T - x_D @ weight_DT) @ axes_TK, origin)
         readout.axes_TK = torch.from_numpy(axes_TK.astype(np.float32))
         return readout
 
-    def neighbours(self, strength: float, dim: int, origin: str = "") -> Readout:
-        """W of canonical directions, N w = ρ (C + s v I) w; x and y are neighbours, added both ways."""
-        from scipy.linalg import eigh
 
-        x_D, _, xx_DD, xy_DD = (total / max(self.count, 1) for total in self.sums)
-        xx_DD -= np.outer(x_D, x_D)
-        xy_DD -= np.outer(x_D, x_D)
-        xx_DD[np.diag_indices_from(xx_DD)] += strength * _variance(x_D, xx_DD)
-        top = [len(x_D) - dim, len(x_D) - 1]
-        share_K, weight_DK = eigh((xy_DD + xy_DD.T) / 2, xx_DD, subset_by_index=top)
-        weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
-        weight_KD = np.ascontiguousarray(weight_KD, dtype=np.float32)
-        return _readout(weight_KD, -weight_KD @ x_D, origin)
+def _principal_ridge(
+    xx_DD: Float64, xy_DT: Float64, y_T: Float64, penalty: float, dim: int | None
+) -> tuple[Float64, Float64]:
+    """The weights of ridge regression [D, T], and the principal components of its predictions [T, K]."""
+    from scipy.linalg import solve  # here, because the model's import goes without
 
-
-def _readout(weight_KD: Numbers, bias_K: Numbers, origin: str) -> Readout:
-    return Readout(torch.from_numpy(weight_KD), torch.from_numpy(bias_K.astype(np.float32)), origin)
+    weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
+    # Wᵀ C W, of what C W is.
+    second_TT = weight_DT.T @ (xy_DT - penalty * weight_DT) + np.outer(y_T, y_T)
+    axes_TT = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1]
+    return weight_DT, axes_TT[:, :dim]
 
 
-def _variance(x_D: Numbers, xx_DD: Numbers) -> float:
+def _canonical_directions(xx_DD: Float64, xy_DD: Float64, dim: int) -> NDArray[np.float32]:
+    """The directions in which neighbours agree most, each by the root of its correlation ρ: [K, D]."""
+    from scipy.linalg import eigh  # here, because the model's import goes without
+
+    largest = [len(xx_DD) - dim, len(xx_DD) - 1]
+    share_K, weight_DK = eigh((xy_DD + xy_DD.T) / 2, xx_DD, subset_by_index=largest)
+    weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
+    return np.ascontiguousarray(weight_KD, dtype=np.float32)
+
+
+def _variance(x_D: Float64, xx_DD: Float64) -> float:
     """The mean variance of D numbers, of means [D] and covariances [D, D]."""
     mean = float(np.trace(xx_DD)) / len(x_D)
     if mean <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
@@ -185,7 +198,7 @@ def share_of(structure: float) -> float:
     return structure
 
 
-def beside(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
+def joined_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
     """Meaning and structure side by side, each at length 1: [n, D + S]; their cosines mix as 1 − λ and λ."""
     parts = ((1 - share) ** 0.5 * normalize(meaning_ND, dim=1), share**0.5 * normalize(structure_NS, dim=1))
     return torch.cat(parts, dim=1)
