@@ -195,6 +195,9 @@ class TrainConfig:
     vectors: str = BUILTIN_WORDS
     """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
     distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
+    beside: Literal["words", "nothing"] | None = None
+    """What stands beside the views: the mean of their words, or nothing. None: the words where that finds
+    more neighbours on the validation set."""
     name: str = ""
     """By default views and preset."""
     output: Path = Path("runs/models")

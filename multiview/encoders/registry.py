@@ -30,6 +30,8 @@ from runtime.errors import UserError, did_you_mean
 
 BAG_SCALE = 0.2
 """Of the initial recurrent weights of trees that start as bags of words."""
+BAG = "bag"
+"""The view that is the mean of the words."""
 ENGINES = ("native", "dgl")
 """``native``: kernels of our own for CPU and CUDA; ``dgl``: the reference."""
 
@@ -45,7 +47,7 @@ ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _BUILTIN = {
     **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
-    **dict.fromkeys(("bag", "spelling"), "weightless"),
+    **dict.fromkeys((BAG, "spelling"), "weightless"),
     **dict.fromkeys(("roles", "order"), "binding"),
 }
 """Module of each view of this package."""
@@ -230,16 +232,26 @@ def distinct_words(batch: Batch) -> tuple[list[str], NDArray[np.int64]]:
 
 
 class ViewStack(nn.Module):
-    """Encoders and word vectors of all views; weights are drawn from torch's global generator."""
+    """Encoders and word vectors of all views; weights are drawn from torch's global generator.
 
-    def __init__(self, views: Sequence[str], words: WordTable, config: EncoderConfig) -> None:
+    ``encoders`` are those of the first views, where there are some already.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[str],
+        words: WordTable,
+        config: EncoderConfig,
+        encoders: Sequence[Encoder] = (),
+    ) -> None:
         super().__init__()
         self.views = tuple(views)
         self.config = config
-        self.encoders = nn.ModuleList(
+        drawn = (
             view_class(view)(words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
-            for view in views
+            for view in views[len(encoders) :]
         )
+        self.encoders = nn.ModuleList([*encoders, *drawn])
         self.words = words
         self.tables_of_views = tables_of(views)
         """Which of ``tables`` each view reads."""
@@ -286,6 +298,10 @@ class ViewStack(nn.Module):
         for named in trees:
             named["recurrent_weight"].mul_(BAG_SCALE)
             named["input_weight"].copy_(trees[0]["input_weight"])
+
+    def beside_words(self) -> ViewStack:
+        """The same encoders and words, with the mean of the words as one more view."""
+        return ViewStack([*self.views, BAG], self.words, self.config, self.encoder_list)
 
     def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
         """Sentence vectors [B, width] of each view.

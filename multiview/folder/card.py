@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
-from multiview.encoders.registry import plugins_of
+from multiview.encoders.registry import BAG, plugins_of
 from multiview.folder.files import BUILTIN, KINDS, Member, parsers_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def verdict(
     if not best.get("anchors"):
         return [("gained", "unknown: no sentence was held out, see --loop.validation")]
     step, recall, words = best["step"], best["recall@1"], best["recall@1/words"]
+    both, beside = best["recall@1/both"], words_help(config, best)
     lines = [
         (
             "gained",
@@ -51,11 +52,25 @@ def verdict(
             f"{recall:.1%} at step {step}, {words:.1%} by the average of its words",
         ),
     ]
+    if BAG not in config.view_list:
+        done = "so they stand there" if beside else "they stand alone"
+        told = f"the mean of their words the views find {start['recall@1/both']:.1%} at the start, {both:.1%}"
+        lines.append(("beside", f"{told} at step {step}: {done}"))
     if not step:
         lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
-    if recall <= words:
-        lines.append(("no gain", "over the average of its words: the views find no more neighbours"))
-    return [*lines, ("next", _next_command(config, trees, step > 0, recall > words))]
+    found, before = (scores["recall@1/both" if beside else "recall@1"] for scores in (best, start))
+    less = {"its start": step and found <= before, "the average of its words": found <= words}
+    behind = [over for over, is_behind in less.items() if is_behind]
+    if behind:
+        lines.append(("no gain", f"over {' and '.join(behind)}: the vectors find no more neighbours"))
+    return [*lines, ("next", _next_command(config, trees, step > 0, not behind))]
+
+
+def words_help(config: TrainConfig, scores: Mapping[str, float]) -> bool:
+    """Whether the mean of the words stands beside the views: as asked, else by what finds more neighbours."""
+    if config.beside or BAG in config.view_list:
+        return config.beside == "words" and BAG not in config.view_list
+    return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
 
 
 def own_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
@@ -96,12 +111,13 @@ def model_card(
     kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
     if not step:
         kept = "The weights are those of the start: no validation since had a lower loss."
+    views = ", ".join(f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True))
     own = own_parsers(member.parsers).items()
     parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in own)
     text = (
         f"# {config.model_name}\n\n"
-        f"Sentence encoder of {len(network.views)} views ({', '.join(network.views)}), "
-        f"{network.widths[0]} dimensions each, concatenated; {len(words.vocabulary)} words, {words.mode}"
+        f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by side; "
+        f"{len(words.vocabulary)} words, {words.mode}"
         f"{words.origin and f', {words.origin}'}.\n\n"
         + "".join(f"    import {module}\n" for module in plugins_of(network.views))
         + "    from multiview.model import MultiViewEncoder\n"

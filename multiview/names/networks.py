@@ -170,5 +170,5 @@ def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
             config.objective, teacher=None
         )  # it draws its weights after all others
         trainer = Trainer(dataclasses.replace(config, device="cpu", objective=untaught), trees)
-        trainer.measure()
-    return Member(trainer.network, dict(record.parsers), record.corpus)
+        network = trainer.kept_network(beside=len(record.views) > len(config.view_list))
+    return Member(network, dict(record.parsers), record.corpus)

@@ -13,7 +13,8 @@ accuracy@1 beside it is how often the objective itself finds a neighbour, the me
 recall@1 compares all views concatenated by cosine, each number centred and at one deviation over the
 validation set, within blocks of 400 successive sentences: the fraction of them whose nearest other sentence
 is the one before or after it in its document. recall@1/words is that of the mean of the sentence's word
-vectors, those of all tables side by side, measured alike.
+vectors, those of all tables side by side, recall@1/both that of the views beside the mean of the first table,
+measured alike. Where the latter finds more, the model has that mean as its last view (``--beside``).
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from multiview.config import TrainConfig, decisive_options
+from multiview.encoders.registry import ViewStack
 from multiview.encoders.scale import Scale, spread
-from multiview.folder.card import model_card, verdict
+from multiview.folder.card import model_card, verdict, words_help
 from multiview.folder.files import Member, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
 from multiview.training.gradient import (
@@ -202,8 +204,8 @@ class Trainer(Task[Job]):
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
         config, identity, extra = self.config, self.cache.identity, self.position.extra
-        self.measure()
-        member = Member(self.network, parsers_of(identity), identity.get("corpus") or {})
+        network = self.kept_network(beside=words_help(config, self._scores))
+        member = Member(network, parsers_of(identity), identity.get("corpus") or {})
         training = {
             "config": config_to_json(config),
             "trees": str(identity.get("content_sha256", "")),
@@ -222,10 +224,12 @@ class Trainer(Task[Job]):
         spans = spread(self.split.training) if self.config.one_scale else []
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
-    def measure(self) -> None:
-        """Bring the network's features to one scale over the training text."""
+    def kept_network(self, *, beside: bool) -> ViewStack:
+        """The views, ``beside`` their words or alone; features have one scale over the training text."""
+        network = self.network.beside_words() if beside else self.network
         if self.sample:
-            self.network.measure(self.sample, self.cache.folder.name)
+            network.measure(self.sample, self.cache.folder.name)
+        return network
 
     def verdict(self, best: Row) -> list[tuple[str, str]]:
         """What training gained up to the evaluation ``best``, see :func:`multiview.folder.card.verdict`."""
@@ -298,6 +302,7 @@ class ValidationSet:
         sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []
         words: list[Tensor] = []
+        firsts: list[Tensor] = []  # what the view BAG reads
         for here, at in zip(self.steps, self.offsets, strict=True):
             step, offsets = moved(here, device), moved(at, device)
             segment = step.segments[0]
@@ -305,6 +310,7 @@ class ValidationSet:
             leaves, (tokens,) = step.leaves(network.words), batch.tokens
             means = [embedding_bag(tokens, rows, offsets, include_last_offset=True) for rows in leaves]
             words.append(torch.cat(means, dim=1))
+            firsts.append(means[0])
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.features(batch, leaves)
             value = network.objective(features, segment.targets, segment.teacher)
@@ -313,10 +319,11 @@ class ValidationSet:
             embeddings.append(torch.cat([feature.float() for feature in own], dim=1))
         if not anchors:
             return {"anchors": 0}
-        both = {"recall@1": embeddings, "recall@1/words": words}
+        together = [torch.cat(pair, dim=1) for pair in zip(embeddings, firsts, strict=True)]
+        compared = {"recall@1": embeddings, "recall@1/words": words, "recall@1/both": together}
         found = {
             name: neighbour_recall(Scale.measured(parts)(torch.cat(parts)), self.positions)
-            for name, parts in both.items()
+            for name, parts in compared.items()
         }
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
         found["accuracy@1"] = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from multiview.config import TrainConfig, options_of, preset
 from multiview.encoders.scale import LENGTH, spread
 from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
+from multiview.names.networks import load_start
 from multiview.train import cli, main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
@@ -225,7 +227,7 @@ def validated(losses: Sequence[float]) -> Callable[..., dict[str, float]]:
     def scores(*_: object, **__: object) -> dict[str, float]:
         loss = left.pop(0) if len(left) > 1 else left[0]
         # Retrieval is best where the loss is largest: it does not choose.
-        recall = {name: loss / 10 for name in ("recall@1", "recall@1/words", "accuracy@1")}
+        recall = {name: loss / 10 for name in ("recall@1", "recall@1/words", "recall@1/both", "accuracy@1")}
         return {"anchors": 10, "loss": loss, **recall}
 
     return scores
@@ -260,12 +262,40 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfi
     vectors = MultiViewEncoder.load(tiny.folder).encode(None, trees=cache)[rows].astype(np.float64)
     document = np.searchsorted(np.asarray(cache.documents()), rows, side="right")
     near = (abs(rows[:, None] - rows) == 1) & (document[:, None] == document)
-    for name, x in (("recall@1", vectors), ("recall@1/words", words)):
+    both = np.hstack([vectors, words[:, : tables[0].shape[1]]])
+    for name, x in (("recall@1", vectors), ("recall@1/words", words), ("recall@1/both", both)):
         x = (x - x.mean(0)) / x.std(0)
         x /= np.linalg.norm(x, axis=1, keepdims=True)
         cosines = x @ x.T - 9 * np.eye(len(x))
         hits = near[np.arange(len(x)), cosines.argmax(1)][near.any(1)]
         assert best[name] == pytest.approx(hits.mean()), name
+
+
+@pytest.mark.usefixtures("both_devices")
+@pytest.mark.parametrize("beside", [None, "words"])
+def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(
+    tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch, beside: Literal["words"] | None
+) -> None:
+    """The trained model and its start have the same form; without being asked, validation decides."""
+    found = {"anchors": 9, "loss": 2.0, **dict.fromkeys(("accuracy@1", "recall@1", "recall@1/words"), 0.2)}
+    both = 0.1 if beside else 0.3
+    monkeypatch.setattr(
+        trainer_module.ValidationSet, "scores", lambda *_, **__: found | {"recall@1/both": both}
+    )
+    config = changed(tiny, preset="laptop", beside=beside)
+    main(config)
+    cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
+    assert encoder.views == ["dep", "const", "bag"] and encoder.scaled
+    alone = changed(config, beside="nothing", name="alone")
+    main(alone)
+    views, whole = (one.encode(None, trees=cache) for one in (MultiViewEncoder.load(alone.folder), encoder))
+    words = np.array([encoder.word_vectors(tokens).mean(0) for tokens in toy_corpus()[0]])
+    np.testing.assert_allclose(whole, np.hstack([views, words[:, : config.table.dim]]), atol=1e-5)
+    start = load_start(config.folder, tiny.trees)
+    assert start.views == encoder.views and start.scaled
+    np.testing.assert_allclose(start.encode(None, trees=cache), whole, atol=1e-5)  # the start was kept
+    card = (config.folder / "README.md").read_text()
+    assert "(dep 8, const 8, bag 6)" in card and "so they stand there" in card
 
 
 @pytest.mark.usefixtures("both_devices")

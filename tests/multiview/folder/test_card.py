@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from multiview.config import preset
-from multiview.folder.card import verdict
+from multiview.folder.card import verdict, words_help
 
 START = {"anchors": 9, "step": 0, "loss": 2.0, "accuracy@1": 0.1, "recall@1": 0.1, "recall@1/words": 0.2}
+START |= {"recall@1/both": 0.15}
 PARSERS = {"dependency": {"name": "builtin-dep"}, "constituency": {"name": "builtin-const"}}
 
 
@@ -32,11 +34,12 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
 @pytest.mark.parametrize(
     ("best", "options", "sentences", "signs", "command"),
     [
-        ({"recall@1": 0.3}, {}, 900, [], "multiview.readout models/mine trees"),
-        ({}, {"vectors": "none"}, 900, ["no gain"], "--words fixed --name mine-fixed"),
-        ({}, GIVEN, 900, ["no gain"], "parsing.run MORE_TEXT"),
-        ({}, GIVEN, 900_000, ["no gain"], "multiview.search builtin trees"),
-        (START, {}, 900, ["kept", "no gain"], "multiview.readout builtin trees --output"),
+        ({"recall@1": 0.3}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
+        ({"recall@1/both": 0.25}, {}, 900, ["beside"], "multiview.readout models/mine trees"),
+        ({}, {"vectors": "none"}, 900, ["beside", "no gain"], "--words fixed --name mine-fixed"),
+        ({}, GIVEN, 900, ["beside", "no gain"], "parsing.run MORE_TEXT"),
+        ({}, GIVEN, 900_000, ["beside", "no gain"], "multiview.search builtin trees"),
+        (START, {}, 900, ["beside", "kept", "no gain"], "multiview.readout builtin trees --output"),
     ],
 )
 def test_a_verdict_ends_with_one_command_for_this_corpus(
@@ -52,6 +55,36 @@ def test_a_verdict_ends_with_one_command_for_this_corpus(
     recall = f"10.0% at the start, {kept['recall@1']:.1%} at step {kept['step']}, 20.0% by the average"
     assert recall in said["neighbours"]
     assert command in said["next"] and said["next"].count("python -m") == 1
+
+
+def test_what_is_behind_start_or_words_is_no_gain() -> None:
+    def no_gain(options: dict[str, str], **best: float) -> str:
+        kept = {**START, "step": 5, **{f"recall@1{name}": value for name, value in best.items()}}
+        return dict(verdict(preset("laptop", **options), FakeTrees(9), START, kept)).get("no gain", "")  # type: ignore[arg-type]
+
+    assert no_gain({}, **{"/both": 0.15, "": 0.1}).startswith("over its start and the average of its words:")
+    assert no_gain({}, **{"/both": 0.18, "": 0.1}).startswith("over the average of its words:")
+    assert no_gain({"beside": "nothing"}, **{"/both": 0.3, "": 0.1}).startswith("over its start and")
+    assert no_gain({"beside": "words"}, **{"/both": 0.3, "": 0.4}) == ""
+
+
+@pytest.mark.parametrize(
+    ("views", "beside", "both", "helps"),
+    [
+        ("dep,const", None, 0.3, True),
+        ("dep,const", None, 0.2, False),
+        ("dep,const", "words", 0.1, True),
+        ("dep,const", "nothing", 0.3, False),
+        ("dep,const,bag", None, 0.3, False),
+        ("dep,const,bag", "words", 0.3, False),
+    ],
+)
+def test_words_stand_beside_the_views_where_they_help(
+    views: str, beside: Literal["words", "nothing"] | None, both: float, helps: bool
+) -> None:
+    config = replace(preset("laptop"), views=views, beside=beside)
+    assert words_help(config, {"recall@1": 0.2, "recall@1/both": both}) == helps
+    assert words_help(config, {}) == (helps and beside == "words"), "nothing was held out"
 
 
 def test_without_held_out_sentences_nothing_is_known() -> None:
