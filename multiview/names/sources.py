@@ -437,7 +437,8 @@ def precomputed(path: Path) -> Encode:
         missing = [sentence for sentence in batch if sentence not in rows]
         if missing:
             raise UserError(
-                f"{path}: no vector for {len(missing)} of {len(batch)} sentences, first {missing[0]!r}"
+                f"{path}: no vector for {len(missing)} of {len(batch)} sentences, first {missing[0]!r}; "
+                "python -m studies.sentences lists all that an evaluation asks for"
             )
         return vectors[[rows[sentence] for sentence in batch]]
 

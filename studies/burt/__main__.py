@@ -33,9 +33,10 @@ class BurtConfig:
     output: Path
     """Result: an ordinary sentence-transformers folder (--ablation: one per row, below it) and the report. A
     run that was stopped there is continued."""
-    preset: Literal["paper", "uni", "uni-nli"] | None = None
+    preset: Literal["paper", "uni", "uni-nli", "emp"] | None = None
     """paper: BURT on BERT-base with the paper's data; ALBURT with --backbone albert-base-v2. uni: UNI's
-    ALBURT-xxlarge; uni-nli: its SALBERT, trained on NLI alone, and the "+ NLI" rows of its Table 8."""
+    ALBURT-xxlarge; uni-nli: its SALBERT, trained on NLI alone, and the "+ NLI" rows of its Table 8. emp:
+    EMP's BERT-base, fine-tuned on the NLI of --nli alone."""
     ablation: Ablation | None = None
     """Train every row of a block of Table 4 in its own folder below --output."""
     backbone: str | None = None
@@ -53,9 +54,10 @@ class BurtConfig:
     concatenation: Concatenation = "uv-diff"
     """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v (BURT: u;v;|u-v|)."""
     negatives: CountOrNone = 3
-    """Sampled negatives per PPDB pair, drawn afresh each pass (BURT: k = 3)."""
+    """Sampled negatives per distinct target of PPDB, drawn afresh each pass (BURT and UNI: k = 3)."""
     per_class: Count = 354_000
-    """Most PPDB pairs of each label, drawn at random, all cut to the smallest (BURT: 354k, UNI: 343k)."""
+    """Most PPDB pairs of each label before the split, drawn at random, all cut to the smallest (BURT: 354k;
+    UNI: 343k, of which none is held out)."""
     limit: CountOrNone = 0
     """Most training rows per file (a fixed random choice); 0 takes all."""
     held_out: Fraction = 0.02

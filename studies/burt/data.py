@@ -12,7 +12,7 @@ import numpy as np
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from runtime.errors import UserError
 from studies.finetune.examples import Draw, Examples, choose, fixed, hold_out, normalised, with_negatives
-from studies.finetune.phrases import MAX_WORDS, MERGED, RELATIONS, balanced, hold_out_phrases, usable
+from studies.finetune.phrases import MAX_WORDS, MERGED, RELATIONS, split_phrases
 
 if TYPE_CHECKING:
     from studies.burt.__main__ import BurtConfig
@@ -83,13 +83,10 @@ def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
     if not config.ppdb:
         raise UserError("objectives identification and classification need --ppdb FILE")
     rows = [row for path in config.ppdb for row in at_most(read_phrases(path), config.limit)]
-    taken = usable(rows)
-    train, held = (
-        balanced(side, config.per_class, config.seed) for side in hold_out_phrases(taken, config.held_out)
-    )
+    train, held = split_phrases(rows, config.per_class, config.held_out)
     data.summary.append(
-        f"ppdb: {len(taken):,} of {len(rows):,} rows have two different phrases of at most {MAX_WORDS} words "
-        f"and a label that is kept; {len(train):,} to train on, {len(held):,} held out"
+        f"ppdb: {len(rows):,} rows; of those with two different phrases of at most {MAX_WORDS} words and a "
+        f"label that is used, as many of each label: {len(train):,} to train on, {len(held):,} held out"
     )
     if "identification" in config.objectives:
         pairs, pairs_held = (list(zip(side.first, side.second or (), strict=True)) for side in (train, held))

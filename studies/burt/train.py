@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -83,10 +84,25 @@ def train_all(config: BurtConfig, run: Run) -> Page:
         if score != "step"
     ]
     table = Table(["trained", "held-out score", "before", "after"], scores)
-    folders = " ".join(str(config.output / folder) for folder, _ in rows.values())
-    after = f"Words, phrases, sentences: python -m studies.similarity {folders} --words FOLDER --data FOLDER"
+    after = (
+        f"Words, phrases, sentences: {similarity_command(config, [folder for folder, _ in rows.values()])}"
+    )
     data = dict.fromkeys(line for figures in found.values() for line in figures["data"])
     return Page("BURT", [Section("Scores × 100", [table, after]), Section("Data", list(data))])
+
+
+def similarity_command(config: BurtConfig, folders: Sequence[str]) -> str:
+    """Write the command that scores the trained models on every column of the paper's tables."""
+    phrases = str(config.ppdb[0]) if config.ppdb else "PPDB"
+    return shlex.join(
+        [
+            *("python", "-m", "studies.similarity", *(str(config.output / folder) for folder in folders)),
+            *("--words", "WORDS", "--data", "SENTEVAL"),
+            *("--phrases", phrases, "--held-out", str(config.held_out)),
+            *("--semeval2013", "SEMEVAL2013", "--fine-tune"),
+            *("--published", "ablation" if config.ablation else "models"),
+        ]
+    )
 
 
 def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:

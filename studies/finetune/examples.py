@@ -114,30 +114,33 @@ def with_negatives(
     others: Sequence[tuple[str, str]] = (),
     phrases: Iterable[str] = (),
 ) -> Draw:
-    """Paraphrase pairs (target 1), each with ``k`` random negatives (a, c) of target 0, new at every pass.
+    """Paraphrase pairs (a, b) of class 1, and ``k`` random negatives (a, c) of class 0 for each distinct a.
 
-    ``c`` is any of ``phrases``, by default those of ``pairs``, that is neither ``a`` nor a known paraphrase
-    of ``a`` in ``pairs`` or ``others``, the pairs on the other side of a split. Another ``name`` is another
-    choice.
+    Negatives are new at every pass. ``c`` is any of ``phrases``, by default those of ``pairs``, that is
+    neither ``a`` nor a known paraphrase of ``a`` in ``pairs`` or ``others``, the pairs on the other side of a
+    split. Another ``name`` is another choice.
+
+    Raises:
+        UserError: every phrase is a paraphrase of some ``a``.
     """
     own = set(phrases) or {phrase for pair in pairs for phrase in pair}
     related: dict[str, set[str]] = {}
     for a, b in (*pairs, *others):
         related.setdefault(a, {a}).add(b)
         related.setdefault(b, {b}).add(a)
-    drawn = sorted(own)
+    choices, targets = sorted(own), dict.fromkeys(a for a, _ in pairs)
+    for a in targets if k else ():
+        if own <= related[a]:
+            raise UserError(f"no negative for {a!r}: every phrase of the set is its paraphrase")
 
     def draw(pass_index: int) -> Examples:
         generator = rng(seed, "negatives/" + name, pass_index)
-        rows: list[tuple[str, str, int]] = []
-        for a, b in pairs:
-            rows.append((a, b, 1))
-            if k and len(related[a] & own) == len(own):
-                raise UserError(f"no negative for {a!r}: every phrase of the set is its paraphrase")
+        rows = [(a, b, 1) for a, b in pairs]
+        for a in targets:
             for _ in range(k):
-                c = drawn[generator.integers(len(drawn))]
+                c = choices[generator.integers(len(choices))]
                 while c in related[a]:
-                    c = drawn[generator.integers(len(drawn))]
+                    c = choices[generator.integers(len(choices))]
                 rows.append((a, c, 0))
         return Examples.of_pairs(rows)
 

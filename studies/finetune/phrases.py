@@ -15,7 +15,7 @@ MERGED = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Ind
 MAX_WORDS = 6
 """Of a phrase (BURT)."""
 PER_CLASS = 354_000
-"""Most pairs of each class (BURT; UNI has 343,000)."""
+"""Most pairs of each class (BURT)."""
 
 
 def usable(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
@@ -39,15 +39,25 @@ def hold_out_phrases(rows: Examples, fraction: float) -> tuple[Examples, Example
     return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
 
 
-def balanced(rows: Examples, per_class: int, seed: int) -> Examples:
-    """A random choice of at most ``per_class`` rows of each label, every label cut to the smallest.
+def balanced(rows: Examples, per_class: int) -> Examples:
+    """Take at most ``per_class`` rows of each label, all cut to the smallest, and every row without a label.
 
-    Unlabelled rows (PPDB 1.0) follow, all of them.
+    The choice is random and always the same, so that a test set is what training left of the same rows.
     """
     groups = [np.flatnonzero(rows.target == place) for place in range(len(RELATIONS))]
     size = min([per_class, *(len(group) for group in groups if len(group))])
     chosen = [
-        group[rng(seed, f"balance/{label}").permutation(len(group))[:size]]
+        group[rng(0, f"balance/{label}").permutation(len(group))[:size]]
         for label, group in zip(RELATIONS, groups, strict=True)
     ]
     return rows.take(np.concatenate([*chosen, np.flatnonzero(rows.target < 0)]))
+
+
+def split_phrases(
+    rows: Iterable[tuple[str, str, str | None]], per_class: int, fraction: float
+) -> tuple[Examples, Examples]:
+    """Filter and balance PPDB's rows, then hold out a fraction: (training, held out).
+
+    In this order the papers' figures agree: of BURT's 354,000 pairs of each label 97 % are UNI's 343,000.
+    """
+    return hold_out_phrases(balanced(usable(rows), per_class), fraction)

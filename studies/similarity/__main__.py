@@ -1,7 +1,8 @@
-"""Similarity beyond sentences: words, phrases, and sentence pairs with and without a trained head.
+r"""Similarity beyond sentences: words, phrases, and sentence pairs with and without a trained head.
 
     python -m studies.similarity MODEL [A+B ...] --words FOLDER --data SENTEVAL
-    python -m studies.similarity MODEL --phrases ppdb-2.0-s-phrasal.gz --semeval2013 FOLDER
+    python -m studies.similarity MODEL --phrases ppdb-2.0-s-phrasal.gz --held-out 0.03 \
+        --semeval2013 FOLDER --fine-tune
 
 Word sets (BURT, Table 3): Spearman's correlation, times 100, between gold scores and cosines. Phrase pairs:
 the same against PPDB's score of equivalence on a held-out fraction. STS-B and SICK-R (BURT, Table 2): with a

@@ -9,7 +9,8 @@ hand-made files only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
@@ -38,7 +39,7 @@ from senteval_runner.vectors.models import open_model
 from studies.finetune.examples import Examples, Stream, fixed
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit
-from studies.finetune.phrases import PER_CLASS, balanced, hold_out_phrases, usable
+from studies.finetune.phrases import PER_CLASS, split_phrases
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:
@@ -82,8 +83,17 @@ class Model:
         return load_whole(self.spec, device=device)
 
 
-Score = Callable[[Model, Path], Figures]
-"""From a model and a folder for unfinished work to figures by column of the table."""
+@dataclass(frozen=True, kw_only=True)
+class SimilaritySet:
+    """One set of pairs and how a model is scored on it."""
+
+    name: str
+    identity: object
+    """JSON values that decide the figures beside the model: the content of the files, the options."""
+    texts: Sequence[str]
+    """Both sides of all pairs, tokens joined by spaces."""
+    score: Callable[[Model, Path], Figures]
+    """From a model and a folder for unfinished work to figures by column of the table."""
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
@@ -94,18 +104,20 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     """
     if config.fine_tune and config.semeval2013 is None:
         raise UserError("--fine-tune needs --semeval2013 FOLDER")
-    sets = list(_sets(config, run))
+    names = (*STS_TASKS, *RELATEDNESS_TASKS) if config.data is not None else ()
+    tasks = run.opened({name: partial(read_task, name, config.data or Path()) for name in names})
+    sets = list(open_sets(config, tasks.values()))
     if not sets and not run.left_out:
         raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
     cells = {
-        (model.spec, name): Cell(
-            name=f"{model.spec}, {name}",
-            identity=[model.identity, name, identity, config.seed],
-            compute=partial(compute, model),
+        (model.spec, one.name): Cell(
+            name=f"{model.spec}, {one.name}",
+            identity=[model.identity, one.name, one.identity, config.seed],
+            compute=partial(one.score, model),
         )
         for model in (Model(spec, config.seed) for spec in config.models)
-        for name, identity, compute in sets
-        if name != SEMEVAL or model.tunable
+        for one in sets
+        if one.name != SEMEVAL or model.tunable
     }
     found: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
@@ -121,47 +133,77 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         quoted=[[name, *map(with_averages(row).get, columns)] for name, row in theirs.items()],
         quoted_title="published (BURT)",
     )
-    absent = [name for name in SETS if config.words and name not in {one for one, *_ in sets}]
+    absent = [name for name in SETS if config.words and name not in {one.name for one in sets}]
     note = f"Not below {config.words}: {', '.join(absent)}." if absent else ""
     return Page("Similarity of words, phrases and sentences", [Section("Scores", [table])], note)
 
 
-def _sets(config: SimilarityConfig, run: Run) -> Iterator[tuple[str, object, Score]]:
-    """Names, identities and scores of the requested sets that are there."""
+def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[SimilaritySet]:
+    """Read the requested sets; ``tasks`` are those of SentEval that are there.
+
+    Raises:
+        UserError: a folder without any set of words, or a file that cannot be read.
+    """
     if config.words is not None:
-        found = {name: pairs for name in SETS if (pairs := find_set(name, config.words)) is not None}
-        if not found:
+        word_sets = [pairs for name in SETS if (pairs := find_set(name, config.words)) is not None]
+        if not word_sets:
             raise UserError(f"{config.words}: holds none of the word sets {', '.join(SETS)}")
-        for name, pairs in found.items():
-            rows = (pairs.left, pairs.right, pairs.score)
-            yield name, sha256_file(pairs.file), _correlation(name, *rows)
+        for pairs in word_sets:
+            yield _graded(pairs.name, sha256_file(pairs.file), pairs.left, pairs.right, pairs.score)
     if config.phrases is not None:
-        pairs_of = phrase_pairs(config.phrases, config.held_out, config.seed)
-        yield PHRASES, [sha256_file(config.phrases), config.held_out], _correlation(PHRASES, *pairs_of)
-    if config.data is not None:
-        names = (*STS_TASKS, *RELATEDNESS_TASKS)
-        for name, task in run.opened({name: partial(read_task, name, config.data) for name in names}).items():
-            yield name, data_hashes(task), partial(_sentences, task, config.seed)
+        identity = [sha256_file(config.phrases), config.held_out]
+        yield _graded(PHRASES, identity, *phrase_pairs(config.phrases, config.held_out))
+    for task in tasks:
+        yield _sentences(task, config.seed)
     if config.semeval2013 is not None:
-        both = read_semeval2013_5a(config.semeval2013)
-        identity = json_digest([[part.words, part.phrases, part.same] for part in both], 64)
-        frozen = f"{SEMEVAL}, frozen"
-        yield frozen, identity, lambda model, _: {frozen: frozen_accuracy(model.vectors, *both, config.seed)}
-        if config.fine_tune:
-            options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
-            yield (
-                SEMEVAL,
-                [identity, config.learning_rate],
-                lambda model, work: {SEMEVAL: tuned_accuracy(model.tower(), *both, folder=work, **options)},
-            )
+        yield from _semeval(config, *read_semeval2013_5a(config.semeval2013))
 
 
-def _correlation(name: str, left: Sequence[str], right: Sequence[str], gold: Sequence[float]) -> Score:
-    return lambda model, _: {name: correlate(model.vectors, left, right, gold)}
+def _graded(
+    name: str, identity: object, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
+) -> SimilaritySet:
+    """Pairs of words or phrases with gold scores, whose figure is a correlation."""
+    return SimilaritySet(
+        name=name,
+        identity=identity,
+        texts=[*left, *right],
+        score=lambda model, _: {name: correlate(model.vectors, left, right, gold)},
+    )
 
 
-def _sentences(task: TaskData, seed: int, model: Model, _: Path) -> Figures:
-    return {**sentence_similarity(model.vectors, task, seed)}
+def _sentences(task: TaskData, seed: int) -> SimilaritySet:
+    """Sentence pairs of a task of SentEval."""
+    return SimilaritySet(
+        name=task.name,
+        identity=data_hashes(task),
+        texts=[" ".join(tokens) for split in task.splits.values() for tokens in split.sentences()],
+        score=lambda model, _: {**sentence_similarity(model.vectors, task, seed)},
+    )
+
+
+def _semeval(
+    config: SimilarityConfig, train: WordPhrasePairs, test: WordPhrasePairs
+) -> Iterator[SimilaritySet]:
+    """SemEval-2013 5(a) with frozen vectors and, where it is asked for, with the encoder trained too."""
+    identity = json_digest([[part.words, part.phrases, part.same] for part in (train, test)], 64)
+    texts = [*train.words, *train.phrases, *test.words, *test.phrases]
+    frozen = f"{SEMEVAL}, frozen"
+    yield SimilaritySet(
+        name=frozen,
+        identity=identity,
+        texts=texts,
+        score=lambda model, _: {frozen: frozen_accuracy(model.vectors, train, test, config.seed)},
+    )
+    if config.fine_tune:
+        options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
+        yield SimilaritySet(
+            name=SEMEVAL,
+            identity=[identity, config.learning_rate],
+            texts=texts,
+            score=lambda model, work: {
+                SEMEVAL: tuned_accuracy(model.tower(), train, test, folder=work, **options)
+            },
+        )
 
 
 def correlate(
@@ -238,9 +280,7 @@ def tuned_accuracy(
     return round(100 * accuracy(net.predict("same", scored), scored.target), 2)
 
 
-def phrase_pairs(
-    file: Path, held_out: float = 0.0, seed: int = 0
-) -> tuple[list[str], list[str], list[float]]:
+def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
     """PPDB's phrase pairs and their scores of equivalence; two single words are none.
 
     ``Equivalence`` is the probability that the authors' classifier gives that relation. Pairs are filtered
@@ -252,16 +292,16 @@ def phrase_pairs(
     """
     lines = [(pair, pair.feature("Equivalence")) for pair in read_ppdb(file)]
     scores = {(pair.left, pair.right): score for pair, score in reversed(lines)}
-    rows = usable((pair.left, pair.right, pair.entailment or None) for pair, _ in lines)
-    chosen = balanced(hold_out_phrases(rows, held_out)[1] if held_out else rows, PER_CLASS, seed)
-    found = [
+    rows = [(pair.left, pair.right, pair.entailment or None) for pair, _ in lines]
+    chosen = split_phrases(rows, PER_CLASS, held_out)[1 if held_out else 0]
+    pairs = [
         (left, right, score)
         for left, right in zip(chosen.first, chosen.second or (), strict=True)
         if " " in left + right and (score := scores[left, right]) is not None
     ]
-    if not found:
+    if not pairs:
         raise UserError(f"{file}: no (held-out) pair of phrases with PPDB 2.0's feature Equivalence")
-    left, right, gold = (list(column) for column in zip(*found, strict=True))
+    left, right, gold = (list(column) for column in zip(*pairs, strict=True))
     return left, right, gold
 
 

@@ -21,7 +21,7 @@ from studies.burt.data import read_data, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, hold_out, normalised
 from studies.finetune.loop import LoopConfig
-from studies.finetune.phrases import MAX_WORDS, PER_CLASS, balanced, hold_out_phrases, usable
+from studies.finetune.phrases import MAX_WORDS, PER_CLASS, balanced, hold_out_phrases, split_phrases, usable
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
@@ -75,14 +75,19 @@ def test_both_directions_of_a_pair_are_on_one_side() -> None:
     assert all(len(kept) + len(held) == 200 for kept, held in sides)
 
 
-def test_classes_are_balanced_and_all_are_positive_pairs() -> None:
+def test_classes_are_balanced_before_the_split_and_all_are_positive_pairs() -> None:
     """BURT counts more than a million positive pairs: three labels of 354k, Independent among them."""
-    rows = balanced(usable(ROWS), per_class=354_000, seed=1)
+    rows = balanced(usable(ROWS), per_class=354_000)
     assert rows.target.tolist() == [0, 1, 2, -1]
     assert rows.first[1] in ("very big", "large") and rows.first[2:] == ["red", "shop"]
     many = usable((f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4))
     for most, size in ((10**6, 4), (3, 3)):
-        assert np.bincount(balanced(many, most, 2).target).tolist() == [size] * 3
+        assert np.bincount(balanced(many, most).target).tolist() == [size] * 3
+    # 354k of each label before the split are UNI's 343k after it; here 400, of which 3 % are held out.
+    labels = ("Equivalence", "ForwardEntailment", "Independent")
+    sides = split_phrases([(f"{i} x", label, label) for label in labels for i in range(600)], 400, 0.03)
+    assert sum(map(len, sides)) == 1200
+    assert np.bincount(sides[0].target).tolist() == pytest.approx([0.97 * 400] * 3, abs=12)
 
 
 def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tmp_path: Path) -> None:
@@ -193,7 +198,9 @@ def test_a_block_trains_every_row_from_one_backbone(
     assert run_study(settings, train_all) == 0
     rates = [{part.p for part in tower.modules() if isinstance(part, nn.Dropout)} for tower in towers]
     assert rates == [{0.3}] * 3 and {tower.model.max_seq_length for tower in towers} == {128}
-    assert "| CLS | nli |" in (settings.output / "report.md").read_text()
+    shown = (settings.output / "report.md").read_text()
+    assert "| CLS | nli |" in shown
+    assert "--held-out 0.0 --semeval2013 SEMEVAL2013 --fine-tune --published ablation" in shown
     for folder in ("pooling-cls", "pooling-max", "full"):
         assert (settings.output / folder / "modules.json").exists()
 
@@ -209,7 +216,12 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
     assert (loop.warmup, loop.decay) == (0.1, True)
     presets = read_presets(BurtConfig)
     assert (presets["uni"]["per_class"], presets["uni-nli"]["objectives"]) == (343_000, ("nli",))
-    assert [one["backbone"] for one in presets.values()] == ["bert-base-uncased", *["albert-xxlarge-v2"] * 2]
+    assert presets["uni"]["held_out"] == presets["uni-nli"]["held_out"] == 0, "UNI holds nothing out"
+    backbones = {name: one["backbone"] for name, one in presets.items()}
+    assert backbones == {
+        **dict.fromkeys(("paper", "emp"), "bert-base-uncased"),
+        **dict.fromkeys(("uni", "uni-nli"), "albert-xxlarge-v2"),
+    }
     assert cli(["--output", str(tmp_path / "x"), "--preset", "paper"]) == 2
     assert "--preset paper needs --nli, --nli-dev, --ppdb: SNLI" in capsys.readouterr().err
     assert cli(["--output", str(tmp_path / "x"), "--nli", "none.jsonl"]) == 2

@@ -53,13 +53,14 @@ def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
 
 
 def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
-    pairs = [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g"), ("h", "a")]
+    pairs = [("a", "b"), ("b", "c"), ("d", "e"), ("f", "g"), ("h", "a"), ("a", "c")]
     draw = with_negatives(pairs, 3, seed=1)
     related = {(x, y) for a, b in pairs for x, y in ((a, b), (b, a))}
     passes = [draw(i) for i in range(20)]
     for examples in passes:
-        assert len(examples) == 20
-        assert examples.second is not None
+        negatives = [a for a, target in zip(examples.first, examples.target, strict=True) if not target]
+        assert sorted(negatives) == sorted("abdfh" * 3), "three of each target, whose pairs may be several"
+        assert examples.target.sum() == len(pairs) and examples.second is not None
         for a, b, target in zip(examples.first, examples.second, examples.target, strict=True):
             assert ((a, b) in related) == bool(target)
             assert a != b

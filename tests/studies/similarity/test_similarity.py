@@ -16,7 +16,7 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
-from studies.finetune.phrases import hold_out_phrases, usable
+from studies.finetune.phrases import PER_CLASS, split_phrases
 from studies.finetune.tiny import build_tiny
 from studies.kit import published
 from studies.similarity import run
@@ -100,11 +100,12 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
     for fraction in (0.0, 0.3):
         pairs = {(a, b): gold for a, b, gold in zip(*phrase_pairs(file, fraction), strict=True)}
         assert pairs == {pair: scores[pair] for pair in pairs} and 5 < len(pairs) <= 72
-        side = hold_out_phrases(usable(rows), fraction)[1] if fraction else usable(rows)
-        kept = dict(zip(zip(side.first, side.second or (), strict=True), side.target.tolist(), strict=True))
-        counts = np.bincount([kept[pair] for pair in pairs], minlength=3)
-        assert counts[1] == counts[2] == min(np.bincount(side.target)), "cut to the smallest"
-        assert counts[0] <= counts[1], "single words are left out afterwards"
+        side = split_phrases(rows, PER_CLASS, fraction)[fraction > 0]
+        labels = dict(zip(zip(side.first, side.second or (), strict=True), side.target.tolist(), strict=True))
+        counts = np.bincount([labels[pair] for pair in pairs], minlength=3)
+        whole = np.bincount(side.target)
+        assert counts[1:].tolist() == whole[1:].tolist(), "all that training holds out of the balanced pairs"
+        assert counts[0] <= whole[0], "single words are left out afterwards"
     for line in ("a x ||| b ||| Abc=1 ||| 0-0", "a ||| b ||| Equivalence=1 ||| 0-0 ||| Equivalence"):
         file.write_text(f"[NP] ||| {line}\n")
         with pytest.raises(UserError, match="feature Equivalence"):

@@ -1,0 +1,119 @@
+r"""List every text whose vector an evaluation asks for, one a line, each once.
+
+    python -m studies.sentences sentences.txt --tasks all,SNLI --data SENTEVAL
+    python -m studies.sentences sentences.txt --tasks STS,STSBenchmark,SICKRelatedness --data SENTEVAL \
+        --words WORDS --phrases ppdb-2.0-s-phrasal.gz --held-out 0.03 --semeval2013 FOLDER
+    python -m studies.sentences sentences.txt --questions runs/analogies/data/questions.tsv
+
+Another program (Universal Sentence Encoder, InferSent, GenSen, SkipThought) encodes the lines. Its vectors
+are an encoder of every command here::
+
+    lines = open("sentences.txt", encoding="utf-8", newline="\n").read().split("\n")[:-1]
+    numpy.savez("use.npz", sentences=lines, vectors=vectors)
+
+Tasks that are not there are named; the rest is written, and the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from runtime.cli import Command, Fraction, configuration
+from runtime.errors import UserError
+from runtime.files import write_text
+
+if TYPE_CHECKING:
+    from corpora.senteval.files import TaskData
+
+
+@configuration
+class SentencesConfig:
+    """Options of ``studies.sentences``, named as in the commands that evaluate."""
+
+    output: Positional[Path]
+    """The file to write."""
+    tasks: str = ""
+    """Tasks and groups of SentEval, separated by commas, as in senteval_runner.run."""
+    data: Path | None = None
+    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
+    questions: Path | None = None
+    """Questions of studies.analogies."""
+    words: Path | None = None
+    """Folder of word sets, as in studies.similarity."""
+    phrases: Path | None = None
+    """PPDB 2.0 file, as in studies.similarity."""
+    held_out: Fraction = 0.0
+    """The fraction of --phrases that is scored; 0 scores all."""
+    semeval2013: Path | None = None
+    """Folder of SemEval-2013 task 5(a)."""
+    sets: tuple[str, ...] = ()
+    """Passage sets, as in studies.passages."""
+    faqs: tuple[Path, ...] = ()
+    """FAQ sets, as in studies.faq."""
+
+
+def texts(config: SentencesConfig, tasks: Iterable[TaskData]) -> Iterator[str]:
+    """Read every text of the tasks and of what the options name, tokens joined by one space.
+
+    Raises:
+        UserError: a file that cannot be read.
+    """
+    from corpora.ranking.sets import read_set
+    from multiview.names.opened import text_of
+    from studies.analogies.questions import read_questions
+    from studies.faq.data import read_faq
+    from studies.similarity.__main__ import SimilarityConfig
+    from studies.similarity.run import open_sets
+
+    for task in tasks:
+        yield from (text_of(tokens) for split in task.splits.values() for tokens in split.sentences())
+    unsplit: list[str] = []
+    for question in read_questions(config.questions) if config.questions else ():
+        unsplit += (question.a, question.b, question.c, *question.candidates)
+    options = ("words", "phrases", "held_out", "semeval2013")
+    similarity = SimilarityConfig(models=(), **{name: getattr(config, name) for name in options})
+    for pairs in open_sets(similarity, tasks=()):
+        unsplit += pairs.texts
+    for data in map(read_set, config.sets):
+        unsplit += (*data.passages, *(question.text for split in data.splits.values() for question in split))
+    for faq in map(read_faq, config.faqs):
+        unsplit += (*faq.queries, *faq.questions, *faq.answers)
+    yield from (text_of(text.split()) for text in unsplit)
+
+
+def main(config: SentencesConfig) -> int:
+    """Write the distinct texts; return 2 if a task is not there.
+
+    Raises:
+        UserError: nothing is asked for, or a file cannot be read.
+    """
+    from corpora.senteval.files import read_task
+    from corpora.senteval.tasks import data_folder, expand_tasks
+
+    tasks, missing = [], []
+    for name in expand_tasks(config.tasks) if config.tasks else ():
+        try:
+            tasks.append(read_task(name, data_folder(config.data)))
+        except UserError as error:
+            missing.append(f"left out: {name}: {error}")
+    distinct = dict.fromkeys(texts(config, tasks))
+    if not distinct:
+        options = "--tasks, --questions, --words, --phrases, --semeval2013, --sets or --faqs"
+        raise UserError("; ".join(missing) or f"no text to list: give {options}")
+    write_text(config.output, "".join(f"{text}\n" for text in distinct))
+    print(*missing, f"{config.output}: {len(distinct):,} texts", sep="\n")
+    return 2 if missing else 0
+
+
+cli = Command(
+    SentencesConfig, main, "studies.sentences", "List every text whose vector an evaluation asks for."
+)
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

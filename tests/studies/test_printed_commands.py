@@ -1,0 +1,151 @@
+"""The commands that the pages of the papers print run as they stand there, on made-up data of a few rows."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.senteval.tasks import STS_SUBSETS
+from tests.conftest import ROOT
+from tests.fixtures.senteval import write_tasks as write_senteval
+from tests.studies.faq.test_faq import write_set
+from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_tasks
+from tests.studies.layers.transformers_tiny import build
+from tests.studies.passages import passage_sets
+from tests.test_commands import cli_of
+
+pytestmark = pytest.mark.repo
+COMMAND = re.compile(
+    r"^ {4}python -m ([\w.]+)( (?:.*\\\n)*.*)$|`python -m ((?:studies|multiview|parsing)[\w.]*)([^`]*)`",
+    re.MULTILINE,
+)
+SMALL = {
+    "multiview.train": "--device cpu --table.dim 16 --table.expand 0 --encoder.dim 16 --loop.batch 6"
+    " --loop.max-steps 2",
+    "parsing.run": "--workers 1",
+    "senteval_runner.run": "--tasks CR --protocol fast --data SENTEVAL",
+    "studies.analogies build": "--limit 20",
+    "studies.burt": "--epochs 0.2 --batch-size 8 --evaluate-every 100",
+    "studies.faq": "--runs 1 --epochs 1",
+    "studies.layers": "--tasks CR,SICKEntailment --protocol fast --poolings mean --mlp 2",
+    "studies.multitask": "--epochs 1 --batch-size 16 --limit 30",
+    "studies.passages": "--epochs 1 --cross-epochs 0.1",
+}
+"""Options that make a command small, added to those that are printed."""
+STANDS_FOR = {"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment"}
+ENCODERS = (
+    *("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large", "xlnet-base-cased"),
+    *("xlnet-large-cased", "albert-base-v2", "albert-xxlarge-v2", "google-bert/bert-base-chinese"),
+    *("hfl/chinese-xlnet-base", "hfl/chinese-xlnet-mid", "runs/burt/chinese-xlnet-base-nli"),
+    "runs/burt/chinese-xlnet-mid-nli",
+    *(f"sentence-transformers/bert-{size}-nli-mean-tokens" for size in ("base", "large")),
+)
+"""Published models, and what pages say to make like another; here each is one small transformer."""
+VECTORS = ("use", "infersent", "infersent-1", "infersent-2", "gensen", "use-v4", "use-v5")
+TEXT = (
+    "The old dog runs.\nA cat sat on the mat.\nThe king sleeps.\n\nThe boy runs.\nA girl sings.\nIt rains.\n"
+)
+
+
+def write_sts(senteval: Path) -> None:
+    """STS12 to STS16 and STS-B, a few pairs each."""
+    pairs = [(f"the {a} thing", f"a {b} thing", i % 5 + 0.5) for i, (a, b) in enumerate(SYNONYMS)]
+    for year, subsets in STS_SUBSETS.items():
+        folder = senteval / f"downstream/STS/{year}-en-test"
+        folder.mkdir(parents=True)
+        for name in subsets:
+            (folder / f"STS.input.{name}.txt").write_text("".join(f"{a}\t{b}\n" for a, b, _ in pairs))
+            (folder / f"STS.gs.{name}.txt").write_text("".join(f"{score}\n" for *_, score in pairs))
+    folder = senteval / "downstream/STS/STSBenchmark"
+    folder.mkdir()
+    for split in ("train", "dev", "test"):
+        rows = [f"main\tnews\t2012\t{i}\t{score}\t{a}\t{b}\n" for i, (a, b, score) in enumerate(pairs)]
+        (folder / f"sts-{split}.csv").write_text("".join(rows))
+
+
+def write_pairs() -> None:
+    """NLI, PPDB, Quora, words and SemEval-2013 under the names that they were published with."""
+    for name in ("snli_1.0_train", "multinli_1.0_train", "NLI"):
+        write_jsonl(Path(f"{name}.jsonl"), nli_rows(60, 1))
+    dev = ("snli_1.0_dev", "snli_1.0_test", "multinli_1.0_dev_matched", "multinli_1.0_dev_mismatched")
+    for name in dev:
+        write_jsonl(Path(f"{name}.jsonl"), nli_rows(12, 2))
+    labels = ("Equivalence", "ForwardEntailment", "Independent")
+    lines = [ppdb_line(f"{a} {i}", b, labels[i % 3]) for i in range(90) for a, b in SYNONYMS]
+    text = "\n".join(lines).replace("PPDB2.0Score=3.5", "PPDB2.0Score=3.5 Equivalence=0.5")
+    Path("ppdb-2.0-s-phrasal.gz").write_bytes(gzip.compress(text.encode()))
+    rows = [f"{i}\t{i}\t{i}\tthe {a} {i}\tthe {b} {i}\t{i % 2}" for i in range(6) for a, b in SYNONYMS]
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+    Path("quora_duplicate_questions.tsv").write_text("\n".join([header, *rows]))
+    for folder in ("WORDS", "SEMEVAL2013"):
+        Path(folder).mkdir()
+    rows = [f"{a}\t{b}\t{place}" for place, (a, b) in enumerate(SYNONYMS)]
+    Path("WORDS/EN-SIMLEX-999.txt").write_text("\n".join(rows))
+    for name in ("trainSet.positive", "trainSet.negative", "testSet.positive", "testSet.negative"):
+        rows = [f"{a}\tthe {b}" for a, b in SYNONYMS]
+        Path(f"SEMEVAL2013/en.{name}Instances-v2").write_text("\n".join(rows))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the pages name."""
+    folder = tmp_path_factory.mktemp("papers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_pairs()
+        write_sts(write_senteval(Path("SENTEVAL")))
+        write_tasks(Path("DATA"))
+        write_set(Path("FAQ"))
+        for name in passage_sets.PAPER:
+            getattr(passage_sets, f"write_{name.removesuffix('-t')}")(Path(name))
+        Path("wikipedia.txt.xz").write_bytes(lzma.compress((TEXT * 3).encode()))
+        Path("QUESTIONS").write_text(TEXT)
+        pairs = ("boy girl", "king queen", "uncle aunt", "he she", "son daughter", "brother sister")
+        asked = [f"{a} {b}" for a in pairs for b in pairs if a != b]
+        Path("questions-words.txt").write_text("\n".join([": family", *asked]) + "\n")
+        rows = [
+            f"{word} {place} {place * place % 7} 1\n"
+            for place, word in enumerate(sorted(set(TEXT.lower().split())))
+        ]
+        Path("glove.840B.300d.txt").write_text("".join(rows))
+        Path("umbc").mkdir()
+        tagged = "\n\n".join(" ".join(f"{w}_NN" for w in part.split()) for part in TEXT.split("\n\n") * 4)
+        Path("umbc/delorme.com_shu.pages_1.possf2").write_text(tagged)
+        for kind, name in (("dep", "FOLDER"), ("const", "benepar_en3")):
+            shutil.copytree(ROOT / f"parsing/builtin/{kind}-v3", name)
+        small = build(Path("tiny"), "bert")
+        for name in ENCODERS:
+            shutil.copytree(small, name)
+    return folder
+
+
+def printed_commands(page: Path) -> list[tuple[str, list[str]]]:
+    """Modules and their options, from blocks and from lines; not those that show a refusal ($)."""
+    found = COMMAND.findall(page.read_text(encoding="utf-8"))
+    return [(a or b, shlex.split((x or y).replace("\\\n", " "))) for a, x, b, y in found]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/papers").glob("*.md")), ids=lambda page: page.stem)
+def test_every_printed_command_runs(page: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(data)
+    monkeypatch.setenv("MULTIVIEW_DATA", str(data))
+    commands = printed_commands(page)
+    assert commands
+    for module, words in commands:
+        small = SMALL.get(f"{module} {words[0]}", SMALL.get(module, "")).split()
+        words = [STANDS_FOR.get(word, word) for word in words]
+        assert cli_of(module)([*words, *small]) == 0, (module, words)
+        if module == "studies.sentences":
+            lines = Path(words[0]).read_text().split("\n")[:-1]
+            vectors = np.random.default_rng(0).normal(size=(len(lines), 4))
+            for name in VECTORS:
+                np.savez(f"{name}.npz", sentences=lines, vectors=vectors)
