@@ -54,8 +54,11 @@ format: $(DEV)
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: $(BENCH)
-	$(PY) -m benchmarks.run
+# Each in a process of its own; MULTIVIEW_DATA is the folder of the real data.
+BENCHMARKS := benchmarks.encoding benchmarks.tree_engine benchmarks.structure tests.speed.parsing tests.speed.senteval
+bench: $(BENCH) $(BENCHMARKS:%=bench-%)
+bench-%: $(BENCH)
+	$(PY) -m $*
 
 # Lines of the equations' modules broken one by one, in a copy; each time a test should fail (hours).
 mutations: $(DEV)

@@ -1,6 +1,6 @@
 """Batched classifiers against one model at a time: CPU time, and how many scores differ.
 
-    MULTIVIEW_DATA=... python -m benchmarks.senteval
+    MULTIVIEW_DATA=... python -m tests.speed.senteval
 
 Both sides search 4 regularisers over the folds of the same rows (a random 1,000 of MR and TREC, mean of
 random word vectors), on one thread, in turn. The peer is the plain PyTorch loop of the tests. The last case
@@ -82,7 +82,7 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
 def main() -> int:
     """Run and print."""
     if "MULTIVIEW_DATA" not in os.environ:
-        print("benchmarks.senteval: MULTIVIEW_DATA must name the folder of real data", file=sys.stderr)
+        print("tests.speed.senteval: MULTIVIEW_DATA must name the folder of real data", file=sys.stderr)
         return 2
     torch.set_num_threads(1)
     found = {f"{case[0]} dim {case[2]} rows {case[3]}": compare(*case) for case in CASES}

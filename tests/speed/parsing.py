@@ -1,6 +1,6 @@
 """Parsing the sentences of a treebank: our parsers against the libraries' own, same weights.
 
-    python -m benchmarks.parsing [FOLDER] [--alternations 5]
+    python -m tests.speed.parsing [FOLDER] [--alternations 5]
 
 The folder holds ``dev.conllu`` and ``dev.ptb`` of the same sentences. Each alternation parses everything
 once with a fresh parser of ours (no word type cached) and once with the library's untouched ``predict``
@@ -132,7 +132,7 @@ def main(config: ParsingConfig) -> None:
     print(json.dumps({key: round(value, 4) for key, value in found.items()}))
 
 
-cli = Command(ParsingConfig, main, "benchmarks.parsing", "Our parsers against the libraries' own.")
+cli = Command(ParsingConfig, main, "tests.speed.parsing", "Our parsers against the libraries' own.")
 
 
 if __name__ == "__main__":

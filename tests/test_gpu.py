@@ -1,0 +1,239 @@
+"""Encoders, losses, runs and parsers on a GPU beside the CPU: ``pytest -m gpu -s tests/test_gpu.py``.
+
+Experimental: never run on a GPU. The same checks run on the CPU at a small size, so that they stay whole.
+With ``-s`` the last test prints sentences per second. No data and no network are needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from multiview.config import TrainConfig, preset
+from multiview.encoders.registry import view_class
+from multiview.model import MultiViewEncoder
+from multiview.training.gradient import StepResult
+from multiview.training.trainer import READ_EVERY, Trainer
+from parsing.pipeline.driver import give_memory_back
+from parsing.run import cli as parse
+from parsing.score import same_trees
+from parsing.text_parser import load_parser
+from parsing.trees.cache import TreeCache
+from tests.fixtures.trees import changed
+
+VALUES, GRADIENTS = 1e-4, 2e-3
+"""Largest error in float32, relative to a tensor's largest value. Sums of a few thousand products differ by
+about 1e-6; a gradient adds up over all words and levels."""
+BF16_COSINE = 0.99
+"""Smallest cosine of sentence vectors in bfloat16 with those in float32."""
+SAME_TREES = 98.0
+"""Per cent of sentences whose trees must equal the CPU's."""
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    return torch.device(request.param)
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> TreeCache:
+    folder = tmp_path_factory.mktemp("gpu") / "trees"
+    size = 2400 if torch.cuda.is_available() else 120
+    parse(["books", "--limit", str(size), "--output", str(folder), "--workers", "1"])
+    return TreeCache.open(folder)
+
+
+def error(result: Tensor, expected: Tensor) -> float:
+    """Largest difference, relative to the largest value."""
+    result, expected = result.detach().double().cpu(), expected.detach().double().cpu()
+    return float((result - expected).abs().max() / expected.abs().max().clamp_min(1e-12))
+
+
+def training_config(
+    trees: TreeCache, output: Path, device: torch.device | str, **changes: object
+) -> TrainConfig:
+    """A small run; groups of options are given as dictionaries."""
+    loop = {"batch": 40, "segments": 1, "precision": "float32", "epochs": 50, "validation": 0}
+    small = changed(
+        preset("gpu"),
+        table={"dim": 24},
+        encoder={"dim": 32},
+        loop=loop,
+        device=str(device),
+        trees=trees.folder,
+        output=output,
+        name="gpu",
+    )
+    return changed(small, **changes)
+
+
+@pytest.mark.parametrize(
+    ("view", "engine"),
+    [("seq", "native"), ("dep", "native"), ("dep", "dgl"), ("const", "native"), ("const", "dgl")],
+)
+def test_vectors_and_gradients(view: str, engine: str, device: torch.device, trees: TreeCache) -> None:
+    if engine == "dgl":
+        pytest.importorskip("dgl")
+    torch.manual_seed(0)
+    batch = trees.read(0, 60)
+    reference, ours = view_class(view)(24, 32), view_class(view)(24, 32, engine)
+    ours.load_state_dict(reference.state_dict())
+    ours.to(device)
+    x = torch.randn(int(batch.sentence_offsets[-1]), 24)
+    sides = []
+    for encoder, place in ((reference, torch.device("cpu")), (ours, device)):
+        leaf = x.to(place).requires_grad_()
+        vectors = encoder(leaf, encoder.plan(batch))
+        vectors.square().sum().backward()
+        gradients = [leaf.grad, *(p.grad for p in encoder.parameters())]
+        sides.append((vectors, [g for g in gradients if g is not None]))
+    (expected, wanted), (vectors, gradients) = sides
+    assert error(vectors, expected) < VALUES
+    assert max(error(g, w) for g, w in zip(gradients, wanted, strict=True)) < GRADIENTS
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
+        reduced = ours(x.to(device), ours.plan(batch)).float().cpu()
+    assert torch.nn.functional.cosine_similarity(reduced, expected.detach()).min() > BF16_COSINE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objective": {"denominator": "paper", "direction": "forward"}},
+        {"objective": {"denominator": "quickthought", "direction": "both"}},
+        {"objective": {"score": "dot", "boundary": "none"}},
+        {"loop": {"micro_batch": 7}},
+        {"views": "seq,dep,const", "table": {"update": "dense"}},
+    ],
+    ids=lambda changes: ",".join(changes),
+)
+def test_losses(changes: dict[str, object], device: torch.device, trees: TreeCache, tmp_path: Path) -> None:
+    """Metrics and gradients of a step. Hits may differ where two scores are equal, so losses are compared."""
+    sides = []
+    for place in ("cpu", device):
+        trainer = Trainer(training_config(trees, tmp_path, place, **changes), trees)
+        result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
+        gradients = [p.grad for p in trainer.network.parameters() if p.grad is not None]
+        sides.append((result.metrics, [*gradients, *result.row_gradients]))
+    (expected, wanted), (metrics, gradients) = sides
+    losses = slice(0, (len(expected) + 1) // 2)
+    assert error(metrics[losses], expected[losses]) < VALUES
+    assert max(error(g, w) for g, w in zip(gradients, wanted, strict=True)) < GRADIENTS
+
+
+def test_a_step_waits_for_nothing(device: torch.device, trees: TreeCache, tmp_path: Path) -> None:
+    """By torch's own watch, on CUDA alone. The first steps compile kernels and fill the allocator."""
+    trainer = Trainer(training_config(trees, tmp_path, device), trees)
+    jobs = trainer.jobs()
+    steps = [trainer.prepare(next(jobs)) for _ in range(4)]
+    for number, step in enumerate(steps):
+        if device.type == "cuda":
+            torch.cuda.set_sync_debug_mode("error" if number > 1 else "default")
+        try:
+            trainer.update(trainer.gradient(step))
+        finally:
+            if device.type == "cuda":
+                torch.cuda.set_sync_debug_mode("default")
+    assert len(trainer.read()) == 4
+
+
+def test_a_stopped_run_resumes_to_the_same_bits(
+    device: torch.device, trees: TreeCache, tmp_path: Path
+) -> None:
+    sides = []
+    for name, codes in (("whole", (0,)), ("resumed", (143, 0))):
+        for code in codes:
+            config = training_config(trees, tmp_path, device, name=name, loop={"max_steps": 6})
+            trainer = Trainer(config, trees)
+            if code:
+                stop_after_a_step(trainer)
+            assert trainer.run() == code
+        newest = sorted((trainer.config.folder / "checkpoints").glob("step-*"))[-1]
+        sides.append(load_file(newest / "weights.safetensors"))
+    assert [name for name, value in sides[0].items() if not torch.equal(value, sides[1][name])] == []
+
+
+def stop_after_a_step(trainer: Trainer) -> None:
+    """End its run by SIGTERM, after which it writes a checkpoint."""
+    update = trainer.update
+
+    def last(result: StepResult) -> float:
+        signal.raise_signal(signal.SIGTERM)
+        return update(result)
+
+    trainer.update = last  # type: ignore[method-assign]
+
+
+def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: Path) -> None:
+    """Over 2,000 steps on a device, at most 1 MB there and 50 MB of the host."""
+    trainer = Trainer(training_config(trees, tmp_path, device), trees)
+    wanted = 2000 if device.type == "cuda" else 40
+    readings: list[tuple[int, int]] = []
+    steps = itertools.cycle([trainer.prepare(job) for job, _ in zip(trainer.jobs(), range(20), strict=False)])
+    for done in range(1, wanted + 1):
+        trainer.update(trainer.gradient(next(steps)))
+        if done % (wanted // 10) == 0:
+            trainer.read()
+            give_memory_back()  # what the allocator keeps of the host's
+            on_device = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+            readings.append((on_device, psutil.Process().memory_info().rss))
+    on_device, on_host = (last - half for half, last in zip(readings[4], readings[-1], strict=True))
+    assert on_device < 1e6 and on_host < 50e6
+
+
+@pytest.mark.parametrize("kind", ["dep", "const"])
+def test_trees(kind: str, device: torch.device, trees: TreeCache) -> None:
+    sentences = [*trees.read(0, min(len(trees), 1000), ("token",)).words()]
+    expected = load_parser(kind).parse(sentences)
+    assert same_trees(load_parser(kind, device=device).parse(sentences), expected) >= SAME_TREES
+
+
+@pytest.mark.gpu
+def test_speed(trees: TreeCache, tmp_path: Path) -> None:
+    """Print sentences per second of parsers, of training at several sizes, and of ``encode``."""
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    sentences = [*trees.read(0, 1000, ("token",)).words()]
+    for kind in ("dep", "const"):
+        parser = load_parser(kind, device=torch.device("cuda"))
+        print(f"parse {kind}: {rate(lambda parser=parser: parser.parse(sentences), len(sentences)):,.0f}")
+    for dim, precision in itertools.product((128, 1200, 2400), ("float32", "bfloat16")):
+        sizes = {"table": {"dim": 300}, "encoder": {"dim": dim}}
+        options = {**sizes, "views": "dep,const", "loop": {"batch": 400, "precision": precision}}
+        trainer = Trainer(training_config(trees, tmp_path, "cuda", **options), trees)
+        steps = [trainer.prepare(job) for job, _ in zip(trainer.jobs(), range(4), strict=False)]
+        turns = itertools.cycle(steps)
+
+        def step(trainer: Trainer = trainer, turns=turns) -> None:  # type: ignore[no-untyped-def]
+            trainer.update(trainer.gradient(next(turns)))
+            if len(trainer.unread) >= READ_EVERY["cuda"]:
+                trainer.read()
+
+        print(f"train 2x{dim} {precision}: {rate(step, sum(s.sentences for s in steps) / len(steps)):,.0f}")
+    encoder = MultiViewEncoder.untrained("dep,const", dim=1200, device="cuda")
+    print(f"encode: {rate(lambda: encoder.encode(None, trees=trees, batch_size=400), len(trees)):,.0f}")
+
+
+def rate(work: Callable[[], object], units: float) -> float:
+    """Units per second of a call that is repeated for five seconds; the first is not timed."""
+    work()
+    torch.cuda.synchronize()
+    began, calls = time.perf_counter(), 0
+    while calls == 0 or time.perf_counter() - began < 5:
+        work()
+        calls += 1
+        if calls % 8 == 0:  # the queue must not run seconds ahead of the clock
+            torch.cuda.synchronize()
+    torch.cuda.synchronize()
+    return units * calls / (time.perf_counter() - began)
