@@ -20,7 +20,7 @@ from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
 from parsing import run
 from parsing.run import ParseConfig
 from tests.fixtures.senteval import write_tasks
-from tests.test_commands import PIPELINE, ROOT, cli_of, commands
+from tests.test_commands import PIPELINE, ROOT, cli_of, commands, sources
 
 pytestmark = pytest.mark.repo
 
@@ -125,6 +125,73 @@ def test_what_the_pages_of_the_papers_name_exists(page: Path) -> None:
             texts = [text for text in texts if all(defines(text, part) for part in name.split("."))]
             missing += [mark] * (not any(not parameter or f'"{parameter}"' in text for text in texts))
     assert missing == []
+
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+OURS = rf"(?:{'|'.join(PIPELINE)}|benchmarks|tools|tests)"
+NAMED = re.compile(rf"(?:python -m |:(?:mod|func|class|meth|attr|data):`~?)({OURS}(?:\.\w+)+)")
+LOCAL = re.compile(r":(?:func|class|meth|attr|data):`~?([A-Za-z_]\w*)`")
+PLACE = re.compile(rf"(?<![\w/.-])((?:{OURS}|docs)/[\w/.-]*\.(?:py|md|toml|tsv|csv|svg|png))\b")
+LONGEST, MOST_WORDS = 110, 25
+"""Characters of a line of documentation, words of a cell of a table."""
+
+
+def has(name: str) -> bool:
+    """Whether a dotted name is a module of ours, or what a module defines or imports."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        base = ROOT.joinpath(*parts[:end])
+        file = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+        if file.exists():
+            text = file.read_text(encoding="utf-8")
+            imported = re.findall(r"^ *(?:from .* )?import (.*(?:\([^)]*\))?)", text, re.MULTILINE)
+            known = set(re.findall(r"\w+", " ".join(imported)))
+            return all(part in known or defines(text, part) for part in parts[end:])
+    return False
+
+
+def stale(file: str, text: str) -> list[str]:
+    """What a page or a docstring refers to and is not there; EMP's page names tests from ``tests/`` on."""
+    names = [name for name in NAMED.findall(text) if not has(name)]
+    if file.endswith(".py"):  # a name without a module is of the same file
+        names += [name for name in LOCAL.findall(text) if not re.search(rf"(?<!`)\b{name}\b(?!`)", text)]
+    places = [place for place in PLACE.findall(text) if not (ROOT / place).exists()]
+    return names + [place for place in places if not (ROOT / "tests" / place).exists()]
+
+
+def test_what_pages_and_docstrings_refer_to_exists() -> None:
+    """Modules after ``python -m``, names in roles of docstrings, and paths of files."""
+    texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+    texts |= sources(*PIPELINE, "benchmarks", "tools")
+    found = {file: stale(file, text) for file, text in texts.items()}
+    assert {file: names for file, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`python -m tools.gone`",
+        ":func:`corpora.text.gone`",
+        ":meth:`gone`",
+        "docs/gone.md",
+        "parsing/gone.py",
+    ],
+)
+def test_a_stale_reference_is_found(text: str) -> None:
+    assert len(stale("some.py", text)) == 1
+
+
+NARROW = [
+    page for page in PAGES if page.name not in ("log.md", "results.md")
+]  # those two are being rewritten
+
+
+@pytest.mark.parametrize("page", NARROW, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_and_cells_are_short(page: Path) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if len(line) > LONGEST] == []
+    cells = [cell for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
+    assert [cell for cell in cells if len(cell.split()) > MOST_WORDS] == []
 
 
 DOCUMENTS = (

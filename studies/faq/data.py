@@ -60,7 +60,7 @@ def read_faq(folder: Path) -> Data:
     """Read the files of a set from its folder. Queries without a relevant entry are dropped.
 
     Raises:
-        UserError: see :func:`corpora.rows.read_table`; or an unknown query or entry, a query in both parts,
+        UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both parts,
             or a part without a query that has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))

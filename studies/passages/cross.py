@@ -101,7 +101,7 @@ def fine_tune(
     """Train on the set, resuming a state in ``folder``; keep the weights of the pass that is best on dev.
 
     Args:
-        data: see :func:`~corpora.ranking.questions.filtered`.
+        data: see :func:`~corpora.ranking.sets.filtered`.
         backbone: name or folder of a Hugging Face encoder, which reads as many word pieces as it can.
         config: passes, margin and device.
         seed: seed of the MLP, the pairs and dropout.
