@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -31,6 +32,8 @@ from senteval_runner.vectors.models import open_model
 
 DRAWN, DRAWN_TOKENS = 2, range(7, 11)
 """How many sentences are drawn, and of how many words: a telephone's screen holds them."""
+WIDTH = 5.5
+"""Inches of a plot: two stand side by side, and on a telephone one can be read."""
 ASKED = 5
 """Sentences whose nearest neighbours are shown."""
 FRAME = 20
@@ -41,6 +44,16 @@ PAIR = (
     "The doctor praised the lawyer.",
 )
 """A sentence, the same said otherwise, and the same words that say something else."""
+TRAINED, START, WORDS, RANDOM = "trained", "before training", "average of its words", "random words"
+ROWS = (TRAINED, START, WORDS, RANDOM, BUILTIN)
+"""Of the tables, from the top."""
+CURVES = {
+    "accuracy@1": "across views, as trained",
+    "recall@1": "by cosine, the views",
+    "recall@1/both": "by cosine, views beside words",
+    "recall@1/words": "by cosine, mean of the words",
+}
+"""Names of the curves, by their names in the log."""
 Results = Mapping[str, Mapping[str, TaskResult]]
 """By model and task."""
 
@@ -52,14 +65,17 @@ def write_report(config: DemoConfig, seconds: Mapping[str, float]) -> Path:
         config: the demo's options.
         seconds: time of each step.
     """
-    about = read_json(config.scores / "results.json")["models"]
-    names = {name: model["spec"] for name, model in about.items()}
-    results = {name: _results(config.scores, model["key"]) for name, model in about.items()}
+    about = {
+        _row(config, model["spec"]): model
+        for model in read_json(config.scores / "results.json")["models"].values()
+    }
+    specs = {row: about[row]["spec"] for row in ROWS if row in about}
+    results = {row: _results(config.scores, about[row]["key"]) for row in specs}
     sections = [
         Section("What training gained", list(_scores(results))),
         Section("How training went", list(_training(config.model))),
         Section("Two of the parsed sentences", list(_drawn_trees(config.trees))),
-        Section("Nearest sentences before and after training", [_nearest(config, names)]),
+        Section("Nearest sentences before and after training", [_nearest(config, specs)]),
         Section("What structure tells apart", [_told_apart(config)]),
         Section("Where the time went", [_times(config, seconds)]),
         Section("Go on with your own text", list(_next_steps())),
@@ -72,6 +88,13 @@ def write_report(config: DemoConfig, seconds: Mapping[str, float]) -> Path:
     page = config.output / "report.html"
     write_text(page, Page("From text to sentence vectors", sections, introduction).html())
     return page
+
+
+def _row(config: DemoConfig, spec: str) -> str:
+    """What a model is called on the page."""
+    model = str(config.model)
+    rows = {model: TRAINED, f"bag:{model}": WORDS, "bag:random": RANDOM}
+    return START if spec.startswith("start:") else rows.get(spec, spec)
 
 
 def _results(folder: Path, key: str) -> dict[str, TaskResult]:
@@ -106,25 +129,59 @@ def _scores(results: Results) -> Iterator[Table | Figure | str]:
     tasks = list(next(iter(results.values())))
     hits = {(name, task): _hits(result) for name, by in results.items() for task, result in by.items()}
     scores = {key: bootstrap(*found) for key, found in hits.items()}
-    yield plots.bars(list(results), tasks, scores, caption="Per cent right, with 95 % intervals")
+    yield plots.bars(
+        list(results), tasks, scores, caption="Per cent right, with 95 % intervals", inches=WIDTH
+    )
     columns = [Column(task, digits=1, best="high") for task in tasks]
     rows: list[list[Cell]] = [[name, *(scores.get((name, task)) for task in tasks)] for name in results]
     yield Table(["model", *columns], rows, "Per cent right [95 % interval]")
-    trained, *others = results
-    ahead: list[list[Cell]] = []
-    for name in others:
-        cells = [_ahead(hits.get((trained, task)), hits.get((name, task))) for task in tasks]
-        ahead.append([name, *cells])
+    ahead = {
+        name: [_ahead(hits.get((TRAINED, task)), hits.get((name, task))) for task in tasks]
+        for name in results
+        if name != TRAINED
+    }
     signed = [Column(task, digits=1) for task in tasks]
-    yield Table(["over", *signed], ahead, f"How far {trained} is ahead, item by item")
+    differences: list[list[Cell]] = [[name, *cells] for name, cells in ahead.items()]
+    yield Table(["over", *signed], differences, "How far the trained model is ahead, item by item")
+    yield from _in_words(tasks, ahead)
     yield (
         "Authors: which of ten authors wrote a sentence, names and numerals masked, by SentEval's logistic "
         "regression; the test books are not among those it learns from. Neighbours: of the about 300 "
         "sentences of a held-out book, is the nearest one the sentence before or after? Binding: of two "
-        "sentences with the same words, is the one nearer that means the same? The encoder in the package "
-        "(builtin) was trained on far more text, these books among it. Intervals resample sentences, books "
-        "and frames."
+        "sentences with the same words, is the one nearer that means the same? Intervals resample sentences, "
+        "books and frames."
     )
+    yield (
+        "Before training, the model has the same form: the mean of the words too, where that stands beside "
+        "the views. The words are those of builtin, the encoder in the package. Both they and builtin were "
+        "trained on far more text, these books among it."
+    )
+
+
+def _in_words(tasks: Sequence[str], ahead: Mapping[str, Sequence[Score | None]]) -> Iterator[str]:
+    """Where the trained model is ahead or behind beyond the intervals, and what does help."""
+    lines, won = [], {}
+    for name, scores in ahead.items():
+        signs = {task: _sign(score) for task, score in zip(tasks, scores, strict=True) if score is not None}
+        where = {word: [t for t, s in signs.items() if s == sign] for word, sign in _SIGNS.items()}
+        said = [f"{word} in {' and '.join(found)}" for word, found in where.items() if found]
+        lines.append(f"{name}, {', '.join(said) or 'nowhere beyond the intervals'}")
+        won[name] = where["ahead"]
+    yield f"The trained model against {'; against '.join(lines)}."
+    if not won.get(START):
+        yield (
+            "So on so little text training does not pay beyond its start. What does: more text (commands are "
+            "below), or builtin, as it is or adapted to a text by multiview.readout."
+        )
+
+
+_SIGNS = {"ahead": 1, "behind": -1}
+
+
+def _sign(score: Score) -> int:
+    """1 or -1 of a difference whose interval is above or below zero, else 0."""
+    low, high = score.interval or (0.0, 0.0)
+    return int(low > 0) - int(high < 0)
 
 
 def _ahead(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> Score | None:
@@ -132,15 +189,21 @@ def _ahead(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> Score 
     return None if one is None or other is None else bootstrap(one[0] - other[0], one[1])
 
 
-def _training(model: Path) -> Iterator[Figure | str]:
-    """Curves over the steps, the untrained model at their left end, and the verdict of the log."""
+def _training(model: Path) -> Iterator[Figure | Table]:
+    """Curves over the steps, the untrained model at their left end, and the verdict of the model's card."""
     rows = [row for row in read_log(model / "log.jsonl") if row["kind"] == "evaluation"]
     loss = {"validation loss": [(row["step"], row["loss"]) for row in rows]}
-    yield plots.curves(loss, y_label="loss per sentence", caption="Validation loss; step 0 is untrained")
-    names = [name for name in rows[0] if "@1" in name]
-    shares = {name: [(row["step"], 100 * row[name]) for row in rows] for name in names}
-    caption = "Neighbours found on the validation set, per cent"
-    yield plots.curves(shares, y_label="per cent", caption=caption)
+    yield plots.curves(
+        loss, y_label="loss per sentence", caption="Validation loss; step 0 is untrained", inches=WIDTH
+    )
+    shares = {
+        said: [(row["step"], 100 * row[name]) for row in rows if name in row] for name, said in CURVES.items()
+    }
+    caption = "Neighbours found on the validation set, per cent; step 0 is untrained"
+    yield plots.curves(shares, y_label="per cent", caption=caption, inches=WIDTH)
+    card = (model / "README.md").read_text(encoding="utf-8")
+    lines = re.findall("^- (gained|neighbours|beside|kept|no gain|next): (.*)", card, re.MULTILINE)
+    yield Table(["", "verdict, also in the model's card"], [list(line) for line in lines])
 
 
 def _drawn_trees(folder: Path) -> Iterator[Figure]:
@@ -174,13 +237,12 @@ def _vectors(config: DemoConfig, spec: str, task: TaskData) -> NDArray[np.float3
     return unit((rows_ND - rows_ND.mean(axis=0)) / np.maximum(rows_ND.std(axis=0), 1e-8))
 
 
-def _nearest(config: DemoConfig, names: Mapping[str, str]) -> Table:
+def _nearest(config: DemoConfig, specs: Mapping[str, str]) -> Table:
     """The nearest sentence of five sentences of held-out books, by the model before and after training."""
     task = read_task("Neighbours", config.output)
     texts = [text for book in books("heldout") for text in book.sentences]
-    trained = next(iter(names))
-    chosen = {"before": next((name for name in names if name.startswith("start:")), None), "after": trained}
-    vectors = {when: _vectors(config, names[name], task) for when, name in chosen.items() if name}
+    chosen = {"before": specs[START], "after": specs[TRAINED]}
+    vectors = {when: _vectors(config, spec, task) for when, spec in chosen.items()}
     fitting = [n for n, text in enumerate(texts) if 45 < len(text) < 90 and text[-1] == "."]
     asked = [fitting[n * len(fitting) // ASKED] for n in range(ASKED)]
     rows: list[list[Cell]] = []
@@ -199,7 +261,7 @@ def _told_apart(config: DemoConfig) -> Table:
     """Cosines of a sentence with its passive and with the same words exchanged."""
     builtin = MultiViewEncoder.load(BUILTIN)
     encoders = {
-        config.model.name: (MultiViewEncoder.load(config.model), 0.0),
+        TRAINED: (MultiViewEncoder.load(config.model), 0.0),
         "builtin without structure": (builtin, 0.0),
         "builtin": (builtin, None),
     }
@@ -214,9 +276,9 @@ def _told_apart(config: DemoConfig) -> Table:
 
 def _times(config: DemoConfig, seconds: Mapping[str, float]) -> Table:
     """The seconds of each command, and what was typed."""
-    typed = commands(config)
     rows: list[list[Cell]] = [
-        [title, f"{value:.0f}", f"python -m {' '.join(typed[title])}"] for title, value in seconds.items()
+        [title, f"{seconds.get(title, 0):.0f}", f"python -m {' '.join(words)}"]
+        for title, words in commands(config).items()
     ]
     return Table(["step", "seconds", "command"], rows)
 

@@ -189,9 +189,9 @@ def shown(cell: Cell, digits: int = 2) -> str:
         return DASH
     if isinstance(cell, Score):
         deviation = "" if cell.deviation is None else f" ± {cell.deviation:.{digits}f}"
-        interval = "" if cell.interval is None else " [{:.{d}f}, {:.{d}f}]".format(*cell.interval, d=digits)
-        return f"{cell.value:.{digits}f}{deviation}{interval}"
-    return str(cell) if isinstance(cell, int) else f"{cell:.{digits}f}"
+        interval = "" if cell.interval is None else " [{:z.{d}f}, {:z.{d}f}]".format(*cell.interval, d=digits)
+        return f"{cell.value:z.{digits}f}{deviation}{interval}"
+    return str(cell) if isinstance(cell, int) else f"{cell:z.{digits}f}"
 
 
 def escaped(text: str) -> str:

@@ -32,6 +32,8 @@ COLOURS = (
 GRID = "#eeeeee"
 BAR, GAP, LETTER = 0.16, 0.2, 0.085
 """Inches: a bar, the gap between groups, a letter of a legend."""
+WIDE = 8.0
+"""Inches of a figure that has the page's width."""
 NOTHING = "there are no values to draw"
 
 
@@ -41,6 +43,7 @@ def bars(
     scores: Mapping[tuple[str, str], Score],
     *,
     caption: str = "",
+    inches: float = WIDE,
 ) -> Figure:
     """Grouped bars from zero, a group per task, a bar per model, the interval or deviation as a whisker.
 
@@ -49,12 +52,13 @@ def bars(
         groups: names of the groups, from the top.
         scores: by series and group; missing bars are left out.
         caption: above the figure, as in all plots.
+        inches: width of the figure.
     """
     known = {key: score for key, score in scores.items() if math.isfinite(score.value)}
 
     def draw(canvas: Canvas) -> None:
         height = len(series) * BAR + GAP
-        canvas.set_size_inches(8, 1 + height * len(groups))
+        canvas.set_size_inches(inches, 1 + height * len(groups))
         axes = canvas.subplots()
         for colour, name in enumerate(series):
             shown = [known.get((name, group), Score(math.nan)) for group in groups]
@@ -93,6 +97,7 @@ def curves(
     x_label: str = "step",
     y_label: str = "",
     caption: str = "",
+    inches: float = WIDE,
 ) -> Figure:
     """A line through (x, y) points per series; points that are not finite are left out.
 
@@ -102,13 +107,14 @@ def curves(
         x_label: below the plot.
         y_label: beside it.
         caption: above the figure.
+        inches: width of the figure.
     """
     finite = {
         name: [point for point in line if all(map(math.isfinite, point))] for name, line in series.items()
     }
 
     def draw(canvas: Canvas) -> None:
-        canvas.set_size_inches(8, 3)
+        canvas.set_size_inches(inches, 3)
         axes = canvas.subplots()
         for colour, (name, line) in enumerate(finite.items()):
             x_N, y_N = ([point[side] for point in line] for side in (0, 1))

@@ -13,9 +13,10 @@ import pytest
 from corpora import books
 from runtime.errors import UserError
 from senteval_runner.demo import __main__ as demo
-from senteval_runner.demo.page import _hits, write_report
+from senteval_runner.demo.page import ROWS, START, _hits, _in_words, write_report
 from senteval_runner.demo.steps import DemoConfig, commands
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.report.page import Score
 
 SENTENCES = 24
 """Of each book."""
@@ -47,8 +48,11 @@ def test_the_demo_on_short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     page = (config.output / "report.html").read_text(encoding="utf-8")
     for title in ("What training gained", "Validation loss", "Nearest sentences", "means the same"):
         assert title in page
-    for row in ("books", "start:", "bag:", "random", "builtin"):
-        assert row in page
+    for title in ("Per cent right [95 % interval]", "How far the trained model is ahead, item by item"):
+        table = re.findall(f"{re.escape(title)}.*?</table>", page, re.DOTALL)[0]
+        rows = re.findall(r"<tr>\n?<td[^>]*>([^<]*)</td>", table)
+        assert rows == list(ROWS if "right" in title else ROWS[1:])
+    assert "The trained model against before training, " in page and "also in the model&#39;s card" in page
     drawings = re.findall(r"<svg[^>]*max-width:100%", page)
     assert len(drawings) == 4, "both trees of two sentences, as wide as the page at most"
     before = page
@@ -60,6 +64,18 @@ def test_a_step_that_refuses_ends_the_demo_in_one_line(capfd: pytest.CaptureFixt
     with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
         demo.run_step("1/4", "parsing.run", "none.txt")
     assert "$ python -m parsing.run none.txt" in capfd.readouterr().out
+
+
+def test_only_what_is_beyond_an_interval_is_said() -> None:
+    ahead, behind, unclear = (Score(0.0, interval=ends) for ends in ((0.1, 2.0), (-2.0, -0.1), (-1.0, 1.0)))
+    said = list(
+        _in_words(["A", "B", "C"], {START: [ahead, behind, unclear], "builtin": [None, unclear, behind]})
+    )
+    assert said == [
+        "The trained model against before training, ahead in A, behind in B; against builtin, behind in C."
+    ]
+    *_, helps = _in_words(["A"], {START: [unclear], "random words": [ahead]})
+    assert helps.startswith("So on so little text training does not pay beyond its start.")
 
 
 def test_items_that_depend_on_each_other_are_one_group() -> None:
