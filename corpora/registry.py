@@ -78,9 +78,11 @@ def open_corpus(
     if name == "umbc":
         folder = data if data is not None else Path(os.environ.get("MULTIVIEW_DATA") or "data")
         return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=count)
-    if not path.exists():
+    if not (name and path.exists()):
         near = did_you_mean(path.name, NAMED)
-        raise UserError(f"{path}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}")
+        raise UserError(
+            f"{name or repr(name)}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}"
+        )
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower()) for file in files}
     if kinds == {None}:

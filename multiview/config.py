@@ -31,6 +31,7 @@ from runtime.cli import (
     configuration,
 )
 from runtime.errors import UserError
+from runtime.files import check_regular
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
@@ -293,8 +294,9 @@ def preset(name: str, **changes: Any) -> TrainConfig:
     if name != LAPTOP:
         path = PRESETS.get(name, Path(name))
         try:
+            check_regular(path)
             values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError:
+        except (OSError, UserError):
             known = ", ".join([LAPTOP, *PRESETS])
             raise UserError(f"--preset {name}: choose one of {known}, or give a TOML file") from None
         except ValueError as error:

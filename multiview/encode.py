@@ -71,7 +71,7 @@ class ModelOptions:
         """The model.
 
         Raises:
-            UserError: no such model, or an encoder that reads no trees.
+            UserError: no such model, an encoder that reads no trees, or a part of one.
         """
         self.check()
         from multiview.names.sources import find_source
@@ -79,6 +79,10 @@ class ModelOptions:
         source = find_source(self.model)
         if not source.is_multiview:
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
+        if source.views or source.readout or source.scale:
+            raise UserError(
+                f"model {self.model!r}: is read whole here; leave out ?views, ?readout and ?scale"
+            )
         return source.model(self.device, self.parsers)
 
 
@@ -95,7 +99,7 @@ class VectorOptions(ModelOptions):
     def spec(self) -> str:
         """The name of the encoder with these views and this share."""
         options = f"?views={self.views}" if self.views else ""
-        options += "" if self.structure is None else f"?structure={self.structure:f}"
+        options += "" if self.structure is None else f"?structure={abs(self.structure):f}"
         return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
 
     def encoder(self) -> OpenedEncoder:

@@ -30,7 +30,7 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, share_of
+from multiview.encoders.meaning import Readout, share_of, unit
 from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
 from multiview.encoders.scale import spread
 from multiview.folder.files import (
@@ -50,10 +50,12 @@ from multiview.outputs import (
     required_annotations,
     resolve_output,
 )
+from multiview.pretrained import vectors_of
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.trees.batch import Batch
 from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
+from runtime.errors import UserError
 from runtime.files import locked
 from runtime.progress import progress
 
@@ -270,14 +272,16 @@ class MultiViewEncoder:
     @plain_torch()
     def similarity(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of every vector of ``one`` with every one of ``other``: [n, m]; [D] counts as [1, D]."""
-        left, right = _unit(one), _unit(other)
-        return left @ right.to(left.device).T
+        left, right = _units(one, other)
+        return left @ right.T
 
     @plain_torch()
     def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n]; [D] counts as [1, D]."""
-        left, right = _unit(one), _unit(other)
-        return (left * right.to(left.device)).sum(dim=1)
+        left, right = _units(one, other)
+        if 1 not in (len(left), len(right)) and len(left) != len(right):
+            raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
+        return (left * right).sum(dim=1)
 
     def save(self, folder: Path | str) -> None:
         """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
@@ -436,6 +440,13 @@ class MultiViewEncoder:
                 member.network.to(device)
 
 
-def _unit(vectors: Vectors) -> Tensor:
-    """Rows of length 1, [n, D]; a zero vector stays zero."""
-    return normalize(torch.atleast_2d(torch.as_tensor(vectors)).float(), dim=1)
+def _units(*sides: Vectors) -> list[Tensor]:
+    """Vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+
+    Raises:
+        UserError: they are no vectors, or of different sizes.
+    """
+    left, right = (vectors_of(vectors, "similarity") for vectors in sides)
+    if left.shape[1] != right.shape[1]:
+        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
+    return [unit(left), unit(right).to(left.device)]

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from corpora.sentences import described
 from runtime.errors import MissingExtraError, UserError, out_of_memory, out_of_space
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
 
 Float = NDArray[np.float32]
 Encode = Callable[[Sequence[Any]], Any]
@@ -62,11 +64,7 @@ def rows_of(
     Raises:
         UserError: it is of another shape or no numbers, or not all are finite; a sentence is named.
     """
-    with one_line(f"{name}: encode() returned a {type(output).__name__} that is no array"):
-        listed = isinstance(output, list | tuple)
-        hosted = [_on_host(row) for row in output] if listed else _on_host(output)
-        vectors = np.asarray(hosted)
-    n = len(sentences)
+    vectors, n = _array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
     shaped = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
     if not shaped or vectors.dtype.kind not in "fiu" or dim not in (None, vectors.shape[-1]):
         raise UserError(
@@ -82,6 +80,31 @@ def rows_of(
             f"{str(sentences[int(np.argmin(finite))])[:80]!r}"
         )
     return rows
+
+
+def vectors_of(value: Any, door: str) -> Tensor:
+    """Vectors that a caller gave, [n, D] or one [D], as float32 [n, D] on their device.
+
+    Raises:
+        UserError: they are of another shape, no numbers, or not finite.
+    """
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        array = _array(value, f"{door}: a {type(value).__name__}")
+        value = torch.from_numpy(array.astype(np.float32)) if array.dtype.kind in "fiu" else array
+    if not isinstance(value, torch.Tensor) or value.is_complex() or not 1 <= value.ndim <= 2:
+        raise UserError(f"{door}: {described(value)} is no array of numbers [vectors, dimensions]")
+    found: Tensor = torch.atleast_2d(value).float()
+    if not (finite := torch.isfinite(found).all(dim=1)).all():
+        raise UserError(f"{door}: vector {int(finite.int().argmin())} has NaN or infinity")
+    return found
+
+
+def _array(value: Any, what: str) -> NDArray[Any]:
+    """Anything that numpy reads, and tensors in lists."""
+    with one_line(f"{what} that is no array"):
+        return np.asarray([*map(_on_host, value)] if isinstance(value, list | tuple) else _on_host(value))
 
 
 def _on_host(value: Any) -> Any:

@@ -249,8 +249,9 @@ class Teacher:
         import numpy as np
         import torch
 
-        vectors_BT = torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32))
-        return torch.nn.functional.normalize(vectors_BT, dim=1)
+        from multiview.encoders.meaning import unit
+
+        return unit(torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32)))
 
 
 class Neighbours:

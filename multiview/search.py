@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
 from corpora.inputs import STANDARD_INPUT
+from corpora.sentences import described
 from multiview.encode import VectorOptions, open_sentences, sentences_of
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
@@ -59,12 +60,36 @@ def semantic_search(
     """The ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
 
     ``queries_QD`` may be a single vector [D].
+
+    Raises:
+        UserError: they are no vectors of one size, or a vector is not finite.
     """
-    queries = np.atleast_2d(queries_QD)
-    lengths_Q, lengths_N = (np.sqrt(np.einsum("nd,nd->n", rows, rows)) for rows in (queries, corpus_ND))
-    scores_QN = queries @ corpus_ND.T / np.maximum(lengths_Q[:, None] * lengths_N, 1e-12)
+    queries, corpus = (np.atleast_2d(rows) for rows in (queries_QD, corpus_ND))
+    shapes = f"{list(queries.shape)} of {queries.dtype} and {list(corpus.shape)} of {corpus.dtype}"
+    if queries.ndim + corpus.ndim != 4 or len({queries.shape[1], corpus.shape[1]}) > 1:
+        raise UserError(f"search: {shapes} are no vectors of one size")
+    lengths_Q, lengths_N = _lengths(queries), _lengths(corpus)
+    directions_QD = (queries / np.where(lengths_Q > 0, lengths_Q, 1)[:, None]).astype(np.float32)
+    scores_QN = directions_QD @ corpus.T / np.where(lengths_N > 0, lengths_N, 1)
     rows_QK = np.argsort(-scores_QN, axis=1, kind="stable")[:, :top_k]
     return [[Hit(int(row), float(scores_QN[q, row])) for row in rows] for q, rows in enumerate(rows_QK)]
+
+
+def _lengths(rows_ND: NDArray[Any]) -> NDArray[np.floating]:
+    """The length of each vector, [N], in float64 where float32 may be too narrow for squares.
+
+    Raises:
+        UserError: they are no numbers, or not finite.
+    """
+    if rows_ND.dtype.kind not in "fiu":
+        raise UserError(f"search: {described(rows_ND)} is no array of numbers")
+    squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND)
+    if rows_ND.dtype != np.float32 or not ((squares_N > 1e-30) & (squares_N < 1e30)).all():
+        squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND, dtype=np.float64)
+    if not (finite := np.isfinite(squares_N)).all():
+        raise UserError(f"search: vector {finite.argmin()} has NaN, infinity, or numbers too large")
+    lengths_N: NDArray[np.floating] = np.sqrt(squares_N)
+    return lengths_N
 
 
 @configuration

@@ -31,6 +31,7 @@ from parsing.run import PAPER_SENTENCES
 from runtime.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
 from runtime.errors import MissingExtraError, UserError, refusals
 from runtime.files import atomic_path, locked, read_json, write_json
+from runtime.folders import refuse_others
 from runtime.progress import progress
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def main(config: TrainConfig) -> int:
             raise UserError(" | ".join(missing))
         cache = open_trees(config.trees)
         if distributed.first and not config.dry_run:
+            refuse_others(config.folder, "views", "members")
             held.enter_context(locked(config.folder, option="--name or --output"))
         if config.words_mode != "both":
             return train_one(config, cache, distributed)

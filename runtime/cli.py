@@ -139,7 +139,8 @@ def _complaint(error: Any) -> tuple[str, Any, str]:
         ("less than", "below"),
     ):
         text = text.replace(theirs, ours)
-    return ".".join(str(part) for part in first["loc"] if part != "constrained-int"), first["input"], text
+    names = [str(part) for part in first["loc"] if not str(part).startswith("constrained-")]
+    return ".".join(names), first["input"], text
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,17 @@ class Command:
                 import_plugin(module)
         given = {} if self.defaults is None else {"default": self.defaults(words)}
         given["console_outputs"] = TORCHRUN not in os.environ or os.environ["RANK"] == "0"
-        return tyro.cli(self.config, prog=prog, description=about, args=words, **given)
+        rules = tyro.constructors.ConstructorRegistry()
+        named = tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="PATH",
+            instance_from_str=_named_path,
+            is_instance=lambda value: isinstance(value, Path),
+            str_from_instance=lambda path: [str(path)],
+        )
+        rules.primitive_rule(lambda info: named if info.type is Path else None)
+        with rules:
+            return tyro.cli(self.config, prog=prog, description=about, args=words, **given)
 
     def _refuse(self, message: str, code: int) -> int:
         if _first_to_say(message):
@@ -230,6 +241,13 @@ class Command:
         folder = self.owns(config)
         idle = folder is None or getattr(config, "dry_run", False)
         return contextlib.nullcontext() if folder is None or idle else locked(folder)
+
+
+def _named_path(words: Sequence[str]) -> Path:
+    """The path that a word of a command line names; an empty one would be the working folder."""
+    if not words[0]:
+        raise UserError("an empty name of a file or folder among the arguments")
+    return Path(words[0])
 
 
 def _first_to_say(message: str) -> bool:

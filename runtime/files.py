@@ -61,7 +61,7 @@ def output_file(path: Path) -> Path:
     """The regular file that writing to a name of the user's makes or replaces; links to it stay.
 
     Raises:
-        UserError: the name leads to a folder, a pipe or a device, or nowhere.
+        UserError: the name leads to a folder, a pipe or a device, into a file, or nowhere.
     """
     place = Path(path)
     for _ in range(40):  # links, as many as Linux follows
@@ -69,11 +69,18 @@ def output_file(path: Path) -> Path:
         in_system = folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
         if not in_system and place.is_symlink():
             place = folder / place.readlink()
-        elif in_system or (place.exists() and not place.is_file()):
+        elif in_system or (place.exists() and not place.is_file()) or not _folder_or_none(folder):
             break
         else:
             return place
-    raise UserError(f"{path}: is not a regular file, which alone can be replaced; give another name")
+    raise UserError(
+        f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
+    )
+
+
+def _folder_or_none(path: Path) -> bool:
+    """Whether a path is a folder, or one can be made there."""
+    return next(above for above in (path, *path.parents) if above.exists()).is_dir()
 
 
 def fsync_path(path: Path) -> None:

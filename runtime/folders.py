@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runtime.errors import UserError
-from runtime.files import LOCK, fsync_path
+from runtime.files import LOCK, fsync_path, read_json
 
 NEW, NEXT, OLD = ".change.new", ".change.next", ".change.old"
 OURS = frozenset({LOCK, NEW, NEXT, OLD})
@@ -29,6 +29,18 @@ def current(folder: Path) -> Path:
     """Where the content of a folder is: in itself, or in the ``.change.next`` that a killed writer left."""
     following = Path(folder) / NEXT
     return following if following.is_dir() and not following.is_symlink() else Path(folder)
+
+
+def refuse_others(folder: Path, *keys: str) -> None:
+    """Refuse to write a config.json where there is one of another kind, which has none of these keys.
+
+    Raises:
+        UserError: there is.
+    """
+    path = current(folder) / "config.json"
+    found = read_json(path) if path.is_file() else dict.fromkeys(keys)
+    if not (isinstance(found, dict) and found.keys() & set(keys)):
+        raise UserError(f"{folder}: holds something else, with a config.json; choose another folder")
 
 
 @contextlib.contextmanager

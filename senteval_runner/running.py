@@ -27,6 +27,7 @@ from multiview.names.sources import find_source
 from runtime.cli import config_from_json, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import json_digest, read_record, write_json, write_record, write_text
+from runtime.folders import refuse_others
 from runtime.progress import progress
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.evaluation import data_hashes, evaluate_task, read_tasks, versions
@@ -100,6 +101,7 @@ def run(config: SentEvalConfig) -> int:
         Model(name=name, encoder=encoder, skipped=dict(missing))
         for name, encoder in zip(shown, opened, strict=True)
     ]
+    refuse_others(config.folder, "models")
     logger = log_to(config.folder)
     write_json(config.folder / "config.json", config_to_json(config))
     for note in notes:

@@ -177,6 +177,12 @@ def _variance(x_D: Float64, xx_DD: Float64) -> float:
     return mean
 
 
+def unit(x_ND: Tensor) -> Tensor:
+    """Rows at length 1, however large or small their numbers are; a zero row stays zero."""
+    exponent_N1 = torch.frexp(x_ND.abs().amax(dim=1, keepdim=True))[1].clamp(-126, 126)
+    return normalize(torch.ldexp(x_ND, -exponent_N1), dim=1)  # a power of two rounds nothing
+
+
 def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:
     """Spearman's correlation of two encoders' cosines of all pairs of sentences."""
     from scipy.stats import spearmanr
@@ -200,5 +206,5 @@ def share_of(structure: float) -> float:
 
 def joined_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
     """Meaning and structure side by side, each at length 1: [n, D + S]; their cosines mix as 1 − λ and λ."""
-    parts = ((1 - share) ** 0.5 * normalize(meaning_ND, dim=1), share**0.5 * normalize(structure_NS, dim=1))
+    parts = ((1 - share) ** 0.5 * unit(meaning_ND), share**0.5 * normalize(structure_NS, dim=1))
     return torch.cat(parts, dim=1)

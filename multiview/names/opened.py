@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 
 from corpora.sentences import read_sentences
+from multiview.encoders.meaning import unit
 from multiview.folder.reading import CHUNK_SENTENCES, Reader
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
@@ -241,7 +243,7 @@ class OpenedEncoder:
         parts = [part.encode_texts(sentences, trees, show_progress_bar) for part in self.parts]
         vectors = self._joined([column for columns in parts for column in columns])
         if normalize:
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            vectors = unit(torch.from_numpy(vectors)).numpy()
         return vectors
 
     def _joined(self, blocks: Sequence[Float]) -> Float:

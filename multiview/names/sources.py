@@ -204,9 +204,11 @@ class Source:
         return encode
 
     def model(self, device: str | None, parsers: Parsers | None = None) -> MultiViewEncoder:
-        """The whole multi-view encoder, also where the name chooses views."""
+        """The whole multi-view encoder, also where the name chooses views; λ is the name's."""
         model: MultiViewEncoder = self.open(device)
         model.reader.specs |= parsers or {}
+        if self.structure is not None:
+            model.members[0].structure = self.structure
         if self.text is not None and self.readout == "features":
             model.measure(TreeCache.open(self.text))
         return model

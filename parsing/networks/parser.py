@@ -37,7 +37,7 @@ from runtime.cli import LOGGER, Config, config_from_json, config_to_json, config
 from runtime.device import Undrawn, plain_build, plain_torch
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, sha256_file, write_json
-from runtime.folders import current, replaced
+from runtime.folders import current, refuse_others, replaced
 from runtime.threads import state_without
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
@@ -131,6 +131,7 @@ def save_model_folder(
     ``half`` stores float16: half the size, parsing still runs in float32.
     """
     dtype = torch.float16 if half else torch.float32
+    refuse_others(path, "kind")
     with replaced(path) as new:
         # Not save_file: it leaves a file that only its owner can read.
         stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}

@@ -39,6 +39,7 @@ from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
 from runtime.errors import UserError, out_of_memory
 from runtime.files import locked, write_json
+from runtime.folders import refuse_others
 from runtime.progress import progress
 from runtime.surroundings import available_cores
 
@@ -262,6 +263,7 @@ def run_corpus(
     """
     began = time.monotonic()
     with locked(output):
+        refuse_others(output, "dep_model")
         stored = Manifest.read(output) if (output / NAME).exists() else None
         text = {"corpus": {"name": corpus.name, **corpus.identity}}
         _refuse_other(output, stored, text)  # before workers load parsers

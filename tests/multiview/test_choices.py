@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 from multiview.config import TrainConfig, options_of, preset
@@ -15,6 +16,7 @@ from multiview.train import cli, defaults_from, main
 from multiview.training.data import Split, cut, open_trees
 from multiview.training.trainer import Trainer
 from runtime import device as threads
+from runtime.errors import UserError
 from tests.fixtures.trees import changed, toy_corpus
 from tests.multiview.words.test_table import write_vectors
 
@@ -44,6 +46,9 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
     values = options_of(paper)
     assert {name: values[name] for name in PAPER} == PAPER and paper.table.min_count == 1
     assert len(paper.view_list) * 2 * paper.encoder.width == 4800  # of two models
+    for wrong in ("nothing", "/dev/zero", ""):
+        with pytest.raises(UserError, match="choose one of laptop"):
+            preset(wrong)
     assert TrainConfig() == defaults_from([]) == preset("laptop") and preset("gpu").preset == "gpu"
     mine = tmp_path / "mine.toml"
     mine.write_text("words = 'fixed'\n[loop]\nbatch = 7\n")

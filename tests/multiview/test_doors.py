@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 import parsing
 from multiview.encoders.binding import WIDTH
 from multiview.model import MultiViewEncoder
+from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
 from runtime.errors import UserError
@@ -109,6 +110,53 @@ def test_any_array_of_numbers_stands_beside_structure(builtin: MultiViewEncoder,
     model = WithStructure(Lengths(change), 0.15, builtin)
     np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
     assert isinstance(model.encode(TEXTS[0], convert_to_tensor=True), torch.Tensor)
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-12, 1e12, 1e25])
+def test_cosines_do_not_see_how_large_numbers_are(builtin: MultiViewEncoder, factor: float) -> None:
+    rows = np.array([[3, 4], [4, 3], [0, 5]], np.float32)
+    wanted = [[1, 0.96, 0.8], [0.96, 1, 0.6], [0.8, 0.6, 1]]
+    far = rows * np.float32(factor)
+    np.testing.assert_allclose(builtin.similarity(far, rows), wanted, atol=1e-6)
+    np.testing.assert_allclose(builtin.similarity_pairwise(far, far), 1, atol=1e-6)
+    hits = semantic_search(far, far)
+    assert [(hit.corpus_id, round(hit.score, 5)) for hit in hits[0]] == [(0, 1.0), (1, 0.96), (2, 0.8)]
+    own = WithStructure(Lengths(lambda rows: rows * np.float32(factor)), 0.15, builtin).encode(TEXTS)
+    np.testing.assert_allclose(own, WithStructure(Lengths(), 0.15, builtin).encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1, 2]], torch.ones(1, 2).half(), np.ones((2, 2), ">f8")[::-1], [torch.ones(2)]]
+)
+def test_vectors_may_be_any_array_of_numbers(builtin: MultiViewEncoder, rows: Any) -> None:
+    assert float(builtin.similarity(rows, rows)[0, 0]) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.ones((2, 3)),
+        [[np.nan, 1.0]],
+        [[np.inf, 1.0]],
+        ["a"],
+        None,
+        [[1.0], [1.0, 2.0]],
+        np.ones((1, 1, 2)),
+        1.0,
+        np.ones((1, 2), complex),
+    ],
+)
+def test_what_are_no_vectors_is_one_line(builtin: MultiViewEncoder, rows: Any) -> None:
+    right = np.ones((3, 2), np.float32)
+    for compare in (builtin.similarity, builtin.similarity_pairwise):
+        for pair in ((rows, right), (right, rows)):
+            with pytest.raises(UserError, match=r"^similarity"):
+                compare(*pair)
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        with pytest.raises(UserError, match=r"^search"):
+            semantic_search(rows, right)
+    with pytest.raises(UserError, match="NaN"):
+        semantic_search(np.full((1, 2), np.nan), right)
 
 
 @pytest.mark.parametrize(

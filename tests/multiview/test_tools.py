@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from multiview import encode, search
+from multiview import encode, explain, search
 from multiview.encoders.scale import Scale
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
@@ -202,6 +202,9 @@ def test_text_that_is_not_utf8_is_named(folder: Path, text) -> None:
         (search, "MODEL in.txt q --vectors other.npy", "holds 3 x 2 numbers"),
         (encode, "MODEL bad.txt", "bad.txt, line 2: not UTF-8"),
         (encode, "none in.txt --output x.csv", "must end in .npy"),
+        (encode, "none in.txt --output in.txt/x.npy", "in.txt/x.npy: is not a regular file in a folder"),
+        (search, "MODEL in.txt q --structure -0.0 --views none", "view 'none'"),
+        (explain, "MODEL?views=seq cat dog", "is read whole here; leave out ?views"),
     ],
 )
 def test_bad_input_is_one_line(

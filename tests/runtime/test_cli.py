@@ -19,6 +19,8 @@ class Options:
 
     output: Path = Path("x")
     """Where to write."""
+    data: tuple[Path, ...] = ()
+    """What to read."""
     preset: str | None = None
     """Values by name."""
     epochs: Count = 2
@@ -58,6 +60,14 @@ def test_arguments_that_are_not_utf8_are_one_line(capsys: pytest.CaptureFixture[
     command = Command(Options, lambda config: None, "p", "d")
     assert command(["--preset", os.fsdecode(b"caf\xe9")]) == 2
     assert capsys.readouterr().err == "python -m p: 'caf\\udce9' among the arguments: not UTF-8; rename it\n"
+
+
+@pytest.mark.parametrize("words", [["--output", ""], ["--output="], ["--data", "a", ""]])
+def test_an_empty_name_is_not_the_working_folder(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert Command(Options, lambda config: None, "p", "d")(words) == 2
+    assert "an empty name of a file or folder" in capsys.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback() -> None:

@@ -164,19 +164,36 @@ def odd_files(folder: Path) -> dict[str, Path]:
     (folder / "stream").symlink_to("/proc/self/fd/1")
     (folder / "null").symlink_to(os.devnull)
     (folder / "nowhere").symlink_to("nowhere")
-    odd = {name: folder / name for name in ("pipe", "below", "stream", "null", "nowhere")}
+    (folder / "text").write_text("A file is no folder.")
+    odd = {
+        name: folder / name for name in ("pipe", "below", "stream", "null", "nowhere", "text/x", "text/y/x")
+    }
     return odd | {path: Path(path) for path in ("", "..", "/", "/proc/self/mem", "/dev/new", os.devnull)}
 
 
 @pytest.mark.parametrize(
-    "name", [*["pipe", "below", "stream", "null", "nowhere", "..", "/", "/proc/self/mem", "/dev/new"], ""]
+    "name",
+    [
+        "pipe",
+        "below",
+        "stream",
+        "null",
+        "nowhere",
+        "text/x",
+        "text/y/x",
+        "..",
+        "/",
+        "/proc/self/mem",
+        "/dev/new",
+        "",
+    ],
 )
 def test_an_output_that_is_no_file_is_refused_and_stays(name: str, tmp_path: Path) -> None:
     path = odd_files(tmp_path)[name]
     before = os.lstat(path) if os.path.lexists(path) else None
     with pytest.raises(UserError, match="is not a regular file"):
         output_file(path)
-    if name not in ("/proc/self/mem", "/dev/new"):  # no entries of output folders
+    if name not in ("/proc/self/mem", "/dev/new", "text/x", "text/y/x"):  # no entries of output folders
         with pytest.raises(UserError, match="is not a regular file"):
             write_json(path, 1)
     assert before is None or os.lstat(path).st_ino == before.st_ino

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UserError
-from runtime.folders import NEW, NEXT, OLD, current, replaced
+from runtime.folders import NEW, NEXT, OLD, current, refuse_others, replaced
 from tests.fixtures.kills import kills
 
 OLD_FILES = {"a": "1", "b": "1", "in/c": "1"}
@@ -45,6 +45,16 @@ def test_a_kill_leaves_the_old_files_or_the_new(tmp_path: Path) -> None:
         assert held(folder) == {**NEW_FILES, "b": "1"}
         assert sorted(os.listdir(folder)) == ["a", "b", "d", "in"]
     assert states == sorted(states) and set(states) == {"1", "2"} and len(states) > 10
+
+
+@pytest.mark.parametrize("text", ['{"views": ["dep"]}', "[1]", "{"])
+def test_a_config_of_something_else_stays(text: str, tmp_path: Path) -> None:
+    refuse_others(tmp_path, "models")
+    put(tmp_path, {"config.json": '{"models": []}'})
+    refuse_others(tmp_path, "views", "models")
+    put(tmp_path, {"config.json": text})
+    with pytest.raises(UserError, match=r"holds something else|config\.json: not JSON"):
+        refuse_others(tmp_path, "models")
 
 
 def test_an_error_keeps_the_old_files(tmp_path: Path) -> None:

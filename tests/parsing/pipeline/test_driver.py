@@ -268,5 +268,9 @@ def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         run(toy_corpus(10), tmp_path / "file" / "cache")
+    (tmp_path / "config.json").write_text('{"views": ["dep"]}')
+    with pytest.raises(UserError, match="holds something else"):
+        run(toy_corpus(10), tmp_path)
+    (tmp_path / "config.json").unlink()
     with locked(tmp_path), pytest.raises(UserError, match="another run is writing here"):
         run(toy_corpus(10), tmp_path)
