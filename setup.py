@@ -1,4 +1,4 @@
-"""Packaging: the five packages, their extras and console scripts."""
+"""Packaging: the six packages, their extras and console scripts."""
 
 from pathlib import Path
 
