@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster, one actor per core or GPU.
+"""Workers on a Ray cluster, one actor per core or GPU (experimental: never run on a GPU).
 
 The machines need no common folder, but they need this package installed. Ray is imported here only.
 """
