@@ -8,13 +8,13 @@ sentence-transformers models come in by name (multiview.names.sources); the way 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from corpora.sentences import read_sentences
+from corpora.sentences import described, read_sentences
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import Encoder, as_vectors
-from runtime.errors import MissingExtraError
+from runtime.errors import MissingExtraError, UserError
 from senteval_runner.protocol.features import Float
 
 
@@ -42,8 +42,17 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored."""
-        return self.encoder.encode([t for batch in inputs for t in read_sentences(batch["text"], "encode")])
+        """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored.
+
+        Raises:
+            UserError: something else, or a text that is none.
+        """
+        texts: list[str | tuple[str, ...]] = []
+        for batch in inputs if isinstance(inputs, Iterable) else [inputs]:
+            if not isinstance(batch, Mapping) or "text" not in batch:
+                raise UserError(f"encode: {described(batch)} is no batch of MTEB's, with the key text")
+            texts += read_sentences(batch["text"], "encode")
+        return self.encoder.encode(texts)
 
     similarity = MultiViewEncoder.similarity
     similarity_pairwise = MultiViewEncoder.similarity_pairwise

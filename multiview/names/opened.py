@@ -281,9 +281,9 @@ def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
         return encoder
     if isinstance(encoder, Encoder):
         tokens = bool(getattr(encoder, "pretokenized", False))
-        return OpenedEncoder(SingleEncoder(lambda: encoder.encode, tokens=tokens))
+        return OpenedEncoder(SingleEncoder(functools.partial(getattr, encoder, "encode"), tokens=tokens))
     if callable(encoder):
-        return OpenedEncoder(SingleEncoder(lambda: encoder, tokens=True))
+        return OpenedEncoder(SingleEncoder(functools.partial(getattr, encoder, "__call__"), tokens=True))
     raise UserError(
         f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token lists; "
         "either returns an array [sentences, dimensions]"

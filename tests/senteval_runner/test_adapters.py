@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import numpy as np
 import pytest
 
 from multiview.model import MultiViewEncoder
+from runtime.errors import UserError
 from senteval_runner.adapters import MtebEncoder
 from tests.senteval_runner.encoders import RandomBag
 
@@ -18,6 +22,23 @@ def test_mteb_s_texts_are_tokenised_by_the_model() -> None:
     split = model.encode([["Well,", "it", "rains."]], show_progress_bar=False)
     assert np.abs(found[:1] - split).max() > 1e-3
     np.testing.assert_allclose(found[1:], model.encode(["."], show_progress_bar=False), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["a cat"], [{"texts": ["a cat"]}], {"text": ["a cat"]}, None, [1], "a cat"]
+)
+def test_what_is_no_batch_of_mteb_s_is_one_line(wrong: Any) -> None:
+    model = MultiViewEncoder.untrained("seq", dim=6, word_dim=4)
+    with pytest.raises(UserError, match="is no batch of MTEB's"):
+        MtebEncoder(model, "mine").encode(wrong)
+
+
+def test_it_can_be_pickled() -> None:
+    model, batches = (
+        MtebEncoder(MultiViewEncoder.untrained("seq", dim=6, word_dim=4), "mine"),
+        [{"text": ["It"]}],
+    )
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(batches), model.encode(batches))
 
 
 @pytest.mark.filterwarnings("default")
