@@ -211,10 +211,10 @@ def ahead(one: Sequence[Results], other: Sequence[Results], tasks: Sequence[str]
 
     Args:
         one: results of the first system, by seed.
-        other: those of the second at the same seeds, or one that has no seed.
+        other: those of the second, at the same seeds.
         tasks: only these; () is all.
     """
-    pairs = list(zip(one, [*other] * (len(one) if len(other) == 1 else 1), strict=True))
+    pairs = list(zip(one, other, strict=True))
 
     def gains(read: Callable[[Results], Any]) -> list[Any]:
         return [mean_over_tasks(read(a), tasks) - mean_over_tasks(read(b), tasks) for a, b in pairs]
@@ -247,13 +247,18 @@ class Scored:
         return {p.stem: config_from_json(TaskResult, read_record(p), where=p) for p in paths}
 
     def pair(self, row: str, other: str) -> tuple[list[Results], list[Results]] | None:
-        """Results of two rows at the seeds that both have; of one that has a single seed, that one."""
-        one, two = ({s.seed: r for s, r in zip(self.systems.get(x, []), self.results.get(x, []), strict=True)}
-                    for x in (row, other))  # fmt: skip
-        if len(two) == 1:
-            return list(one.values()), list(two.values())
+        """Results of two rows at the seeds that both have; words that have no seed go with each.
+
+        None if there are no such seeds.
+        """
+        one, two = (
+            {s.seed: r for s, r in zip(self.systems.get(x, ()), self.results.get(x, ()), strict=True)}
+            for x in (row, other)
+        )
+        if len(two) == 1 and self.systems[other][0].name in (AVERAGE, RANDOM):
+            two = dict.fromkeys(one, *two.values())
         both = [seed for seed in one if seed in two]
-        return ([one[s] for s in both], [two[s] for s in both]) if both else None
+        return ([one[seed] for seed in both], [two[seed] for seed in both]) if both else None
 
     def rows(self) -> Iterable[dict[str, Any]]:
         """Every score: a row of rows.csv."""

@@ -80,7 +80,7 @@ def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     assert (
         gain.interval is not None and gain.interval[0] == pytest.approx(0) and gain.interval[1] > gain.value
     )
-    assert ahead([best, worse], [worse], ("SICKRelatedness",)).value == pytest.approx(related / 2)
+    assert ahead([best, worse], [worse, worse], ("SICKRelatedness",)).value == pytest.approx(related / 2)
     assert ahead([best], [best]).interval == (0, 0)
 
 
