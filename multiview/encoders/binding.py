@@ -1,25 +1,25 @@
 """ROLES and ORDER: words bound to their places, without weights.
 
-    roles(s) = Σ over arcs  √w_role σ_role ∘ A x_head ∘ B x_dependent
-    order(s) = Σ over content words i before j, at most 4 apart,  √w_order A x_i ∘ B x_j
+    roles(s) = Σ over arcs  s_head s_dependent √w_role σ_role ∘ A x_head ∘ B x_dependent
+    order(s) = Σ over content words i before j, at most 4 apart,  s_i s_j √w_order A x_i ∘ B x_j
 
 σ are vectors of signs, A and B random maps (tensor-product and holographic binding: Smolensky 1990, Plate
 1995), so that the product of two such vectors is nearly the sum, over pairs of arcs of the same role, of the
 products of their heads' and of their dependents' words. The arcs are those of :mod:`parsing.trees.roles`, and
 those between two dependents of one head; content words are told by the tree. A word x is to a part its
 spelling, as in the view SPELLING, so that names that nobody has seen are told apart and inflections are near
-each other, and for the rest its vector, so that a synonym is nearer than any other word.
+each other, and for the rest its vector, so that a synonym is nearer than any other word. Opposites have
+signs, and s of a word is -1 where it is denied (:mod:`multiview.encoders.poles`). The words of a sentence
+without arcs are bound to nothing.
 
 Legend of dimension suffixes: B sentences, N tokens, M arcs, U distinct words, E word-vector size, S width.
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -29,8 +29,9 @@ from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
 from corpora.characters import plain
+from multiview.encoders.poles import has_opposite, negators, spelt, turned
 from multiview.encoders.registry import register_view
-from multiview.encoders.weightless import WeightlessView, spellings
+from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
@@ -41,7 +42,7 @@ from runtime.compiled import compiled
 WIDTH = 1024
 """S."""
 SPELLING = 0.85
-"""Of a word's cosine; the rest is its vector's."""
+"""Of a word's cosine; the rest is its vector's. Of a word with opposites it is all."""
 APART = 4
 """Content words that are bound in order are at most this far apart."""
 CHUNK = 1024
@@ -54,7 +55,7 @@ _WEIGHT = {
     **dict.fromkeys(("than",), 5.0),
     **dict.fromkeys(("at", "adv", "is", "clause"), 0.15),
 }
-WEIGHTS = np.array([*(_WEIGHT[role] for role in ROLES), 0.2, 0.2])
+WEIGHTS = np.array([*(_WEIGHT[role] for role in ROLES), 0.1, 0.2])
 """w of each role, of siblings and of order, chosen on development data. Roles that are rare and turn the
 sense of a whole sentence weigh more; those whose arcs only add to it, less."""
 
@@ -68,22 +69,21 @@ class BindingPlan(Plan):
     head: NDArray[np.int64]
     """[M], words."""
     dependent: NDArray[np.int64]
-    """[M], words."""
+    """[M], words; U of a word that is bound to nothing."""
+    sign: NDArray[np.float32]
+    """[M], -1 where one of the two words is denied."""
     sentence: NDArray[np.int64]
     """[M]."""
     spelling: NDArray[np.float32]
     """[U, S], of the distinct words."""
+    share: NDArray[np.float32]
+    """[U], of a word's cosine its spelling's."""
     first: NDArray[np.int64]
     """[U], a token of each word."""
     word: NDArray[np.int64]
     """[N], each token's word."""
 
 
-with open(Path(__file__).with_name("irregular_verbs.tsv"), encoding="utf-8", newline="") as _lines:
-    _BASE = {
-        form: row["base"] for row in csv.DictReader(_lines, delimiter="\t") for form in row["forms"].split()
-    }
-"""Of irregular verbs' forms; they are spelt as it is. Regular ones have most of their trigrams in common."""
 Pairs = Callable[[Batch, NDArray[np.int64], list[str], NDArray[np.integer]], Arcs]
 """Which words of a batch are bound: of the batch, the bits of each token's relation [N], the distinct words
 and each token's word [N]."""
@@ -92,8 +92,13 @@ and each token's word [N]."""
 def role_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
-    """The arcs of the trees, and those between two dependents of one head, or with a dependent's number."""
+    """The arcs of the trees, and those between two dependents of one head, or with a dependent's number.
+
+    Without those of negation, which are signs (:mod:`multiview.encoders.poles`).
+    """
     arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
+    said = arcs.role != ROLES.index("neg")
+    arcs = Arcs(arcs.role[said], arcs.head[said], arcs.dependent[said])
     number_N, counts = np.full(len(batch.token), -1), arcs.role == ROLES.index("num")
     number_N[arcs.head[counts]] = arcs.dependent[counts]  # he ran two miles and she three
     counted = np.flatnonzero((number_N[arcs.dependent] >= 0) & ~counts)
@@ -108,8 +113,26 @@ def role_pairs(
 def order_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
-    """Content words at most ``APART`` apart, in order."""
-    return in_order(batch, content_words(relation, types, word_N), APART)
+    """Content words at most ``APART`` apart, in order; without words that deny."""
+    return in_order(batch, spoken_content(relation, types, word_N), APART)
+
+
+def spoken_content(
+    relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """The content words, without those that deny: int64 [K]."""
+    content = content_words(relation, types, word_N)
+    spoken: NDArray[np.int64] = content[~negators(types)[word_N[content]]]
+    return spoken
+
+
+def _unbound(batch: Batch, arcs: Arcs, content: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The content words of sentences without arcs, which are bound to nothing."""
+    place, bound = (
+        np.searchsorted(batch.sentence_offsets, tokens, side="right") for tokens in (content, arcs.head)
+    )
+    lone: NDArray[np.int64] = content[~np.isin(place, bound)]
+    return lone
 
 
 def in_order(batch: Batch, content: NDArray[np.integer], apart: int) -> Arcs:
@@ -140,14 +163,19 @@ class BindingView(WeightlessView):
         base, (types, first_U, word_N) = super().plan(batch), self.types(batch)
         relation = relation_bits(batch.relations)[batch.relation]
         parts = [pairs(batch, relation, types, word_N) for pairs in self.pairs]
-        arcs = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Arcs)}
+        arcs = Arcs(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Arcs)))
+        sign_N = turned(batch, relation, types, word_N, arcs).astype(np.float32)
+        lone = _unbound(batch, arcs, spoken_content(relation, types, word_N))
+        token = np.append(arcs.head, lone)
         return BindingPlan(
             **{field.name: getattr(base, field.name) for field in fields(base)},
-            role=arcs["role"],
-            head=word_N[arcs["head"]],
-            dependent=word_N[arcs["dependent"]],
-            sentence=np.searchsorted(base.node_offsets, arcs["head"], side="right") - 1,
-            spelling=spellings([_BASE.get(word.lower(), word) for word in types], WIDTH),
+            role=np.append(arcs.role, np.full(len(lone), ORDER)),
+            head=word_N[token],
+            dependent=np.append(word_N[arcs.dependent], np.full(len(lone), len(types))),
+            sign=np.append(sign_N[arcs.head] * sign_N[arcs.dependent], sign_N[lone]),
+            sentence=np.searchsorted(base.node_offsets, token, side="right") - 1,
+            spelling=spelt(types, WIDTH),
+            share=np.array([1 if has_opposite(w.lower()) else SPELLING for w in types], np.float32),
             first=first_U,
             word=word_N,
         )
@@ -166,30 +194,33 @@ class BindingView(WeightlessView):
         assert isinstance(plan, BindingPlan)
         plan = plan.to(x_NE.device)
         a_ES, b_ES, sign_RS = (part.to(x_NE) for part in projections(x_NE.shape[1], WIDTH))
-        unit_UE = normalize(embedding(plan.tensor("first"), x_NE), dim=1) * (1 - SPELLING) ** 0.5
-        spelt_US = normalize(plan.tensor("spelling").to(x_NE), dim=1) * SPELLING**0.5
+        share_U1 = plan.tensor("share").to(x_NE)[:, None]
+        unit_UE = normalize(embedding(plan.tensor("first"), x_NE), dim=1) * (1 - share_U1) ** 0.5
+        spelt_US = normalize(plan.tensor("spelling").to(x_NE), dim=1) * share_U1**0.5
         as_head_US = unit_UE @ a_ES + spelt_US
         # Spelling has signs of its own, so that shifting them by a place is a map as random as any. √S: two
         # bound pairs then have the product of their words' cosines as theirs.
         as_dependent_US = (unit_UE @ b_ES + spelt_US.roll(1, dims=1)) * WIDTH**0.5
+        as_dependent_US = torch.cat([as_dependent_US, x_NE.new_ones(1, WIDTH)])  # what is bound to nothing
         sum_BS = x_NE.new_zeros(len(plan.node_offsets) - 1, WIDTH)
         if x_NE.device.type == "cpu" and not x_NE.requires_grad:
             left, right, signs, sums = (
                 table.numpy() for table in (as_head_US, as_dependent_US, sign_RS, sum_BS)
             )
-            _add_pairs(left, right, signs, sums, plan.head, plan.dependent, plan.role, plan.sentence)
+            pairs = (plan.head, plan.dependent, plan.role, plan.sign, plan.sentence)
+            _add_pairs(left, right, signs, sums, *pairs)
             return sum_BS, as_head_US
-        names = ("head", "dependent", "role", "sentence")
-        for head, dependent, role, sentence in zip(
+        names = ("head", "dependent", "role", "sign", "sentence")
+        for head, dependent, role, turn, sentence in zip(
             *(plan.tensor(n).split(CHUNK) for n in names), strict=True
         ):
-            bound_MS = embedding(head, as_head_US) * embedding(dependent, as_dependent_US)
+            bound_MS = embedding(head, as_head_US) * embedding(dependent, as_dependent_US) * turn[:, None]
             sum_BS.index_add_(0, sentence, bound_MS * embedding(role, sign_RS))
         return sum_BS, as_head_US
 
 
 @compiled
-def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, sentence):  # type: ignore[no-untyped-def]
+def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, turn, sentence):  # type: ignore[no-untyped-def]
     """Add every bound pair to its sentence, without keeping it: a tenth of the time of whole tensors."""
     for m in range(len(head)):
         a, b, sign, total = (
@@ -199,7 +230,7 @@ def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, se
             sum_BS[sentence[m]],
         )
         for s in range(len(total)):
-            total[s] += sign[s] * a[s] * b[s]
+            total[s] += turn[m] * sign[s] * a[s] * b[s]
 
 
 @register_view("roles")

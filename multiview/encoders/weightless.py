@@ -135,6 +135,14 @@ def spellings(types: list[str], width: int) -> NDArray[np.float32]:
     return word_UK
 
 
+def signs_of(names: list[str], width: int) -> NDArray[np.float32]:
+    """Each name's own signs at length 1: [n, K], K a multiple of 64."""
+    signs = np.zeros((len(names), width), np.float32)
+    each = np.full(len(names), width**-0.5, np.float32)
+    _add_signs(word_keys(names), np.arange(len(names) + 1), each, signs)
+    return signs
+
+
 def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """The keys of trigrams of ``<word>`` in lower case, uint64 [G]; how many each has, int64 [U].
 

@@ -29,7 +29,8 @@ def builtin() -> MultiViewEncoder:
 
 @pytest.mark.parametrize("view", [RolesView, OrderView])
 def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesView]) -> None:
-    sentences = [(*text[:-1].split(), ".") for text in (ACTIVE, PASSIVE, "Rain .", EXCHANGED)]
+    texts = (ACTIVE, PASSIVE, "Rain.", "The film was not good.")
+    sentences = [(*text[:-1].split(), ".") for text in texts]
     batch = builtin.reader.parse(sentences, {"dep"})
     assert batch.types is not None
     words = builtin.members[0].network.words
@@ -38,19 +39,22 @@ def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesV
     plan = encoder.plan(batch)
     found = encoder(x_UE, plan, torch.from_numpy(batch.token.astype(np.int64)))
     a_ES, b_ES, sign_RS = (part.double() for part in projections(x_UE.shape[1], WIDTH))
-    spelt = torch.from_numpy(plan.spelling).double()
-    spelt = 0.85**0.5 * spelt / spelt.norm(dim=1, keepdim=True)
-    unit = 0.15**0.5 * x_UE / x_UE.norm(dim=1, keepdim=True)
-    place = {word: first for word, first in enumerate(plan.first)}
+    share = torch.from_numpy(plan.share).double()[:, None]
+    assert share.unique().numpy() == pytest.approx([0.85, 1])  # praised and good have opposites
+    spelt = torch.nn.functional.normalize(torch.from_numpy(plan.spelling).double()) * share**0.5
+    unit = (1 - share) ** 0.5 * x_UE[batch.token[plan.first]]
+    unit /= x_UE[batch.token[plan.first]].norm(dim=1, keepdim=True)
+    left = unit @ a_ES + spelt
+    right = torch.cat([(unit @ b_ES + torch.roll(spelt, 1, 1)) * WIDTH**0.5, torch.ones(1, WIDTH)])
     wanted = torch.zeros(4, WIDTH, dtype=torch.float64)
-    for role, head, dependent, sentence in zip(
-        plan.role, plan.head, plan.dependent, plan.sentence, strict=True
+    for role, head, dependent, sign, sentence in zip(
+        plan.role, plan.head, plan.dependent, plan.sign, plan.sentence, strict=True
     ):
-        left = unit[batch.token[place[head]]] @ a_ES + spelt[head]
-        right = unit[batch.token[place[dependent]]] @ b_ES + torch.roll(spelt[dependent], 1)
-        wanted[sentence] += sign_RS[role] * left * right * WIDTH**0.5
-    torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
-    assert not found[2].any() and found[0].any()  # one word
+        wanted[sentence] += sign * sign_RS[role] * left[head] * right[dependent]
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-7)
+    assert found[2].any() and set(plan.sign[plan.sentence == 3]) == {
+        -1.0
+    }  # one word; all of a denied predicate
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,321 @@
+"""Opposites: words with a pole and a sign, and the words of a sentence that a negation turns.
+
+``opposites.tsv`` has pairs of antonyms with their nearness, the cosine of their vectors in per cent. Each
+pair is a pole of its own, never a class of words: *light* is opposed to *dark* and to *heavy*, and those two
+share nothing. A word with several antonyms is opposed to each by its nearness. A word with a prefix of
+negation, or with -less, is its stem with the other sign, where the stem is a word of the list: *unhappy* is
+minus *happy*, but *unless* is a word of its own. Forms are read as their base.
+
+A negation turns its predicate: *not good* is minus *good*, and so is *bad*.
+
+Pairs are chosen from WordNet's antonyms in the list of Mrkšić et al. (2016), without kinship, gender,
+colours, directions and converses (buy | sell), with 200 of our own. English only.
+
+Legend of dimension suffixes: N tokens, M arcs, U distinct words, S width.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.characters import plain
+from multiview.encoders.weightless import signs_of, spellings
+from parsing.trees.batch import Batch
+from parsing.trees.role_kinds import FLAG, KIND_BITS, word_flags
+from parsing.trees.roles import ROLES, Arcs, parents
+
+HERE = Path(__file__)
+POLE = 0.7
+"""Of the squared length of a word that has opposites; the rest is its own spelling."""
+Poles = dict[str, float]
+"""Pairs of antonyms, each with a word's weight in it; the first of a pair has the sign +."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _table(name: str) -> list[dict[str, str]]:
+    with open(HERE.with_name(name), encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines, delimiter="\t"))
+
+
+IRREGULAR = {form: row["base"] for row in _table("irregular_verbs.tsv") for form in row["forms"].split()}
+"""Of irregular verbs' forms."""
+_ENDINGS = {
+    "ies": ("y",),
+    "ied": ("y",),
+    "ier": ("y",),
+    "iest": ("y",),
+    "es": ("", "e"),
+    "s": ("",),
+    **dict.fromkeys(("ed", "ing", "er", "est"), ("", "e")),
+}
+_PREFIXES = ("non-", "un-", "non", "un", "dis", "in", "im", "ir", "il")
+_ADJECTIVES = tuple(_words("able ible ent ant al ate ary ic ive ous ite ect ure ly"))
+"""Only before such stems are in-, im-, ir-, il- and dis- negations where the list has no such pair."""
+_WHOLE = _words("unless invaluable impassive indifferent")
+"""Words that only seem to have a prefix of negation."""
+
+
+@cache
+def antonyms() -> dict[str, dict[str, float]]:
+    """The antonyms of each word, with their nearness from 0 to 1."""
+    found: dict[str, dict[str, float]] = {}
+    for row in _table("opposites.tsv"):
+        for one, other in ((row["one"], row["other"]), (row["other"], row["one"])):
+            found.setdefault(one, {})[other] = int(row["nearness"]) / 100
+    return found
+
+
+def bases(word: str) -> list[str]:
+    """What a word in lower case may be a form of: the word itself, its base if irregular, without endings."""
+    found = [word, *([IRREGULAR[word]] if word in IRREGULAR else [])]
+    for ending, letters in _ENDINGS.items():
+        stem = word.removesuffix(ending)
+        if len(stem) > 2 and stem != word:
+            found += [stem + more for more in letters]
+            if len(ending) > 1 and stem[-1] == stem[-2]:
+                found.append(stem[:-1])  # bigger, stopping
+    return found
+
+
+@cache
+def signed(word: str) -> tuple[str, int]:
+    """The base of a word and its sign: (happy, -1) of *unhappier*; words outside the list keep their form."""
+    known = antonyms()
+    base = next((base for base in bases(word) if base in known), "")
+    for form in [base] if base else bases(word):
+        stem = _stem(form)
+        if stem:
+            return stem, -1
+    return base or IRREGULAR.get(word, word), 1
+
+
+def _stem(word: str) -> str:
+    """The known word that a prefix of negation or -less turns into ``word``; "" if there is none."""
+    known, pairs = antonyms(), antonyms().get(word, {})
+    if word in _WHOLE:
+        return ""
+    for prefix in _PREFIXES:
+        stem = word.removeprefix(prefix)
+        if stem == word or len(stem) < 3:
+            continue
+        free = prefix.startswith(("un", "non")) or (len(stem) > 4 and stem.endswith(_ADJECTIVES))
+        if stem in pairs or (free and not pairs and any(base in known for base in bases(stem))):
+            return stem if stem in known else next(base for base in bases(stem) if base in known)
+    if word.endswith("less"):
+        return next((stem for stem in (word[:-4] + "ful", word[:-4]) if stem in pairs), "")
+    return ""
+
+
+@cache
+def _poles() -> dict[str, Poles]:
+    """Of each base, its own pairs and those of the words that are its negation."""
+    found: dict[str, Poles] = {}
+    for row in _table("opposites.tsv"):
+        (one, one_sign), (other, other_sign) = signed(row["one"]), signed(row["other"])
+        if one != other:
+            pole, near = f"{row['one']}|{row['other']}", int(row["nearness"]) / 100
+            found.setdefault(one, {})[pole] = one_sign * near
+            found.setdefault(other, {})[pole] = -other_sign * near
+    lengths = {base: sum(near**2 for near in pairs.values()) ** 0.5 for base, pairs in found.items()}
+    return {
+        base: {pole: near / lengths[base] for pole, near in pairs.items()} for base, pairs in found.items()
+    }
+
+
+def poles(base: str) -> Poles:
+    """The poles of a base, with its weight in each; the squares of all weights sum to 1."""
+    return _poles().get(base, {})
+
+
+def has_opposite(word: str) -> bool:
+    """Whether a word in lower case has an opposite."""
+    base, sign = signed(word)
+    return sign < 0 or base in antonyms()
+
+
+def agreement(one: str, other: str) -> int:
+    """-1 of words in lower case that are opposed, 1 of such that have a pole in common otherwise, else 0."""
+    (a, a_sign), (b, b_sign) = signed(one), signed(other)
+    if a == b:
+        return a_sign * b_sign
+    theirs = poles(b)
+    shared = sum(weight * theirs[pole] for pole, weight in poles(a).items() if pole in theirs)
+    return int(np.sign(shared)) * a_sign * b_sign
+
+
+def spelt(types: Sequence[str], width: int) -> NDArray[np.float32]:
+    """How words are placed, at length 1: by spelling, those with opposites by their poles too: [U, S]."""
+    read = [signed(plain(word).lower()) for word in types]
+    own_US = spellings([base for base, _ in read], width)
+    own_US /= np.maximum(np.linalg.norm(own_US, axis=1, keepdims=True), 1e-12)
+    own_US *= np.array([sign for _, sign in read], np.float32).reshape(-1, 1)
+    places: dict[str, int] = {}
+    found = [
+        (place, places.setdefault(pole, len(places)), sign * share * POLE**0.5)
+        for place, (base, sign) in enumerate(read)
+        for pole, share in poles(base).items()
+    ]
+    if found:
+        row, pole, weight = (np.array(part) for part in zip(*found, strict=True))
+        own_US[np.unique(row)] *= (1 - POLE) ** 0.5
+        np.add.at(own_US, row, weight.astype(np.float32)[:, None] * signs_of(list(places), width)[pole])
+    return own_US
+
+
+# Negation.
+
+_NO, _NOBODY, _NOT, _PARTICLE = 1, 2, 3, 4
+_KIND = {
+    "no": _NO,
+    **dict.fromkeys(_words("nobody nothing none nowhere no-one"), _NOBODY),
+    **dict.fromkeys(_words("not n't nt never hardly scarcely barely neither nor cannot"), _NOT),
+    **dict.fromkeys(_words("without off down"), _PARTICLE),
+}
+"""Words that turn others. Particles are the second of with | without, on | off and up | down."""
+_SKIPPED = _words("only just merely necessarily")
+"""After which *not* denies nothing."""
+_EVERY = _words("all every each everyone everybody everything everywhere always both many much")
+"""Words by whose denial the whole is denied: not all came."""
+REACH = 200
+"""Dependents are looked for so many tokens around their head."""
+_RAISING = _words("think believe suppose expect seem want appear feel look guess imagine")
+"""Verbs whose negation is meant for the clause below them."""
+_ARGUMENT = KIND_BITS["subject"] | KIND_BITS["object"]
+_ABOVE = KIND_BITS["adverb"] | KIND_BITS["determiner"] | KIND_BITS["auxiliary"] | KIND_BITS["copula"]
+"""Relations of words that a negation stands with though it is meant for what they belong to."""
+_THAN = ROLES.index("than")
+
+
+def negators(types: Sequence[str]) -> NDArray[np.bool_]:
+    """Which words deny and name nothing: bool [U]."""
+    return np.array([_KIND.get(word.lower(), 0) in (_NO, _NOT) for word in types], bool)
+
+
+def turned(
+    batch: Batch, relation: NDArray[np.int64], types: Sequence[str], word_N: NDArray[np.integer], arcs: Arcs
+) -> NDArray[np.int8]:
+    """The sign of each token: -1 where it is denied an odd number of times, int8 [N].
+
+    A comparison with *less* or *not as* gives the arcs of that with *more*, so its words are not turned.
+
+    Args:
+        batch: its ``head`` and ``sentence_offsets`` are read.
+        relation: bits of each token's relation, [N].
+        types: the distinct words in plain characters, U of them.
+        word_N: each token's word.
+        arcs: the canonical roles.
+    """
+    lower = [word.lower() for word in types]
+    kind_N = np.array([_KIND.get(word, 0) for word in lower], np.int8)[word_N]
+    sentence = _Tokens(parents(batch.head, batch.sentence_offsets), relation, lower, word_N)
+    sign_N = np.ones(len(word_N), np.int8)
+    for token in np.flatnonzero(kind_N).tolist():
+        for target in sentence.denied(token, int(kind_N[token])):
+            sign_N[target] *= -1
+    compared = arcs.role == _THAN
+    for more in arcs.head[compared].tolist():
+        marks = {sentence.word(child) for child in sentence.below(more)} & {"than", "as"}
+        above = sentence.above[more]
+        for word in [above, sentence.above[above]] if marks and above >= 0 else []:
+            if word >= 0 and "as" in marks:
+                sign_N[word] = 1
+            elif word >= 0 and word_flags([sentence.word(word)])[0] & FLAG["less"]:
+                sign_N[word] = -1  # younger than he: minus young
+    return sign_N
+
+
+class _Tokens:
+    """A batch's trees, as the rules of negation ask for them; tokens are places in the batch, -1 is none."""
+
+    def __init__(
+        self,
+        above: NDArray[np.int64],
+        relation: NDArray[np.int64],
+        lower: list[str],
+        word_N: NDArray[np.integer],
+    ) -> None:
+        self.above, self.relation, self.lower, self.word_N = above, relation, lower, word_N
+
+    def word(self, token: int) -> str:
+        """In lower case; "" of none."""
+        return self.lower[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
+
+    def below(self, token: int) -> list[int]:
+        """The dependents of a token."""
+        start = max(token - REACH, 0)
+        return [start + int(k) for k in np.flatnonzero(self.above[start : token + REACH] == token)]
+
+    def denied(self, token: int, kind: int) -> list[int]:
+        """The tokens that a negation turns: its predicate, and what *or* joins to that."""
+        above = int(self.above[token])
+        if above < 0 or (kind == _NOT and self.word(token + 1) in _SKIPPED):
+            return []
+        if kind == _PARTICLE:
+            objects = [k for k in self.below(token) if self.relation[k] & KIND_BITS["prepositional object"]]
+            return [] if self.word(token + 1) == "of" else [objects[0] if objects else above]
+        if kind == _NO and not self.relation[token] & KIND_BITS["determiner"]:
+            return []  # No, thanks
+        if kind == _NOT:
+            above = self._meant(token, above)
+        elif kind == _NO:
+            above = self._predicate(above)
+        if above < 0:
+            return []
+        meant = [k for k in self.below(above) if self.relation[k] & KIND_BITS["complement"]]
+        if meant and signed(self.word(above))[0] in _RAISING:
+            above = meant[0]
+        more = [k for k in self.below(above) if self._joined_by_or(k)]
+        if kind == _NO and self._exists(above):
+            noun = int(self.above[token])  # there is no man playing
+            clauses = KIND_BITS["participle"] | KIND_BITS["relative"]
+            more += [k for k in self.below(noun) if self.relation[k] & clauses]
+        return [above, *more]
+
+    def _exists(self, verb: int) -> bool:
+        return any(self.relation[k] & KIND_BITS["expletive"] for k in self.below(verb))
+
+    def _meant(self, token: int, above: int) -> int:
+        """What *not* at ``token`` under ``above`` is meant for: not very good, not all came, neither came."""
+        for _ in range(3):
+            up = int(self.above[above])
+            if up < 0 or not self.relation[above] & _ABOVE:
+                break
+            above = self._predicate(up) if self.relation[above] & KIND_BITS["determiner"] else up
+        if self.word(token) == "nor":
+            noun = (
+                self.relation[above] & KIND_BITS["conjunct"] and self.relation[self.above[above]] & _ARGUMENT
+            )
+            return -1 if noun else above  # neither he nor she came: once is enough
+        if self.word(token) == "neither" or self.relation[token] & KIND_BITS["determiner"]:
+            return self._predicate(above)
+        return self._predicate(above) if self.word(above) in _EVERY else self._said_of(above)
+
+    def _said_of(self, noun: int) -> int:
+        """Of a noun that is a predicate, the attribute that may be turned: not a *young* man."""
+        below = self.below(noun)
+        if not any(self.relation[k] & KIND_BITS["copula"] for k in below):
+            return noun
+        turning = [
+            k for k in below if self.relation[k] & KIND_BITS["attribute"] and has_opposite(self.word(k))
+        ]
+        return turning[0] if turning else noun
+
+    def _predicate(self, noun: int) -> int:
+        """The verb whose subject or object a noun is, or the noun."""
+        up = int(self.above[noun])
+        return up if up >= 0 and self.relation[noun] & _ARGUMENT else noun
+
+    def _joined_by_or(self, token: int) -> bool:
+        if not self.relation[token] & KIND_BITS["conjunct"]:
+            return False
+        words = {self.word(k) for k in self.below(token)}
+        return "or" in words and not any(self.relation[k] & _ARGUMENT for k in self.below(token))
