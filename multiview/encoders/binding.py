@@ -36,7 +36,8 @@ from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import relation_bits, word_flags
-from parsing.trees.roles import ROLES, Arcs, canonical_arcs, content_words
+from parsing.trees.role_rules import ROLES
+from parsing.trees.roles import Arcs, canonical_arcs, content_words
 from runtime.compiled import compiled
 
 WIDTH = 1024

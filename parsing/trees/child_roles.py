@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import KIND_BITS, ROLE_OF_KIND, relation_bits, word_flags
-from parsing.trees.roles import ROLES, canonical_arcs, parents
+from parsing.trees.role_rules import ROLES
+from parsing.trees.roles import canonical_arcs, parents
 
 CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
 

@@ -20,30 +20,56 @@ KIND_BITS = {name: 1 << number for number, name in enumerate(_LABELS)}
 """The bit of each kind of relation."""
 ROLE_OF_KIND = {row["kind"]: row["role"] for row in _ROWS if row["role"]}
 """The role that a dependent has by a kind of its label alone; of several kinds, the first counts."""
-FLAG = {name: 1 << number for number, name in enumerate(_WORDS)}
+WORD_BITS = {name: 1 << number for number, name in enumerate(_WORDS)}
 """The bit of each set of words."""
-ING = 1 << len(_WORDS)
-"""The bit of words in -ing."""
 
 
-def bits_of(bit: dict[str, int], names: str) -> list[int]:
-    """The bits of some kinds or sets, named with commas between them."""
-    return [bit[name] for name in names.split(", ")]
+def _bits(bits: dict[str, int], names: str) -> list[int]:
+    """The bits of kinds or sets that are named with commas between them."""
+    return [bits[name] for name in names.split(", ")]
 
 
-def _bits(member: str, kinds: dict[str, list[str]], bit: dict[str, int]) -> int:
-    return sum(bit[name] for name, members in kinds.items() if member in members)
+# Kinds of relations.
+PASSIVE_SUBJECT, SUBJECT, CLAUSAL_SUBJECT, OBJECT, INDIRECT, BY_AGENT, POSSESSOR, OBLIQUE = _bits(
+    KIND_BITS, "passive subject, subject, clausal subject, object, indirect object, agent, possessor, oblique"
+)
+ATTRIBUTE, NUMBER, ADVERB, ADVERBIAL, RELATIVE, PARTICIPLE, CONJUNCT, CASE = _bits(
+    KIND_BITS, "attribute, number, adverb, adverbial clause, relative, participle, conjunct, case"
+)
+PASSIVE, AUXILIARY, COPULA, OPEN, PREPOSITIONAL, COMPLEMENT, NAME, DETERMINER = _bits(
+    KIND_BITS, "passive, auxiliary, copula, open, prepositional object, complement, name, determiner"
+)
+PREPOSITION, BESIDE, ROOT, FUNCTION, EXPLETIVE = _bits(
+    KIND_BITS, "preposition, beside, root, function, expletive"
+)
+CLAUSE = ROOT | COMPLEMENT | ADVERBIAL | PARTICIPLE | RELATIVE | BESIDE | CLAUSAL_SUBJECT
+FUNCTION_WORD = DETERMINER | CASE | AUXILIARY | COPULA | FUNCTION
+# Sets of words.
+W_NOT, W_NO, W_BY, W_TO, W_FROM, W_OF, W_THAN, W_AS, W_AFTER, W_BEFORE, W_RELATIVE = _bits(
+    WORD_BITS, "not, no, by, to, from, of, than, as, after, before, relative"
+)
+W_WHERE, W_PREPOSITION, W_PRONOUN, W_WHAT, W_DO, W_LESS, W_BARE, W_OWN, W_BELONG = _bits(
+    WORD_BITS, "relative adverb, preposition, pronoun, what, do, less, bare, own, belong"
+)
+W_ING = 1 << len(_WORDS)
+"""The bit of words that end in -ing."""
 
 
-_FLAGS_OF = {word: _bits(word, _WORDS, FLAG) for words in _WORDS.values() for word in words}
+def _bits_of_member(member: str, sets: dict[str, list[str]], bits: dict[str, int]) -> int:
+    return sum(bits[name] for name, members in sets.items() if member in members)
+
+
+_BITS_OF_WORD = {
+    word: _bits_of_member(word, _WORDS, WORD_BITS) for words in _WORDS.values() for word in words
+}
 
 
 def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
-    """What each relation of a cache's inventory is, as bits: int64 [R]."""
-    return np.array([_bits(label, _LABELS, KIND_BITS) for label in relations], np.int64)
+    """The kinds of each relation of a cache's inventory, as bits: int64 [R]."""
+    return np.array([_bits_of_member(label, _LABELS, KIND_BITS) for label in relations], np.int64)
 
 
 def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
-    """Which of the words that a rule asks for each one is, as bits: int64 [U]."""
+    """The sets that each word belongs to, as bits: int64 [U]."""
     lower = [plain(word).lower() for word in words]
-    return np.array([_FLAGS_OF.get(w, 0) | (ING if w.endswith("ing") else 0) for w in lower], np.int64)
+    return np.array([_BITS_OF_WORD.get(w, 0) | (W_ING if w.endswith("ing") else 0) for w in lower], np.int64)

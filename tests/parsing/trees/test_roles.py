@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,16 @@ from hypothesis import strategies as st
 
 from parsing.text_parser import load_parser
 from parsing.training.scores import read_dependencies
+from parsing.trees import role_trees, roles
 from parsing.trees.batch import Batch
 from parsing.trees.child_roles import CHILD_ROLES, child_roles
 from parsing.trees.role_kinds import relation_bits, word_flags
-from parsing.trees.roles import ROLES, canonical_arcs, content_words
+from parsing.trees.role_rules import CLAUSE_RULES, DEPENDENT_RULES, ROLES, ClauseRule, DependentRule
+from parsing.trees.roles import canonical_arcs, content_words
 
 ACTIVE = "The:2:det lawyer:3:nsubj praised:0:root the:5:det doctor:3:obj"
+RELATIVE_ROOT = "hat:0:appos king:0:root wore:0:acl:relcl"
+"""Names of other sentences are not its subjects."""
 ARCS = {("agent", "praised", "lawyer"), ("patient", "praised", "doctor")}
 SAME = {
     "active": ACTIVE,
@@ -31,41 +37,17 @@ SAME = {
     "relative without a pronoun": "the:2:det doctor:0:root lawyer:4:nsubj praised:2:acl:relcl",
     "participle": "the:2:det doctor:0:root praised:2:acl by:5:case lawyer:3:obl",
 }
-FOUND = {
-    "She:2:nsubj gave:0:root him:2:iobj books:2:obj": "to:gave:him",
-    "She:2:nsubj gave:0:root books:2:obj to:5:case him:2:obl": "to:gave:him",
-    "the:3:det king:3:nmod:poss hat:0:root": "poss:hat:king",
-    "the:2:det hat:0:root of:4:case king:2:nmod": "poss:hat:king",
-    "red:2:amod hat:0:root": "attr:hat:red",
-    "hat:3:nsubj is:3:cop red:0:root": "attr:hat:red",
-    "two:2:nummod hats:0:root": "num:hats:two",
-    "He:2:nsubj went:0:root from:4:case Rome:2:obl to:6:case Paris:2:obl": "from:went:Rome to:went:Paris",
-    "left:0:root before:3:mark came:1:advcl": "before:left:came",
-    "came:0:root after:3:mark left:1:advcl": "before:left:came",
-    "He:4:nsubj did:4:aux not:4:advmod come:0:root": "neg:come:He",
-    "He:3:nsubj is:3:cop older:0:root than:5:case she:3:obl": "than:He:she",
-    "she:5:nsubj is:5:cop not:5:advmod as:5:advmod old:0:root as:7:case He:5:obl": "attr:He:old than:He:she",
-    "she:3:nsubj is:3:cop younger:0:root than:5:case He:3:obl": "attr:He:younger than:He:she",
-    "Under:3:case a:3:det tree:4:obl stood:0:root Ann:4:obj": "agent:stood:Ann at:stood:tree",
-    "What:5:nsubj king:3:nsubj did:1:acl:relcl was:5:cop leave:0:root Ann:5:obj": "agent:leave:king "
-    "patient:leave:Ann",
-    "Ann:2:nsubj sang:0:root and:4:cc saw:2:conj Bob:4:obj and:7:cc Eve:5:conj": "agent:sang:Ann "
-    "agent:saw:Ann patient:saw:Eve",
-    "Ann:3:nsubj is:3:cop tired:0:root and:6:cc Bob:6:nsubj is:3:conj": "attr:Ann:tired attr:Bob:tired",
-    "Ann:2:nsubj wants:0:root to:4:mark sing:2:xcomp": "agent:sing:Ann",
-    "She:3:nsubj:pass was:3:aux:pass given:0:root books:3:obj": "to:given:She patient:given:books",
-    "man:0:root they:3:nsubj spoke:1:acl:relcl to:3:obl": "agent:spoke:they to:spoke:man",
-    "man:0:root they:3:nsubj want:1:acl:relcl to:5:mark see:3:xcomp": "agent:see:they patient:see:man",
-    "hat:4:nsubj king:1:appos wore:1:acl:relcl burned:0:root": "agent:wore:king patient:wore:hat",
-    "Ann:2:nsubj gave:0:root him:2:obj and:5:cc her:3:conj books:5:obj": "to:gave:him to:gave:her "
-    "patient:gave:books",
-    "from:2:case Rome:6:obl and:5:cc to:5:case Paris:2:conj went:0:root": "from:went:Rome to:went:Paris",
-    "Ann:4:nsubj:pass was:4:aux:pass not:4:advmod seen:0:root by:6:case Eve:4:obl:agent": "neg:seen:Eve",
-    "loose:0:root and:3:cc limp:1:conj It:1:nsubj was:1:cop": "attr:It:loose attr:It:limp",
-    "Ann:2:nsubj has:0:root hats:2:obj": "poss:hats:Ann",
-    "hats:2:nsubj belong:0:root to:4:case Ann:2:obl": "poss:hats:Ann",
-}
-"""Constructions: arcs, as ``role:head:dependent``, that are among those of a tree."""
+EXAMPLES = [(rule.name, rule.example) for rule in (*CLAUSE_RULES, *DEPENDENT_RULES)]
+EXAMPLES += [
+    (step.__name__, line.partition("Example: ")[2])
+    for module in (role_trees, roles)
+    for step in vars(module).values()
+    if inspect.isfunction(step) and step.__module__ == module.__name__
+    for line in (step.__doc__ or "").splitlines()
+    if "Example: " in line
+]
+"""Every rule and every step of reading a tree, with what its example says."""
+TREES = [example.partition(" -> ")[0] for _, example in EXAMPLES]
 
 
 def read(*trees: str) -> tuple[list[str], np.ndarray, list[str], np.ndarray]:
@@ -92,9 +74,32 @@ def test_an_event_has_the_same_arcs_however_it_is_said(name: str) -> None:
     assert not arcs_of(SAME[name]) & {("agent", "praised", "doctor"), ("patient", "praised", "lawyer")}
 
 
-@pytest.mark.parametrize("tree", FOUND)
-def test_constructions(tree: str) -> None:
-    assert {tuple(arc.split(":")) for arc in FOUND[tree].split()} <= arcs_of(tree)
+@pytest.mark.parametrize(("name", "example"), EXAMPLES)
+def test_a_rule_gives_the_arc_of_its_example(name: str, example: str) -> None:
+    tree, arc = example.split(" -> ")
+    assert (tuple(arc.removeprefix("no ").split(":")) in arcs_of(tree)) != arc.startswith("no ")
+
+
+TABLES: dict[str, Sequence[ClauseRule | DependentRule]] = {
+    "CLAUSE_TABLE": CLAUSE_RULES,
+    "DEPENDENT_TABLE": DEPENDENT_RULES,
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "place"),
+    [
+        pytest.param(table, place, id=rule.name)
+        for table, rules in TABLES.items()
+        for place, rule in enumerate(rules)
+        if rule.name != "anything else"
+    ],
+)
+def test_no_other_rule_gives_it(table: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "_fill_arcs", roles._fill_arcs.__wrapped__)  # Python looks at the table
+    monkeypatch.setattr(roles, table, np.delete(getattr(roles, table), place))
+    tree, arc = TABLES[table][place].example.split(" -> ")
+    assert (tuple(arc.removeprefix("no ").split(":")) in arcs_of(tree)) == arc.startswith("no ")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_children_have_the_role_of_their_arc(name: str, lawyer: str, doctor: str
 
 
 def test_sentences_of_a_batch_do_not_meet() -> None:
-    trees = ACTIVE, SAME["passive"], *FOUND
+    trees = ACTIVE, SAME["passive"], RELATIVE_ROOT, *TREES
     assert arcs_of(*trees) == set().union(*map(arcs_of, trees))
 
 
@@ -139,7 +144,7 @@ def test_content_words_are_told_by_the_tree() -> None:
     assert [words[place] for place in kept] == ["doctor", "praised", "lawyer"]
 
 
-LABELS = sorted({tree.split(":", 2)[2] for s in (*SAME.values(), *FOUND) for tree in s.split()} | {"ccomp"})
+LABELS = sorted({tree.split(":", 2)[2] for s in (*SAME.values(), *TREES) for tree in s.split()} | {"ccomp"})
 TOKEN = st.sampled_from(["who", "not", "is", "than", "do", "to", "has", "what"]), st.sampled_from(LABELS)
 
 

@@ -1,0 +1,162 @@
+"""The rules of :mod:`parsing.trees.roles` as two tables: arcs of a clause, arcs of a word's dependents.
+
+A rule has a name, a condition, the arc it gives, and an example that the tests read: a tree as
+``word:head:relation``, then an arc as ``role:head:dependent`` that this rule alone gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from parsing.trees import role_kinds as kinds
+
+ROLES = (
+    *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
+    "clause",
+)
+NO_ROLE = -1
+
+# Facts of a clause that its rules ask for.
+COPULAR = 1
+"""Its predicate is an adjective or a noun with a form of *be*."""
+IN_PASSIVE = 2
+WITH_OBJECT = 4
+NEGATED = 8
+WITH_AGENT = 16
+"""It is passive and says by whom."""
+COMPARED = 32
+"""Its subject is compared with a standard: older than *she*, as old as *he*."""
+EQUAL = 64
+"""The comparison is with *as*."""
+STANDARD_HAS_MORE = 128
+"""The standard has more of it: younger than *he*, not as old as *he*."""
+NEGATED_ALONE = 256
+"""It is negated and has no subject."""
+
+# Words of a clause that an arc joins.
+PREDICATE, SUBJECT, STANDARD, AGENT = range(4)
+
+
+@dataclass(frozen=True)
+class ClauseRule:
+    """An arc that a clause gives for each of its subjects. Every rule whose condition holds gives its arc."""
+
+    name: str
+    role: str
+    head: int
+    """PREDICATE, SUBJECT, STANDARD or AGENT."""
+    dependent: int
+    """As ``head``."""
+    facts: int
+    """All that must hold of the clause."""
+    unless: int
+    """None of these may hold."""
+    example: str
+
+
+CLAUSE_RULES = (
+    ClauseRule("predicate", "attr", SUBJECT, PREDICATE, COPULAR, STANDARD_HAS_MORE,
+               "hat:3:nsubj is:3:cop red:0:root -> attr:hat:red"),
+    ClauseRule("predicate of the standard", "attr", STANDARD, PREDICATE, COPULAR | STANDARD_HAS_MORE, 0,
+               "she:5:nsubj is:5:cop not:5:advmod as:5:advmod old:0:root as:7:case he:5:obl -> attr:he:old"),
+    ClauseRule("recipient of a passive", "to", PREDICATE, SUBJECT, IN_PASSIVE | WITH_OBJECT, COPULAR,
+               "She:3:nsubj:pass was:3:aux:pass given:0:root books:3:obj -> to:given:She"),
+    ClauseRule("patient of a passive", "patient", PREDICATE, SUBJECT, IN_PASSIVE, COPULAR | WITH_OBJECT,
+               "doctor:3:nsubj:pass was:3:aux:pass praised:0:root -> patient:praised:doctor"),
+    ClauseRule("subject", "agent", PREDICATE, SUBJECT, 0, COPULAR | IN_PASSIVE | NEGATED_ALONE,
+               "lawyer:2:nsubj praised:0:root -> agent:praised:lawyer"),
+    ClauseRule("negation", "neg", PREDICATE, SUBJECT, NEGATED, WITH_AGENT,
+               "He:4:nsubj did:4:aux not:4:advmod come:0:root -> neg:come:He"),
+    ClauseRule("negation of a passive", "neg", PREDICATE, AGENT, NEGATED | WITH_AGENT, 0,
+               "Ann:4:nsubj:pass was:4:aux:pass not:4:advmod seen:0:root by:6:case Eve:4:obl:agent "
+               "-> neg:seen:Eve"),
+    ClauseRule("negation without a subject", "neg", PREDICATE, PREDICATE, NEGATED_ALONE, 0,
+               "not:2:advmod now:0:root -> neg:now:now"),
+    ClauseRule("more", "than", SUBJECT, STANDARD, COMPARED, EQUAL | STANDARD_HAS_MORE,
+               "He:3:nsubj is:3:cop older:0:root than:5:case she:3:obl -> than:He:she"),
+    ClauseRule("less", "than", STANDARD, SUBJECT, COMPARED | STANDARD_HAS_MORE, 0,
+               "she:3:nsubj is:3:cop younger:0:root than:5:case He:3:obl -> than:He:she"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DependentRule:
+    """What a dependent is to its head. The first rule whose condition holds counts.
+
+    Subjects, conjuncts and function words are no concern of these rules.
+    """
+
+    name: str
+    role: str | None
+    """None for no arc."""
+    relation: int
+    """Kinds, one of which its relation is of; 0 for any or none."""
+    example: str
+    mark: int = 0
+    """Sets of words, one of which has its preposition or conjunction; 0 for any or none."""
+    word: int = 0
+    """Sets of words, one of which has the dependent; 0 for any."""
+    head_is_passive: bool = False
+    """The head must be passive."""
+    turned: bool = False
+    """The arc runs from the dependent to its head."""
+
+
+DEPENDENT_RULES = (
+    DependentRule("object", "patient", kinds.OBJECT,
+                  "praised:0:root doctor:1:obj -> patient:praised:doctor"),
+    DependentRule("recipient", "to", kinds.INDIRECT,
+                  "She:2:nsubj gave:0:root him:2:iobj books:2:obj -> to:gave:him"),
+    DependentRule("owner", "poss", kinds.POSSESSOR,
+                  "the:3:det king:3:nmod:poss hat:0:root -> poss:hat:king"),
+    DependentRule("whole", "poss", kinds.OBLIQUE, mark=kinds.W_OF,
+                  example="the:2:det hat:0:root of:4:case king:2:nmod -> poss:hat:king"),
+    DependentRule("agent of a passive", "agent", kinds.BY_AGENT,
+                  "seen:0:root by:3:case Eve:1:obl:agent -> agent:seen:Eve"),
+    DependentRule("'by' of a passive", "agent", kinds.OBLIQUE, mark=kinds.W_BY, head_is_passive=True,
+                  example="doctor:0:root praised:1:acl by:4:case lawyer:2:obl -> agent:praised:lawyer"),
+    DependentRule("goal", "to", kinds.OBLIQUE, mark=kinds.W_TO,
+                  example="He:2:nsubj went:0:root to:4:case Rome:2:obl -> to:went:Rome"),
+    DependentRule("source", "from", kinds.OBLIQUE, mark=kinds.W_FROM,
+                  example="He:2:nsubj came:0:root from:4:case Rome:2:obl -> from:came:Rome"),
+    DependentRule("any other complement with a preposition", "at", kinds.OBLIQUE,
+                  "cat:2:nsubj sat:0:root on:4:case mat:2:obl -> at:sat:mat"),
+    DependentRule("attribute", "attr", kinds.ATTRIBUTE, "red:2:amod hat:0:root -> attr:hat:red"),
+    DependentRule("numeral", "num", kinds.NUMBER, "two:2:nummod hats:0:root -> num:hats:two"),
+    DependentRule("'not' and 'as', which other rules read", None, kinds.ADVERB, word=kinds.W_NOT | kinds.W_AS,
+                  example="He:4:nsubj did:4:aux not:4:advmod come:0:root -> no adv:come:not"),
+    DependentRule("adverb", "adv", kinds.ADVERB, "ran:0:root fast:1:advmod -> adv:ran:fast"),
+    DependentRule("later event", "before", kinds.ADVERBIAL, mark=kinds.W_BEFORE,
+                  example="left:0:root before:3:mark came:1:advcl -> before:left:came"),
+    DependentRule("earlier event", "before", kinds.ADVERBIAL, mark=kinds.W_AFTER, turned=True,
+                  example="came:0:root after:3:mark left:1:advcl -> before:left:came"),
+    DependentRule("name", "is", kinds.NAME, "friend:0:root Anna:1:appos -> is:friend:Anna"),
+    DependentRule("embedded clause", "clause", kinds.COMPLEMENT | kinds.ADVERBIAL,
+                  "said:0:root that:3:mark came:1:ccomp -> clause:said:came"),
+    DependentRule("anything else", None, 0, "said:0:root well:1:dep -> no adv:said:well"),
+)  # fmt: skip
+
+
+def _table(columns: str, rows: Iterable[tuple[int, ...]]) -> np.recarray[Any, Any]:
+    """Records of int64 with named fields, which compiled code can read."""
+    return np.rec.fromrecords(list(rows), dtype=[(name, np.int64) for name in columns.split()])
+
+
+def _place(role: str | None) -> int:
+    return NO_ROLE if role is None else ROLES.index(role)
+
+
+CLAUSE_TABLE = _table(
+    "facts asked role head dependent",
+    ((r.facts, r.facts | r.unless, _place(r.role), r.head, r.dependent) for r in CLAUSE_RULES),
+)
+"""The rules of clauses for compiled code; ``asked`` are the facts that a condition asks for."""
+DEPENDENT_TABLE = _table(
+    "relation mark word head_is_passive role turned",
+    ((r.relation, r.mark, r.word, r.head_is_passive, _place(r.role), r.turned) for r in DEPENDENT_RULES),
+)
+"""The rules of dependents for compiled code."""
