@@ -51,11 +51,11 @@ def found_trees(trees: Path | None, root: Path = TREES) -> Path:
     """
     if trees is not None:
         return trees
-    found = sorted(path.parent for path in root.glob("*/manifest.json"))
-    if len(found) != 1:
-        listed = " | ".join(map(str, found)) or "none; make one with python -m parsing.run"
+    caches = sorted(path.parent for path in root.glob("*/manifest.json"))
+    if len(caches) != 1:
+        listed = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
         raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
-    return found[0]
+    return caches[0]
 
 
 Boundary = Literal["document", "none"]
@@ -78,7 +78,7 @@ TRAIN = "train"
 
 @configuration
 class TableConfig:
-    """Words and their tables."""
+    """Says which words have tables, and how these are trained."""
 
     size: Count = 30_000
     """Most frequent words to train."""
@@ -110,7 +110,7 @@ def parts_of_pooling(pooling: Pooling) -> int:
 
 @configuration
 class EncoderConfig:
-    """The encoder of each view."""
+    """Says how each view encodes."""
 
     dim: Count = 128
     """Hidden size D of each view."""
@@ -136,7 +136,7 @@ class EncoderConfig:
 
 @configuration
 class ObjectiveConfig:
-    """The contrastive loss."""
+    """Says what the contrastive loss compares."""
 
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
@@ -220,7 +220,7 @@ class TrainConfig:
 
     @property
     def view_list(self) -> list[str]:
-        """The views in order."""
+        """Names the views in their order."""
         return [view.strip() for view in self.views.split(",") if view.strip()]
 
     @property
@@ -230,22 +230,22 @@ class TrainConfig:
 
     @property
     def folder(self) -> Path:
-        """Where the model goes."""
+        """Says where the model goes."""
         return self.output / self.model_name
 
     @property
     def one_scale(self) -> bool:
-        """Whether the model's features have one scale; the paper's numbers are as they are."""
+        """Tells whether the model's features have one scale; the paper leaves its numbers as they are."""
         return self.preset != "paper"
 
     @property
     def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
-        """What becomes of the words: as asked, else fixed where vectors are named, else trained."""
+        """Says what becomes of the words: as asked, else they stay fixed where vectors are named."""
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     @property
     def makes_vectors(self) -> bool:
-        """Whether ``vectors`` names a way to make them, and no file."""
+        """Tells whether ``vectors`` names a way to make them, and no file."""
         made = self.vectors in (BUILTIN_WORDS, TRAIN)
         return made or self.vectors.startswith(DISTIL)
 
@@ -256,8 +256,8 @@ class TrainConfig:
             UserError: one line with the option, its value and what to do.
         """
         if not 2 <= len(self.view_list) <= MOST_VIEWS:
-            asked = f"--views {self.views[:80]}: {len(self.view_list)} of them"
-            raise UserError(f"{asked}; needs two to {MOST_VIEWS}, e.g. dep,const")
+            views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
+            raise UserError(f"{views}; needs two to {MOST_VIEWS}, e.g. dep,const")
         if self.encoder.dim % 2 and "seq" in self.view_list:
             raise UserError(
                 f"--encoder.dim {self.encoder.dim}: must be even for seq (half for each direction)"
@@ -265,9 +265,9 @@ class TrainConfig:
         if self.loop.patience and not self.loop.validation:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         # Before any work: both and expand would look for the file after hours of training.
-        wanted = self.words_mode != "trained" or self.table.expand
-        found = self.vectors != NO_VECTORS and (self.makes_vectors or Path(self.vectors).exists())
-        if wanted and not found:
+        needs_vectors = self.words_mode != "trained" or self.table.expand
+        has_vectors = self.vectors != NO_VECTORS and (self.makes_vectors or Path(self.vectors).exists())
+        if needs_vectors and not has_vectors:
             raise UserError(
                 f"--words {self.words_mode}, --table.expand {self.table.expand}: need --vectors, which is "
                 f"{self.vectors}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "

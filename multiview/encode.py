@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,17 +59,17 @@ class ModelOptions:
 
     @property
     def spec(self) -> str:
-        """The name of the encoder."""
+        """Names the encoder."""
         return self.model
 
     @property
     def parsers(self) -> dict[str, str]:
-        """The parsers that are named, by annotation."""
+        """Give the parsers that are named, by annotation."""
         named = {"dep": self.dep_model, "const": self.const_model}
         return {need: name for need, name in named.items() if name}
 
     def load(self) -> MultiViewEncoder:
-        """The model.
+        """Load the model.
 
         Raises:
             UserError: no such model, an encoder that reads no trees, or a part of one.
@@ -97,7 +98,7 @@ class VectorOptions(ModelOptions):
 
     @property
     def spec(self) -> str:
-        """The name of the encoder with these views and this share."""
+        """Names the encoder with these views and this share."""
         options = f"?views={self.views}" if self.views else ""
         options += "" if self.structure is None else f"?structure={abs(self.structure):f}"
         return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
@@ -126,7 +127,31 @@ class EncodeConfig(VectorOptions):
     """Expand the vocabulary by a file of vectors first."""
 
 
-def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
+@dataclass(frozen=True)
+class SentenceInput:
+    """The lines of a text, or a tree cache."""
+
+    texts: list[str] | None
+    trees: TreeCache | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts if self.texts is not None else self.trees or ())
+
+    @property
+    def content(self) -> str:
+        """Decides the sentences: the text, or the hash of the cache."""
+        if self.trees is not None:
+            return str(self.trees.identity["content_sha256"])
+        return "\n".join(self.texts or ())
+
+    def text(self, row: int) -> str:
+        """Give one sentence."""
+        if self.trees is not None:
+            return " ".join(next(self.trees.read(row, row + 1, ("token",)).words()))
+        return (self.texts or [])[row]
+
+
+def open_sentences(path: Path) -> SentenceInput:
     """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
 
     Raises:
@@ -135,11 +160,11 @@ def open_sentences(path: Path) -> tuple[list[str] | None, TreeCache | None]:
     if path.is_dir():
         from parsing.trees.cache import TreeCache
 
-        return None, TreeCache.open(path)
+        return SentenceInput(None, TreeCache.open(path))
     texts = list(sentences_of(path))
     if not texts:
         raise UserError(f"{path}: empty")
-    return texts, None
+    return SentenceInput(texts)
 
 
 def sentences_of(path: Path) -> Iterator[str]:
@@ -164,19 +189,20 @@ def main(config: EncodeConfig) -> int:
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
     files = output_file(output), output_file(Path(f"{output}.json"))  # refused now, not after the work
-    texts, trees = open_sentences(config.file)
+    sentences = open_sentences(config.file)
     encoder = config.encoder()
     if config.expand is not None:
         added = [model.expand_vocabulary(config.expand) for model in encoder.models]
         if not added:
             raise UserError(f"--expand: model {config.model!r} is none of multiview.train")
         print(f"words    {max(added)} added from {config.expand}")
+    trees = sentences.trees
     if trees is None and config.trees is not None:
         from parsing.trees.cache import TreeCache
 
         trees = TreeCache.open(config.trees)
     start = time.perf_counter()
-    vectors = encoder.encode(texts, trees=trees, normalize=config.normalize, show_progress_bar=None)
+    vectors = encoder.encode(sentences.texts, trees=trees, normalize=config.normalize, show_progress_bar=None)
     seconds = time.perf_counter() - start
     write_array(files[0], vectors)
     write_json(files[1], config_to_json(config))

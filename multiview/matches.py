@@ -77,7 +77,7 @@ class Binding:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What of two sentences matches, by view; it prints as text."""
+    """Says what of two sentences matches, by view; it prints as text."""
 
     a: ParsedSentence
     b: ParsedSentence

@@ -30,7 +30,7 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, share_of, unit
+from multiview.encoders.meaning import Readout, share_of
 from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
 from multiview.encoders.scale import spread
 from multiview.folder.files import (
@@ -40,17 +40,18 @@ from multiview.folder.files import (
     refuse_other_content,
     save_model,
 )
-from multiview.folder.reading import Reader, Tokens
+from multiview.folder.reading import SentenceReader, Tokens
 from multiview.outputs import (
     Output,
+    Vectors,
     check_arguments,
     check_finite,
     chosen_networks,
     fitted_readout,
     required_annotations,
     resolve_output,
+    units,
 )
-from multiview.pretrained import vectors_of
 from multiview.words.table import WordTable
 from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
 from parsing.trees.batch import Batch
@@ -65,11 +66,10 @@ if TYPE_CHECKING:
 
 FEW = 200
 """Fewer sentences are encoded by one thread."""
-Vectors = NDArray[np.floating] | Tensor
 
 
 class MultiViewEncoder:
-    """Sentence encoder: the vectors of all views of its members, concatenated or read out as one."""
+    """Encodes sentences: the vectors of all views of its members, concatenated or read out as one."""
 
     pretokenized = True
     """Sentences may be given as token lists (SentEval's adapters ask)."""
@@ -84,7 +84,7 @@ class MultiViewEncoder:
         self.folder: Path | None = None
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
-        self.reader = Reader(self.members)
+        self.reader = SentenceReader(self.members)
         self.reader.device = str(self.device)
         for member in self.members:
             member.network.to(self.device).eval()
@@ -165,12 +165,12 @@ class MultiViewEncoder:
 
     @property
     def readout(self) -> Readout | None:
-        """From all views to one vector made for cosine; None where none was fitted."""
+        """Gives the map from all views to one vector made for cosine; None where none was fitted."""
         return fitted_readout(self.members)
 
     @property
     def scaled(self) -> bool:
-        """Whether features have a scale of their own."""
+        """Tells whether features have a scale of their own."""
         return all(member.network.scale is not None for member in self.members)
 
     def measure(self, trees: TreeCache) -> None:
@@ -218,7 +218,7 @@ class MultiViewEncoder:
         truncate_dim: int | None = None,
         **others: object,
     ) -> NDArray[np.float32]:
-        """Vectors of sentences.
+        """Encode sentences.
 
         Args:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
@@ -272,13 +272,13 @@ class MultiViewEncoder:
     @plain_torch()
     def similarity(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of every vector of ``one`` with every one of ``other``: [n, m]; [D] counts as [1, D]."""
-        left, right = _units(one, other)
+        left, right = units(one, other)
         return left @ right.T
 
     @plain_torch()
     def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
         """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n]; [D] counts as [1, D]."""
-        left, right = _units(one, other)
+        left, right = units(one, other)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
         return (left * right).sum(dim=1)
@@ -438,15 +438,3 @@ class MultiViewEncoder:
             self.reader.move(device)
             for member in self.members:
                 member.network.to(device)
-
-
-def _units(*sides: Vectors) -> list[Tensor]:
-    """Vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
-
-    Raises:
-        UserError: they are no vectors, or of different sizes.
-    """
-    left, right = (vectors_of(vectors, "similarity") for vectors in sides)
-    if left.shape[1] != right.shape[1]:
-        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
-    return [unit(left), unit(right).to(left.device)]

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.meaning import Readout, joined_with_structure, share_of
+from multiview.encoders.meaning import Readout, joined_with_structure, share_of, unit
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.scale import joined
 from multiview.folder.files import Member, chosen_views
+from multiview.pretrained import vectors_of
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
@@ -30,6 +31,7 @@ IGNORED_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "chunk_size": (None,),
 }
 """Arguments of sentence-transformers' ``encode``, and the values that change nothing."""
+Vectors = NDArray[np.floating] | Tensor
 Transform = Callable[[Tensor, int | None], Tensor]
 """Makes vectors [B, D], of which it keeps so many numbers, of the views side by side."""
 
@@ -51,10 +53,12 @@ class Output:
 
     @property
     def width(self) -> int:
-        """Numbers of a vector."""
+        """Counts the numbers of a vector."""
+        if not self.share:
+            return self.dim
         from multiview.encoders.binding import WIDTH  # here: it compiles
 
-        return self.dim + (WIDTH if self.share else 0)
+        return self.dim + WIDTH
 
     def of(self, views_BD: Tensor, batch: Batch, words: WordTable) -> Tensor:
         """Vectors [B, width] of parsed sentences, whose views and words are given."""
@@ -92,7 +96,7 @@ def required_annotations(networks: Networks) -> frozenset[str]:
 
 
 def fitted_readout(members: Sequence[Member]) -> Readout | None:
-    """From all views to one vector made for cosine; None where none was fitted."""
+    """Give the map from all views to one vector made for cosine; None where none was fitted."""
     return members[0].network.readout if len(members) == 1 else None
 
 
@@ -105,7 +109,7 @@ def resolve_output(
     structure: float | None,
     dim: int | None,
 ) -> Output:
-    """What ``encode`` is to make of the views of the model of this name; ``dim`` numbers are kept.
+    """Find out what ``encode`` is to make of the views of a model; ``dim`` numbers are kept.
 
     Raises:
         UserError: unknown views, λ outside 0 to 1, or a meaning where no read-out was fitted.
@@ -121,8 +125,8 @@ def resolve_output(
         requires |= {"dep"}
         if dim is not None:
             warn_once(f"truncate_dim={dim} cuts the meaning; {WIDTH:,} numbers of structure stay")
-    kept = width if dim is None else min(dim, width)
-    return Output(views=views, requires=requires, transform=transform, dim=kept, share=share)
+    size = width if dim is None else min(dim, width)
+    return Output(views=views, requires=requires, transform=transform, dim=size, share=share)
 
 
 def _transform(
@@ -132,7 +136,7 @@ def _transform(
     readout: str | None,
     views: Sequence[str] | None,
 ) -> tuple[Transform | None, int]:
-    """What the views side by side go through (None where they stay as they are), and its numbers."""
+    """Choose what the views side by side go through, if they do not stay as they are, and its numbers."""
     fitted = fitted_readout(members)
     if readout not in (None, "meaning", "features", "raw"):
         raise UserError(f"encode: readout={readout!r}: meaning, features or raw")
@@ -141,7 +145,7 @@ def _transform(
         raise UserError(f"encode: readout='meaning': that of {model or 'this model'} {reason}")
     if readout == "features" and all(network.scale is not None for network, _ in networks):
         scale = joined([network.scale_of(places) for network, places in networks])
-        return scale, len(scale.kept)
+        return scale, len(scale.numbers)
     if fitted is None or views is not None or readout in ("features", "raw"):
         return None, sum(network.widths[place] for network, places in networks for place in places)
     return fitted, fitted.dim
@@ -182,3 +186,15 @@ def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.int64], mo
             f"{model}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not finite; the model's "
             "weights are unusable"
         )
+
+
+def units(*sides: Vectors) -> list[Tensor]:
+    """Vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+
+    Raises:
+        UserError: they are no vectors, or of different sizes.
+    """
+    left, right = (vectors_of(vectors, "similarity") for vectors in sides)
+    if left.shape[1] != right.shape[1]:
+        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
+    return [unit(left), unit(right).to(left.device)]

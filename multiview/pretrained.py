@@ -42,7 +42,7 @@ def whole_model(name: str, device: str | None) -> SentenceTransformer:
 
 
 def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
-    """Vectors [n, d] of texts.
+    """Encode texts to vectors [n, d].
 
     Raises:
         UserError: files of the model do not fit each other, or one of its vectors is not finite.
@@ -57,7 +57,7 @@ def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_s
 def rows_of(
     output: Any, sentences: Sequence[object], name: str, dim: int | None = None, columns: int = 1
 ) -> Float:
-    """What an encoder returned of n sentences, [n, D] or [K, n, D], as float32 [K, n, D] on the host.
+    """Check what an encoder returned of n sentences, [n, D] or [K, n, D]: float32 [K, n, D] on the host.
 
     It may be anything that numpy reads, tensors too; ``dim`` is D where it is known, ``columns`` K.
 
@@ -131,7 +131,7 @@ def one_line(message: str, advice: str = "") -> Iterator[None]:
 
 
 def encoder_folder(name: str) -> Path:
-    """Where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub.
+    """Find out where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub.
 
     Raises:
         UserError: nothing loadable is found under that name.

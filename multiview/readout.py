@@ -106,7 +106,7 @@ def main(config: ReadoutConfig) -> None:
 
 
 def written_folder(config: ReadoutConfig) -> Path | None:
-    """Where the model goes; None for ``builtin``, which is refused without ``--output``."""
+    """Say where the model goes; None for ``builtin``, which is refused without ``--output``."""
     from multiview.folder.files import BUILTIN, refuse_other_content
 
     if config.output is None and config.model == BUILTIN:

@@ -46,7 +46,7 @@ KEPT = Path("runs/vectors")
 
 
 class Hit(NamedTuple):
-    """One result."""
+    """Holds one result."""
 
     corpus_id: int
     """Row in the corpus."""
@@ -114,29 +114,26 @@ def main(config: SearchConfig) -> None:
     if config.corpus == STANDARD_INPUT and not config.queries:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     config.check()
-    (texts, trees), encoder = open_sentences(config.corpus), config.encoder()
-    count, path = len(texts if texts is not None else trees or ()), config.vectors
-    encode_corpus = functools.partial(encoder.encode, texts, trees=trees, show_progress_bar=None)
+    corpus, encoder, path = open_sentences(config.corpus), config.encoder(), config.vectors
+    encode_corpus = functools.partial(
+        encoder.encode, corpus.texts, trees=corpus.trees, show_progress_bar=None
+    )
     if config.keep and path is None:
-        content = "\n".join(texts or ()) if trees is None else str(trees.identity["content_sha256"])
-        path = kept_vectors(encoder.key, content, encode_corpus)
+        path = kept_vectors(encoder.key, corpus.content, encode_corpus)
     corpus_ND = encode_corpus() if path is None else read_vectors(path)
     for query in config.queries or sentences_of(STANDARD_INPUT):
         query_1D = encoder.encode([query])
-        if corpus_ND.shape != (count, query_1D.shape[1]) or not count:
-            found = " x ".join(map(str, corpus_ND.shape))
+        if corpus_ND.shape != (len(corpus), query_1D.shape[1]) or not len(corpus):
+            shape = " x ".join(map(str, corpus_ND.shape))
             raise UserError(
-                f"{config.vectors or config.corpus}: holds {found} numbers, corpus and model need {count} x "
-                f"{query_1D.shape[1]}, of one sentence at least; encode the corpus with this model and the "
-                "same --views"
+                f"{config.vectors or config.corpus}: holds {shape} numbers, corpus and model need "
+                f"{len(corpus)} x {query_1D.shape[1]}, of one sentence at least; encode the corpus with this "
+                "model and the same --views"
             )
         if len(config.queries) != 1:
             print(shown(query))
         for row, score in semantic_search(query_1D, corpus_ND, top_k=config.top)[0]:
-            text = texts[row] if texts is not None else ""
-            if trees is not None:
-                text = " ".join(next(trees.read(row, row + 1, ("token",)).words()))
-            print(f"{score:.4f}  {row:>7}  {shown(text)}", flush=True)
+            print(f"{score:.4f}  {row:>7}  {shown(corpus.text(row))}", flush=True)
 
 
 def shown(text: str) -> str:

@@ -49,7 +49,7 @@ runs. The other model is in `model/`.
 
 
 class TextModule(InputModule):
-    """What both modules have in common: texts go in, and vectors without gradients come out."""
+    """Takes texts in and gives vectors without gradients, as both modules do."""
 
     @classmethod
     def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **options: Any) -> Self:
@@ -79,7 +79,7 @@ class TextModule(InputModule):
         return features
 
     def get_sentence_embedding_dimension(self) -> int:
-        """D, as sentence-transformers 5 calls it."""
+        """Give D, under the name of sentence-transformers 5."""
         return int(self.get_embedding_dimension())
 
 
@@ -114,7 +114,7 @@ class MultiViewModule(TextModule):
         return self.encoder.encode(begun, convert_to_tensor=True, device=device, show_progress_bar=False)  # type: ignore[return-value]
 
     def get_embedding_dimension(self) -> int:
-        """D."""
+        """Give D, the size of a vector."""
         return self.encoder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
@@ -125,7 +125,7 @@ class MultiViewModule(TextModule):
 
 @configuration
 class StructureRecord:
-    """structure.json."""
+    """Records the share in structure.json."""
 
     structure: Share
     """λ, the share of structure in the cosine."""
@@ -143,7 +143,7 @@ class StructureModule(TextModule):
 
     @classmethod
     def opened(cls, folder: Path, trusted: bool = False) -> Self:
-        """What was saved; a model that is trusted may trust the one in it."""
+        """Load what was saved; a model that is trusted may trust the one in it."""
         folder = current(folder)
         path, source = folder / "structure.json", folder / "source"
         record = config_from_json(StructureRecord, read_json(path), where=path)
@@ -160,7 +160,7 @@ class StructureModule(TextModule):
         )
 
     def get_embedding_dimension(self) -> int:
-        """D + S."""
+        """Give D + S, the size of a vector."""
         return int(self.model.get_embedding_dimension() or 0) + WIDTH
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:

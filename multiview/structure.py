@@ -74,7 +74,7 @@ class WithStructure:
     similarity = MultiViewEncoder.similarity
 
     def get_sentence_embedding_dimension(self) -> int:
-        """D + S."""
+        """Give D + S, the size of a vector."""
         from multiview.encoders.binding import WIDTH
 
         return int(self.model.get_sentence_embedding_dimension()) + WIDTH

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -37,6 +38,7 @@ from runtime.progress import progress
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
     from multiview.training.trainer import Trainer
+    from multiview.words.vectors import WordVectors
     from parsing.trees.cache import TreeCache
 
 CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
@@ -50,77 +52,97 @@ def defaults_from(args: Sequence[str]) -> TrainConfig:
 
 def main(config: TrainConfig) -> int:
     """Train one model, or two in one folder (``--words both``)."""
-    papers = config.dry_run and config.preset == "paper"
-    # Of the paper's training we say what it would cost before there are vectors and trees.
-    plain = dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
-    (plain if papers else config).check()
-    missing = refusals(lambda: found_trees(config.trees), config.check)
-    if missing and not papers:
-        raise UserError(missing[0])
-    if missing:
-        print(" | ".join(missing), "What it would cost is estimated from a sample.", sep="\n", flush=True)
-    import torch
-
+    problems = _problems(config)
     from multiview.encoders.registry import trained_views
+    from multiview.training.gradient import DistributedContext
+
+    views = config.view_list
+    trained = trained_views(views)  # a misspelt one is refused before a corpus is read
+    if len(trained) < 2 or trained != views[: len(trained)]:
+        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
+    with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
+        if not problems:
+            return _train(config, distributed)
+        print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
+        estimate(_without_vectors(config), distributed)
+        raise UserError(" | ".join(problems))
+
+
+def _problems(config: TrainConfig) -> list[str]:
+    """Find out what is missing for the paper's training, whose cost is said all the same.
+
+    Raises:
+        UserError: something is missing or wrong, and no such dry run was asked for.
+    """
+    is_paper = config.dry_run and config.preset == "paper"
+    (_without_vectors(config) if is_paper else config).check()
+    problems = refusals(lambda: found_trees(config.trees), config.check)
+    if problems and not is_paper:
+        raise UserError(problems[0])
+    return problems
+
+
+def _without_vectors(config: TrainConfig) -> TrainConfig:
+    """Give the same training of words that start from nothing."""
+    return dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
+
+
+def _train(config: TrainConfig, distributed: DistributedContext) -> int:
+    """Train the model, or both of them, in a folder that no other run writes to."""
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
     from multiview.training.data import open_trees
-    from multiview.training.gradient import DistributedContext
 
-    trained = trained_views(config.view_list)  # a misspelt one is refused before a corpus is read
-    if len(trained) < 2 or trained != config.view_list[: len(trained)]:
-        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
-    wants_cuda = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
-    distributed = DistributedContext.from_environment(wants_cuda)
-    with contextlib.ExitStack() as held:
-        held.callback(distributed.close)
-        if missing:
-            estimate(plain, distributed)
-            raise UserError(" | ".join(missing))
-        cache = open_trees(config.trees)
-        if distributed.first and not config.dry_run:
-            refuse_others(config.folder, "views", "members")
-            held.enter_context(locked(config.folder, option="--name or --output"))
+    cache, folder, writes = open_trees(config.trees), config.folder, distributed.first and not config.dry_run
+    if writes:
+        refuse_others(folder, "views", "members")
+    with locked(folder, option="--name or --output") if writes else contextlib.nullcontext():
         if config.words_mode != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            part = dataclasses.replace(config, words=words, output=config.folder, name=words)
+            part = dataclasses.replace(config, words=words, output=folder, name=words)
             code = train_one(part, cache, distributed)
             if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
                 print("two models   this is the one of trained words; the other takes at most as long")
             if code or config.dry_run:
                 return code
         if distributed.first:
-            save_members(config.folder, ["trained", "fixed"], card=combined_card(config))
-            print(f"model      {config.folder} (both configurations, concatenated)")
+            save_members(folder, ["trained", "fixed"], card=combined_card(config))
+            print(f"model      {folder} (both configurations, concatenated)")
         return 0
 
 
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
-    from multiview.folder.files import expand_into
     from multiview.training.trainer import Trainer
-    from multiview.words.sources import open_vectors
 
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
-        return dry_run(trainer)
-    # Opened now, since bad vectors would be found only after hours of training.
+        dry_run(trainer)
+        return 0
     expands = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
-    new_words = open_vectors(config, cache, new_words=True) if expands else None
-    folder = config.folder
-    logger = log_to(folder)
+    # Opened now, since bad vectors would be found only after hours of training.
+    new_words = trainer.vectors.open_new_words() if expands else None
+    logger = log_to(trainer.folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
-    found = "" if config.trees else ", the only tree cache under runs/trees"
-    logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", found)
+    chosen = "" if config.trees else ", the only tree cache under runs/trees"
+    logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", chosen)
     code = trainer.run()
     if distributed.first:
-        if new_words is not None and not code and not read_json(folder / "config.json")["words"]["expanded"]:
-            expand_into(folder, folder, new_words)
-            expanded = read_json(folder / "config.json")["words"]["expanded"]
-            print(f"expanded   {expanded:,} words of {config.vectors}")
+        if new_words is not None and not code:
+            _expand(trainer.folder, new_words)
         _finish(trainer)
     return code
+
+
+def _expand(folder: Path, new_words: WordVectors) -> None:
+    """Expand the vocabulary of a finished model, once."""
+    from multiview.folder.expansion import expand_into
+
+    path = folder / "config.json"
+    if not read_json(path)["words"]["expanded"]:
+        expand_into(folder, folder, new_words)
+        print(f"expanded   {read_json(path)['words']['expanded']:,} words, by {new_words.about}")
 
 
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
@@ -146,19 +168,62 @@ def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
         dry_run(Trainer(config, TreeCache.open(folder), distributed), facts)
 
 
-def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
+def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
     """Print what a run would do and how long it would take, from a few real steps; write nothing.
 
     With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data.
     """
+    speed = calibrate(trainer)
+    config, network, steps = trainer.config, trainer.network, float(trainer.position.steps)
+    parameters, memory_bytes = (
+        sum(parameter.numel() for parameter in network.parameters()),
+        speed.memory_bytes,
+    )
+    if facts:
+        steps = config.loop.epochs * PAPER_SENTENCES / speed.sentences
+        more = sum((config.table.size - len(table)) * table.shape[1] for table in network.tables)
+        parameters, memory_bytes = parameters + more, memory_bytes + 16 * more  # a gradient, two moments
+    if config.loop.max_minutes:
+        steps = min(steps, 60 * config.loop.max_minutes * speed.steps_per_s)
+    sentences = f"{len(trainer.cache)} sentences, {trainer.validation_set.sentences} for validation"
+    text = dry_run_text(
+        config,
+        facts={
+            **(facts or {"cache": f"{trainer.cache.folder}: {sentences}"}),
+            "speed": f"{speed.sentences * speed.steps_per_s:,.0f} sentences/s",
+            "device": f"{trainer.device}, {trainer.threads} threads",
+            "words": network.words.origin or "trained from nothing",
+            "parameters": f"{parameters:,}",
+            "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
+            "disk": f"{4e-6 * parameters:,.1f} MB",
+        },
+        units=steps,
+        unit="steps",
+        per_s=speed.steps_per_s,
+    )
+    if trainer.distributed.first:
+        print(text)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Tells how fast a few steps were."""
+
+    steps_per_s: float
+    sentences: int
+    """Of the largest step."""
+    memory_bytes: int
+
+
+def calibrate(trainer: Trainer) -> Speed:
+    """Take a few steps."""
     import torch
 
     from runtime.device import torch_threads
 
-    config = trainer.config
     sentences, seconds = [], []
-    shown = progress(total=CALIBRATION_STEPS, unit="step", description="calibration")
-    with torch_threads(trainer.threads), shown as bar:
+    bar = progress(total=CALIBRATION_STEPS, unit="step", description="calibration")
+    with torch_threads(trainer.threads), bar:
         for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
             start = time.perf_counter()
             trainer.update(trainer.gradient(step))
@@ -168,44 +233,16 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> int:
             bar.update(1)
             if len(seconds) > 1 and sum(seconds) > CALIBRATION_S:
                 break
-    per_s = 1 / median(seconds[1:] or seconds)  # the first step compiles
-    steps: float = trainer.position.steps
-    parameters = sum(parameter.numel() for parameter in trainer.network.parameters())
     cuda = trainer.device.type == "cuda"
     memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
-    if facts:
-        steps = config.loop.epochs * PAPER_SENTENCES / max(sentences)
-        more = sum((config.table.size - len(table)) * table.shape[1] for table in trainer.network.tables)
-        parameters, memory_bytes = parameters + more, memory_bytes + 16 * more  # a gradient, two moments
-    if config.loop.max_minutes:
-        steps = min(steps, 60 * config.loop.max_minutes * per_s)
-    held_out = trainer.validation_set.sentences
-    cache = f"{trainer.cache.folder}: {len(trainer.cache)} sentences, {held_out} for validation"
-    text = dry_run_text(
-        config,
-        facts={
-            **(facts or {"cache": cache}),
-            "speed": f"{max(sentences) * per_s:,.0f} sentences/s",
-            "device": f"{trainer.device}, {trainer.threads} threads",
-            "words": trainer.network.words.origin or "trained from nothing",
-            "parameters": f"{parameters:,}",
-            "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
-            "disk": f"{4e-6 * parameters:,.1f} MB",
-        },
-        units=steps,
-        unit="steps",
-        per_s=per_s,
-    )
-    if trainer.distributed.first:
-        print(text)
-    return 0
+    return Speed(1 / median(seconds[1:] or seconds), max(sentences), memory_bytes)  # the first step compiles
 
 
 def _finish(trainer: Trainer) -> None:
     """Record the time, draw the curves, and say what a run came to."""
     from multiview.folder.files import TIME
 
-    position, folder = trainer.position, trainer.config.folder
+    position, folder = trainer.position, trainer.folder
     write_json(folder / TIME, {"seconds": position.seconds})
     try:
         plot_curves(folder)
@@ -216,8 +253,8 @@ def _finish(trainer: Trainer) -> None:
     print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
     print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    for label, said in trainer.verdict(position.best):
-        logging.getLogger(LOGGER).info("%-10s %s", label, said)  # to the terminal and log.txt
+    for label, finding in trainer.verdict(position.best):
+        logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
 def plot_curves(folder: Path) -> None:
@@ -243,8 +280,8 @@ def plot_curves(folder: Path) -> None:
     curves = [(left, train, "loss", "train", "-"), (left, validation, "loss", "validation", "o-")]
     shown = validation or train
     curves += [(right, shown, name, name, "o-") for name in (shown or [{}])[-1] if "@1" in name]
-    for axis, kept, name, label, style in curves:
-        points = [(line["step"], line[name]) for line in kept if name in line]
+    for axis, rows, name, label, style in curves:
+        points = [(row["step"], row[name]) for row in rows if name in row]
         axis.plot([step for step, _ in points], [value for _, value in points], style, label=label)
         axis.grid(alpha=0.3)
         axis.legend()

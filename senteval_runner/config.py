@@ -28,10 +28,10 @@ def report_name(config: Any, words: Iterable[str]) -> str:
         config: the options.
         words: what it is about; of paths the last part is shown.
     """
-    asked = {name: value for name, value in config_to_json(config).items() if name not in PLACES}
+    options = {name: value for name, value in config_to_json(config).items() if name not in PLACES}
     shown = "-".join(Path(part).name for word in words for part in word.split("+"))
     plain = re.sub(r"[^\w.=-]+", "-", shown).strip("-.")
-    return f"{plain[:60] or 'report'}-{json_digest(asked, 6)}"
+    return f"{plain[:60] or 'report'}-{json_digest(options, 6)}"
 
 
 @configuration
@@ -92,7 +92,7 @@ class SentEvalConfig:
 
     @property
     def seed_list(self) -> list[int]:
-        """The seeds, each once.
+        """Lists the seeds, each once.
 
         Raises:
             UserError: one is no seed.

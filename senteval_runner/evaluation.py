@@ -49,7 +49,7 @@ from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_p
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.neighbours import neighbour_ranks, neighbour_scores
-from senteval_runner.protocol.structure import binding_scores, nearer, pair_scores
+from senteval_runner.protocol.structure_tasks import binding_scores, nearer, pair_scores
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 
@@ -116,7 +116,7 @@ def evaluate(
 
 
 def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
-    """What a model gives by default and, where that differs, its features for classifiers."""
+    """Open what a model gives by default and, where that differs, its features for classifiers."""
 
     def stored(reading: str, **options: Any) -> OpenedEncoder:
         def load() -> Reading:
@@ -209,11 +209,11 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
 
 def versions(*more: str) -> dict[str, str]:
     """Versions of Python and of the installed packages that scores depend on, including ``more``."""
-    found = {"python": platform.python_version(), "multiview-embeddings": __version__}
+    names = {"python": platform.python_version(), "multiview-embeddings": __version__}
     for name in ("torch", "numpy", "scipy", "scikit-learn", *more):
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            names[name] = version(name)
+    return names
 
 
 def data_hashes(task: TaskData) -> dict[str, str]:
@@ -343,11 +343,11 @@ def _score_neighbours(task: TaskData, rows: dict[str, _Rows], protocol: Protocol
     """How often the nearest sentence of a book is the one before or after, without training."""
     vectors = {title: book.u[np.argsort(book.order)] for title, book in rows.items()}
     ranks = neighbour_ranks(vectors)
-    found = {title: (rank_N == 1).astype(np.float64) for title, rank_N in ranks.items()}
+    hits = {title: (rank_N == 1).astype(np.float64) for title, rank_N in ranks.items()}
     return {
         "metrics": neighbour_scores(ranks),
-        "predictions": {title: hit_N.tolist() for title, hit_N in found.items()},
-        "gold": {title: np.ones(len(hit_N)).tolist() for title, hit_N in found.items()},
+        "predictions": {title: hit_N.tolist() for title, hit_N in hits.items()},
+        "gold": {title: np.ones(len(hit_N)).tolist() for title, hit_N in hits.items()},
     }
 
 

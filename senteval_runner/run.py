@@ -14,16 +14,45 @@ from __future__ import annotations
 
 import sys
 
-from runtime.cli import Command
+from runtime.cli import Command, config_to_json, log_to
+from runtime.files import write_json
+from runtime.folders import refuse_others
 from senteval_runner.config import SentEvalConfig
 
 
 def main(config: SentEvalConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
     config.check_words()
-    from senteval_runner.running import run
+    from corpora.senteval.tasks import data_folder, expand_tasks
+    from senteval_runner.cells import Cells
+    from senteval_runner.evaluation import read_tasks
+    from senteval_runner.protocol.config import get_protocol
+    from senteval_runner.results import write_results
+    from senteval_runner.scoring import open_models, score_models, select_models
+    from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
-    return run(config)
+    names, folder, options = expand_tasks(config.tasks), config.folder, config_to_json(config)
+    protocol = get_protocol(config.protocol, nhid=config.nhid)
+    selection = select_models(config.models, names, vectors=config.expand, beside=config.baselines)
+    tasks, missing = read_tasks(names, data_folder(config.data, names))
+    parsers = {"dep": config.dep_model, "const": config.const_model}
+    models = open_models(
+        selection.specs,
+        EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers),
+        cache=config.cache,
+        seed=config.random_seed,
+        project=config.project,
+        device=config.device,
+        missing=missing,
+    )
+    refuse_others(folder, "models")
+    logger = log_to(folder)
+    write_json(folder / "config.json", options)
+    for note in [*selection.notes, *(f"skipped {name}: {reason}" for name, reason in missing.items())]:
+        logger.warning("%s", note)
+    score_models(models, tasks, config.seed_list, Cells(config.cells, protocol))
+    write_results(folder, models, protocol, options)
+    return 0 if any(model.results for model in models[: selection.requested]) else 2
 
 
 cli = Command(

@@ -156,7 +156,7 @@ class BindingView(WeightlessView):
 
     @property
     def width(self) -> int:
-        """S."""
+        """Give S, the numbers of a sentence vector."""
         return WIDTH
 
     def plan(self, batch: Batch) -> BindingPlan:
@@ -262,8 +262,8 @@ def _siblings(
     later = np.searchsorted(head, head, side="right") - arc - 1  # arcs of the same head after each
     first = np.repeat(arc, later)
     second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(later) - later, later)
-    kept = (role[first] != role[second]) & (dependent[first] != dependent[second])
-    first, second = first[kept], second[kept]
+    differ = (role[first] != role[second]) & (dependent[first] != dependent[second])
+    first, second = first[differ], second[differ]
     return dependent[np.where(role[first] < role[second], (first, second), (second, first))]
 
 
@@ -286,10 +286,10 @@ def bindings_of(batch: Batch) -> list[dict[tuple[str, str], list[str]]]:
     sentence = np.searchsorted(batch.sentence_offsets, arcs.head, side="right") - 1
     types = [plain(word).lower() for word in batch.types]
     words = [types[word] for word in batch.token]
-    found: list[dict[tuple[str, str], list[str]]] = [{} for _ in range(len(batch))]
+    bindings: list[dict[tuple[str, str], list[str]]] = [{} for _ in range(len(batch))]
     for role, head, dependent, row in zip(arcs.role, arcs.head, arcs.dependent, sentence, strict=True):
-        found[row].setdefault((ROLES[role], words[head]), []).append(words[dependent])
-    return found
+        bindings[row].setdefault((ROLES[role], words[head]), []).append(words[dependent])
+    return bindings
 
 
 def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = StructureView) -> Tensor:

@@ -37,7 +37,7 @@ Float64 = NDArray[np.float64]
 
 
 class Readout(nn.Module):
-    """A fitted read-out.
+    """Maps the views side by side to a meaning, as it was fitted to.
 
     Args:
         weight_KD: [K, D], W transposed, as :class:`torch.nn.Linear` has it.
@@ -64,12 +64,12 @@ class Readout(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Size K of a meaning."""
+        """Give K, the numbers of a meaning."""
         return len(self.bias)
 
     @property
     def record(self) -> dict[str, int | str]:
-        """What config.json says about it."""
+        """Give what config.json says about it."""
         return {"dim": self.dim, "origin": self.origin}
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
@@ -78,7 +78,7 @@ class Readout(nn.Module):
 
 
 class Moments:
-    """What ridge regression needs of any number of sentences: float64 sums, D (D + T) numbers."""
+    """Sums up what a fit needs of any number of sentences: D (D + T) numbers in float64."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -94,8 +94,8 @@ class Moments:
             total += part
         self.count += len(x)
 
-    def scale(self, kept: int, origin: str = "") -> Scale:
-        """Mean and deviation of each number; all but ``kept`` are left out, see above."""
+    def scale(self, features: int, origin: str = "") -> Scale:
+        """Mean and deviation of each number; all but this many ``features`` are left out, see above."""
         from scipy.linalg.lapack import dpstrf  # here, because the model's import goes without
 
         x_D, _, xx_DD, _ = (total / self.count for total in self.sums)
@@ -108,7 +108,7 @@ class Moments:
         # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
         # decomposition of the inverse, and pivoting takes the largest of those that are left.
         order_D = dpstrf(np.linalg.inv(xx_DD))[1] - 1
-        deviation_D[order_D[: max(len(x_D) - kept, 0)]] = np.inf
+        deviation_D[order_D[: max(len(x_D) - features, 0)]] = np.inf
         mean, deviation = (torch.from_numpy(part.astype(np.float32)) for part in (x_D, deviation_D))
         return Scale(mean, deviation, origin)
 
@@ -194,7 +194,7 @@ def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:
 
 
 def share_of(structure: float) -> float:
-    """λ, if it is a share.
+    """Check that λ is a share, and return it.
 
     Raises:
         UserError: it is not from 0 to 1.

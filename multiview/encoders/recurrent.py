@@ -92,7 +92,10 @@ class DepSweep(torch.autograd.Function):
         ctx: Any, x: Tensor, token: Tensor, plan: DepPlan, input_weight: Tensor, parent_weight: Tensor,
         child_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, role_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Leaves; then, per level, the children's product, attention, the product with h̃ and the gates."""
+        """Go through the leaves; then, per level, the children's product, attention, that with h̃, the gates.
+
+        The buffers of one sweep are shared by all that follows, so it is one function.
+        """
         kernels, products = kernels_for(x), Products.of(x)
         hidden, nodes, leaves = recurrent_weight.shape[1], len(token), plan.leaves
         edges, internal = nodes - plan.sentences, plan.internal
@@ -136,7 +139,10 @@ class DepSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Levels from the roots down; then each weight gradient is one product over all nodes."""
+        """Go through levels from the roots down; then each weight gradient is one product over all nodes.
+
+        The buffers of one sweep are shared by all that follows, so it is one function.
+        """
         (
             x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
             gates, parents, children, alpha, cosine, mixed, h, c,
@@ -251,7 +257,7 @@ def _pairs(states: Tensor, internal: int) -> Tensor:
 
 
 class TreeLSTM(Encoder):
-    """What DEP and CONST share; a subclass makes its weights in the order in which its sweep takes them."""
+    """Runs the sweep of DEP and CONST; a subclass makes its weights in the order in which that takes them."""
 
     sweep: ClassVar[type[torch.autograd.Function]]
     """The native engine's."""
@@ -271,10 +277,10 @@ class TreeLSTM(Encoder):
     @staticmethod
     @abstractmethod
     def schedule(batch: Batch) -> ConstPlan | DepPlan:
-        """The native plan."""
+        """Make the native plan."""
 
     def plan(self, batch: Batch) -> Plan:
-        """Reads the heads or children, and the heights."""
+        """Schedule the trees, by their heads or children and their heights."""
         plan = self.schedule(batch)
         if self.engine != "dgl":
             return plan
@@ -323,14 +329,14 @@ class DepEncoder(TreeLSTM):
         self._draw(forget_gates=4)
 
     def use_relations(self) -> None:
-        """See :meth:`Encoder.use_relations`."""
+        """Let the role of each child enter."""
         from parsing.trees.child_roles import CHILD_ROLES  # here: it compiles
 
         self.role_bias = nn.Parameter(torch.empty(len(CHILD_ROLES), 2 * self.dim))
         nn.init.normal_(self.role_bias)
 
     def plan(self, batch: Batch) -> Plan:
-        """Reads heads and heights, with relations also these and words."""
+        """Schedule the trees, by heads and heights; with relations their roles are part of the plan."""
         plan = super().plan(batch)
         if self.role_bias is None:
             return plan
@@ -384,7 +390,7 @@ class SeqEncoder(Encoder):
                 nn.init.zeros_(parameter)
 
     def plan(self, batch: Batch) -> SequencePlan:
-        """Reads ``sentence_offsets``."""
+        """Pack the sentences, by ``sentence_offsets``."""
         return plan_sequence(batch)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:

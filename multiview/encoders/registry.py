@@ -85,7 +85,7 @@ class Encoder(nn.Module, ABC):
         """Schedule of the batch. Numpy only, so that loader threads can make it; ``.to(device)`` moves it."""
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
-        """Sentence vectors.
+        """Encode sentences.
 
         Args:
             x_UE: [U, E], vectors of distinct words; without ``token_N``, of all tokens of the batch in order.
@@ -266,7 +266,7 @@ class ViewStack(nn.Module):
 
     @property
     def encoder_list(self) -> list[Encoder]:
-        """The encoders in view order."""
+        """List the encoders in the order of the views."""
         return list(self.encoders)  # type: ignore[arg-type]
 
     @property
@@ -346,9 +346,9 @@ class ViewStack(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""
-        kept = {}
+        weights = {}
         for name, value in self.state_dict().items():
             if name.startswith(("encoders.", "words.", "readout.", "scale.")):
                 # A network that computes in half precision is stored in float32 as well.
-                kept[name] = (value.float() if value.is_floating_point() else value).cpu().contiguous()
-        return kept
+                weights[name] = (value.float() if value.is_floating_point() else value).cpu().contiguous()
+        return weights

@@ -30,7 +30,7 @@ Span = tuple[int, int]
 
 
 class Scale(nn.Module):
-    """Mean and deviation of each number, and what they make of vectors.
+    """Makes features of vectors, by mean and deviation of each number.
 
     Args:
         mean_D: [D], m.
@@ -49,7 +49,7 @@ class Scale(nn.Module):
 
     @classmethod
     def measured(cls, vectors: Iterable[Tensor], origin: str = "") -> Scale:
-        """That of vectors [B, D], all batches together; sums in float64."""
+        """Measure vectors [B, D], all batches together, with sums in float64."""
         count, sums_2D = 0, torch.zeros(2, 1, dtype=torch.float64)
         for x_BD in vectors:
             x_BD = x_BD.double().cpu()
@@ -62,25 +62,25 @@ class Scale(nn.Module):
         return cls(mean_D.float(), deviation_D.float(), origin)
 
     @property
-    def kept(self) -> Tensor:
+    def numbers(self) -> Tensor:
         """int64 [F], the numbers that are not left out."""
         return self.deviation.isfinite().nonzero()[:, 0]
 
     @property
     def record(self) -> dict[str, str]:
-        """What config.json says about it."""
+        """Give what config.json says about it."""
         return {"origin": self.origin}
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
         """Features [B, F] of vectors [B, D], on their device; ``dim`` keeps so many of them."""
         self.to(x_BD.device)
-        kept_F = self.kept
-        deviation_F = self.deviation[kept_F]
-        factor_F = (LENGTH / math.sqrt(len(kept_F)) / deviation_F).masked_fill(deviation_F == 0, 0.0)
-        return ((x_BD[:, kept_F] - self.mean[kept_F]) * factor_F)[:, :dim]
+        numbers_F = self.numbers
+        deviation_F = self.deviation[numbers_F]
+        factor_F = (LENGTH / math.sqrt(len(numbers_F)) / deviation_F).masked_fill(deviation_F == 0, 0.0)
+        return ((x_BD[:, numbers_F] - self.mean[numbers_F]) * factor_F)[:, :dim]
 
     def of(self, numbers_F: Tensor) -> Scale:
-        """That of some numbers, int64 [F]."""
+        """Choose the scale of some numbers, int64 [F]."""
         return Scale(self.mean.cpu()[numbers_F], self.deviation.cpu()[numbers_F], self.origin)
 
     def like(self, other: Scale | None) -> Scale:
@@ -92,7 +92,7 @@ class Scale(nn.Module):
 
 
 def joined(scales: Sequence[Scale]) -> Scale:
-    """That of vectors side by side."""
+    """Join the scales of vectors that stand side by side."""
     return Scale(torch.cat([scale.mean for scale in scales]), torch.cat([s.deviation for s in scales]))
 
 
@@ -107,11 +107,11 @@ def spread(text: Sequence[Span], most: int = SAMPLE, block: int = BLOCK) -> list
     ends = list(accumulate(stop - start for start, stop in text))
     total = ends[-1] if ends else 0
     blocks = min(max(1, most // block), -(-total // block))
-    found = []
+    spans = []
     for number in range(blocks):
         first, then = total * number // blocks, total * (number + 1) // blocks
         part = bisect_right(ends, first)
         stop = text[part][1]
         start = stop - (ends[part] - first)
-        found.append((start, min(start + min(block, then - first), stop)))
-    return found
+        spans.append((start, min(start + min(block, then - first), stop)))
+    return spans

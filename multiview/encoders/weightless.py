@@ -53,7 +53,7 @@ class WeightlessView(Encoder):
     weightless = True
 
     def plan(self, batch: Batch) -> Plan:
-        """Reads ``sentence_offsets``."""
+        """Make the plan of words, by ``sentence_offsets``."""
         return plan_words(batch)
 
     def types(self, batch: Batch) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
@@ -84,7 +84,7 @@ def _means(token_N: Tensor, x_UE: Tensor, offsets: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingPlan(Plan):
-    """How the words are written."""
+    """Says how the words are written."""
 
     pairs: NDArray[np.float32]
     """[B, K], what pairs of neighbours add to each sentence."""
@@ -100,11 +100,11 @@ class SpellingEncoder(WeightlessView):
 
     @property
     def width(self) -> int:
-        """K."""
+        """Give K, the numbers of a sentence vector."""
         return WIDTH
 
     def plan(self, batch: Batch) -> SpellingPlan:
-        """Reads the words' spelling."""
+        """Look at how the words and their pairs are spelt."""
         base, (types, _, word_N) = super().plan(batch), self.types(batch)
         length_B = np.diff(base.node_offsets)
         key_N = word_keys(types)[word_N]

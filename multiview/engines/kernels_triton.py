@@ -29,7 +29,7 @@ _BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave
 
 
 def array(tensor: Tensor) -> Tensor:
-    """See ``kernels_numba``."""
+    """Give a kernel the tensor itself."""
     return tensor
 
 

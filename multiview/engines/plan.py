@@ -152,7 +152,9 @@ def plan_words(batch: Batch) -> Plan:
 
 
 def plan_const(batch: Batch) -> ConstPlan:
-    """Schedule of the batch's constituency trees.
+    """Schedule the batch's constituency trees.
+
+    It is one function because each array is made of those before it.
 
     Raises:
         ValueError: a height is not above its children's, or an internal node is used twice.
@@ -320,8 +322,8 @@ def _take(size_bytes: int) -> NDArray[np.uint8]:
     with _lock:
         fitting = [block for block in _free if len(block) >= size_bytes]
         memory = min(fitting, key=len) if fitting else _aligned(int(size_bytes * _SLACK))
-        kept = [block for block in _free if block is not memory]
-        _free[:] = kept if fitting else sorted(kept, key=len)[:-1]
+        others = [block for block in _free if block is not memory]
+        _free[:] = others if fitting else sorted(others, key=len)[:-1]
     # torch keeps this view alive while a tensor uses its memory; after that the block is free again.
     lent = memory[:size_bytes]
     # Without the lock: a finalizer may run inside _take on the same thread.
@@ -336,7 +338,7 @@ def _aligned(size_bytes: int) -> NDArray[np.uint8]:
 
 
 def to_device(arrays: Mapping[str, NDArray[np.generic]], device: torch.device) -> dict[str, Tensor]:
-    """Tensors of several arrays.
+    """Make tensors of several arrays.
 
     On the CPU they share the arrays' memory. For another device the arrays are packed into one buffer: one
     copy of 400 kB takes as long as one of 4 kB. The buffer is in pinned memory, so the copy is queued like a

@@ -29,117 +29,124 @@ def training_command(config: TrainConfig) -> str:
     return f"python -m multiview.train {shlex.join(words)}"
 
 
-def verdict(
-    config: TrainConfig, trees: TreeCache, start: Mapping[str, float], best: Mapping[str, float]
-) -> list[tuple[str, str]]:
-    """What training gained on the validation set, and one command to go on with: pairs of label and text.
+class Card:
+    """Says how a model was trained, what that gained and what to try next."""
 
-    ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
-    """
-    if not best.get("anchors"):
-        return [("gained", "unknown: no sentence was held out, see --loop.validation")]
-    step, recall, words = best["step"], best["recall@1"], best["recall@1/words"]
-    both, beside = best["recall@1/both"], words_help(config, best)
-    lines = [
-        (
-            "gained",
-            f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the objective finds "
-            f"a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of cases",
-        ),
-        (
-            "neighbours",
-            f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at the start, "
-            f"{recall:.1%} at step {step}, {words:.1%} by the average of its words",
-        ),
-    ]
-    if BAG not in config.view_list:
-        done = "so they stand there" if beside else "they stand alone"
-        told = f"the mean of their words the views find {start['recall@1/both']:.1%} at the start, {both:.1%}"
-        lines.append(("beside", f"{told} at step {step}: {done}"))
-    if not step:
-        lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
-    found, before = (scores["recall@1/both" if beside else "recall@1"] for scores in (best, start))
-    less = {"its start": step and found <= before, "the average of its words": found <= words}
-    behind = [over for over, is_behind in less.items() if is_behind]
-    if behind:
-        lines.append(("no gain", f"over {' and '.join(behind)}: the vectors find no more neighbours"))
-    return [*lines, ("next", _next_command(config, trees, step > 0, not behind))]
+    def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
+        self.config, self.trees = config, trees
 
+    def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
+        """Say what training gained on the validation set, and one command to go on with, each with a label.
 
-def words_help(config: TrainConfig, scores: Mapping[str, float]) -> bool:
-    """Whether the mean of the words stands beside the views: as asked, else by what finds more neighbours."""
-    if config.beside or BAG in config.view_list:
-        return config.beside == "words" and BAG not in config.view_list
-    return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
+        ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
+        """
+        if not best.get("anchors"):
+            return [("gained", "unknown: no sentence was held out, see --loop.validation")]
+        step, recall, words = best["step"], best["recall@1"], best["recall@1/words"]
+        both, beside = best["recall@1/both"], self.words_help(best)
+        lines = [
+            (
+                "gained",
+                f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the objective "
+                f"finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of cases",
+            ),
+            (
+                "neighbours",
+                f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at the start, "
+                f"{recall:.1%} at step {step}, {words:.1%} by the average of its words",
+            ),
+        ]
+        if BAG not in self.config.view_list:
+            result = "so they stand there" if beside else "they stand alone"
+            recalls = f"{start['recall@1/both']:.1%} at the start, {both:.1%} at step {step}"
+            lines.append(("beside", f"the mean of their words the views find {recalls}: {result}"))
+        if not step:
+            lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
+        after, before = (scores["recall@1/both" if beside else "recall@1"] for scores in (best, start))
+        less = {"its start": step and after <= before, "the average of its words": after <= words}
+        behind = [over for over, is_behind in less.items() if is_behind]
+        if behind:
+            lines.append(("no gain", f"over {' and '.join(behind)}: the vectors find no more neighbours"))
+        return [*lines, ("next", self._next_command(step > 0, not behind))]
+
+    def words_help(self, scores: Mapping[str, float]) -> bool:
+        """Tell whether the words stand beside the views: as asked, else by what finds more neighbours."""
+        beside, has_words = self.config.beside, BAG in self.config.view_list
+        if beside or has_words:
+            return beside == "words" and not has_words
+        return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
+
+    def text(self, member: Member, training: dict[str, Any], verdict: Sequence[tuple[str, str]]) -> str:
+        """Write the README.md: how the model was trained, what that gained, its limits."""
+        config, network, words, step = self.config, member.network, member.network.words, training["step"]
+        weights = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
+        if not step:
+            weights = "The weights are those of the start: no validation since had a lower loss."
+        views = ", ".join(
+            f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True)
+        )
+        own = own_parsers(member.parsers).items()
+        parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in own)
+        text = (
+            f"# {config.model_name}\n\n"
+            f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
+            f"side; {len(words.vocabulary)} words, {words.mode}"
+            f"{words.origin and f', {words.origin}'}.\n\n"
+            + "".join(f"    import {module}\n" for module in plugins_of(network.views))
+            + "    from multiview.model import MultiViewEncoder\n"
+            f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
+            f"## Training\n\n    {training_command(config)}\n\n"
+            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
+            f"{weights} The configuration is in config.json.\n\n"
+        )
+        if config.objective.teacher is not None:
+            text += (
+                "The views also learned from a sentence encoder's vectors of the corpus, "
+                f"`{config.objective.teacher}`; what that encoder was trained on counts for this model "
+                "too.\n\n"
+            )
+        if not str(member.corpus.get("tokenizer")).startswith("spacy"):
+            text += (
+                "The corpus came in words. `encode` splits strings by spaCy's rules; lists of words stay.\n\n"
+            )
+        for need, identity in sorted(member.parsers.items()):
+            text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
+        text += "".join(f"- {label}: {finding}\n" for label, finding in verdict)
+        return (
+            f"{text}\nAll on held-out sentences of the same corpus; neighbours are the sentences before and "
+            "after, looked for among 400. Other text, other languages and single words are untested.\n"
+        )
+
+    def _next_command(self, learned: bool, ahead: bool) -> str:
+        """Choose the one thing to try, by whether the loss fell and whether the views are ahead of words."""
+        config, trees = self.config, self.trees
+        parsers, sentences = parsers_of(trees.identity), len(trees)
+        # The encoder in the package reads its own parsers' trees, which are of English.
+        builtin_reads = len(parsers) == len(KINDS) and not own_parsers(parsers)
+        if not learned and builtin_reads:
+            adapted = config.output / "builtin-adapted"
+            command = f"multiview.readout {BUILTIN} {trees.folder} --output {adapted}"
+            return f"adapt the encoder in the package to this text instead: python -m {command}"
+        if learned and ahead:
+            return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
+        if learned and config.words_mode == "trained":
+            name = f"{config.model_name}-fixed"
+            own = BUILTIN_WORDS if builtin_reads else "FILE"
+            vectors = own if config.vectors == NO_VECTORS else config.vectors
+            fixed = replace(config, words="fixed", vectors=vectors, name=name)
+            return f"start from words that know more than this text: {training_command(fixed)}"
+        if sentences < ENOUGH or not builtin_reads:
+            return (
+                f"more text than {sentences:,} sentences: python -m parsing.run MORE_TEXT, then train on that"
+            )
+        command = f"multiview.search {BUILTIN} {trees.folder}"
+        return f"the encoder in the package, without training: python -m {command}"
 
 
 def own_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
     """Names of the parsers, by annotation, that are not those in the package."""
     names = {need: str(identity.get("name", "?")) for need, identity in parsers.items()}
     return {need: name for need, name in names.items() if not name.startswith(BUILTIN)}
-
-
-def _next_command(config: TrainConfig, trees: TreeCache, learned: bool, ahead: bool) -> str:
-    """The one thing to try, by whether the loss fell and whether the views are ahead of their words."""
-    parsers, sentences = parsers_of(trees.identity), len(trees)
-    # The encoder in the package reads its own parsers' trees, which are of English.
-    builtin_reads = len(parsers) == len(KINDS) and not own_parsers(parsers)
-    if not learned and builtin_reads:
-        adapted = config.output / "builtin-adapted"
-        command = f"multiview.readout {BUILTIN} {trees.folder} --output {adapted}"
-        return f"adapt the encoder in the package to this text instead: python -m {command}"
-    if learned and ahead:
-        return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
-    if learned and config.words_mode == "trained":
-        name = f"{config.model_name}-fixed"
-        own = BUILTIN_WORDS if builtin_reads else "FILE"
-        vectors = own if config.vectors == NO_VECTORS else config.vectors
-        fixed = replace(config, words="fixed", vectors=vectors, name=name)
-        return f"start from words that know more than this text: {training_command(fixed)}"
-    if sentences < ENOUGH or not builtin_reads:
-        return f"more text than {sentences:,} sentences: python -m parsing.run MORE_TEXT, then train on that"
-    return (
-        f"the encoder in the package, without training: python -m multiview.search {BUILTIN} {trees.folder}"
-    )
-
-
-def model_card(
-    config: TrainConfig, member: Member, training: dict[str, Any], verdict: Sequence[tuple[str, str]]
-) -> str:
-    """The README.md of one model: how it was trained, what that gained, its limits."""
-    network, words, step = member.network, member.network.words, training["step"]
-    kept = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
-    if not step:
-        kept = "The weights are those of the start: no validation since had a lower loss."
-    views = ", ".join(f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True))
-    own = own_parsers(member.parsers).items()
-    parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in own)
-    text = (
-        f"# {config.model_name}\n\n"
-        f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by side; "
-        f"{len(words.vocabulary)} words, {words.mode}"
-        f"{words.origin and f', {words.origin}'}.\n\n"
-        + "".join(f"    import {module}\n" for module in plugins_of(network.views))
-        + "    from multiview.model import MultiViewEncoder\n"
-        f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
-        f"## Training\n\n    {training_command(config)}\n\n"
-        f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
-        f"{kept} The configuration is in config.json.\n\n"
-    )
-    if config.objective.teacher is not None:
-        text += (
-            "The views also learned from a sentence encoder's vectors of the corpus, "
-            f"`{config.objective.teacher}`; what that encoder was trained on counts for this model too.\n\n"
-        )
-    if not str(member.corpus.get("tokenizer")).startswith("spacy"):
-        text += "The corpus came in words. `encode` splits strings by spaCy's rules; lists of words stay.\n\n"
-    for need, identity in sorted(member.parsers.items()):
-        text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
-    text += "".join(f"- {label}: {said}\n" for label, said in verdict)
-    return (
-        f"{text}\nAll on held-out sentences of the same corpus; neighbours are the sentences before and "
-        "after, looked for among 400. Other text, other languages and single words are untested.\n"
-    )
 
 
 def combined_card(config: TrainConfig) -> str:

@@ -24,7 +24,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from corpora.inputs import stem
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout
 from multiview.encoders.registry import ViewStack, tables_of
@@ -32,12 +31,7 @@ from multiview.encoders.scale import Scale
 from multiview.words.compact import FIXED, unpack
 from multiview.words.table import FILES, Fixed, WordsRecord, WordTable
 from multiview.words.vectors import (
-    CACHE,
-    DEFAULT_WORDS,
     VECTORS,
-    WordVectors,
-    converted,
-    given_source,
 )
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import Undrawn, plain_build
@@ -46,7 +40,6 @@ from runtime.files import (
     atomic_path,
     check_file,
     file_record,
-    locked,
     read_json,
     read_record,
     sha256_file,
@@ -117,7 +110,7 @@ class Member:
 
 @configuration
 class FileRecord:
-    """What config.json says about another file of the folder."""
+    """Records another file of the folder in config.json."""
 
     bytes: Annotated[int, Ge(0)]
     sha256: str
@@ -125,7 +118,7 @@ class FileRecord:
 
 @configuration
 class ReadoutRecord:
-    """What config.json says about the read-out."""
+    """Records the read-out in config.json."""
 
     dim: Count
     """K."""
@@ -135,7 +128,7 @@ class ReadoutRecord:
 
 @configuration
 class ScaleRecord:
-    """What config.json says about the scale of features."""
+    """Records the scale of features in config.json."""
 
     origin: str
     """The text it was measured on."""
@@ -195,8 +188,8 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     path = folder / "config.json"
     if not path.is_file():
         raise UserError(f"{folder}: no model here (no config.json); train one with python -m multiview.train")
-    found = read_json(path)
-    number = found.get("format") if isinstance(found, dict) else None
+    content = read_json(path)
+    number = content.get("format") if isinstance(content, dict) else None
     if number != FORMAT:
         raise UserError(f"{path}: model format {number}, this program reads {FORMAT}; train the model again")
     values = read_record(path)
@@ -227,18 +220,18 @@ def model_sha256(folder: Path) -> str:
 
 def training_hours(folder: Path) -> float | None:
     """How long a model was trained, all its parts together; None where that is not recorded."""
-    found = [_training_seconds(current(folder) / name) for name in model_records(folder)]
-    seconds = [one for one in found if one is not None]
-    return sum(seconds) / 3600 if len(seconds) == len(found) else None
+    parts = [_training_seconds(current(folder) / name) for name in model_records(folder)]
+    seconds = [part for part in parts if part is not None]
+    return sum(seconds) / 3600 if len(seconds) == len(parts) else None
 
 
 def _training_seconds(folder: Path) -> float | None:
-    """What time.json says; None where there is none."""
+    """Read time.json; None where there is none."""
     path = folder / TIME
     if not path.is_file():
         return None
-    found = read_json(path)
-    seconds: Any = found.get("seconds") if isinstance(found, dict) else None
+    content = read_json(path)
+    seconds: Any = content.get("seconds") if isinstance(content, dict) else None
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:
         raise UserError(f"{path}: seconds {seconds!r:.60}: must be a number, at least 0")
     return float(seconds)
@@ -359,10 +352,10 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
     try:
         weights = unpack(load_file(path)) if compact else load_file(path)
         if compact and record.words.mode == "fixed":
-            found = weights.pop(FIXED)
-            if isinstance(found, Tensor) and found.dtype != torch.float32:
-                raise UserError(f"{FIXED} is {found.dtype}")
-            fixed = found.numpy() if isinstance(found, Tensor) else found
+            vectors = weights.pop(FIXED)
+            if isinstance(vectors, Tensor) and vectors.dtype != torch.float32:
+                raise UserError(f"{FIXED} is {vectors.dtype}")
+            fixed = vectors.numpy() if isinstance(vectors, Tensor) else vectors
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     with plain_build():
@@ -399,54 +392,9 @@ def _check_sizes(
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
     for name in sorted(wanted.keys() | weights.keys()):
-        shapes = [list(found[name].shape) if name in found else None for found in (wanted, weights)]
+        shapes = [list(each[name].shape) if name in each else None for each in (wanted, weights)]
         if shapes[0] != shapes[1]:
             raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
         if wanted[name].dtype != weights[name].dtype:
             raise UserError(f"{folder / WEIGHTS}: {name} is {weights[name].dtype}, not {wanted[name].dtype}")
     return words.empty_copy()
-
-
-def has_trained_words(folder: Path) -> bool:
-    """Whether a model, or one of several in a folder, has word vectors of its own."""
-    return any(record.words.mode == "trained" for record in model_records(folder).values())
-
-
-def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
-    """The folder beside a model's of that model with more words, made now unless it is there.
-
-    Its ``expanded.json`` says from which model and which vectors. Fixed vectors stay as they are.
-
-    Raises:
-        UserError: no trained words in the model, malformed vectors, too few words in common, or something
-            else in the folder that the expanded model goes to.
-    """
-    source = given_source(vectors, words)
-    target = folder.with_name(f"{folder.absolute().name}-expanded-{Path(stem(Path(vectors))).stem}")
-    record = {"model": model_sha256(folder), "vectors": dict(source.record)}
-    mark = target / "expanded.json"
-    with locked(target, option="name of the model", wait=True):
-        if mark.exists() and read_json(mark) == record:
-            return target
-        if not mark.exists() and {path.name for path in target.iterdir()} - OURS:
-            raise UserError(
-                f"{target}: is where the expanded model goes and holds something else; move it away"
-            )
-        write_json(mark, {})  # not finished, but ours
-        expand_into(folder, target, converted(source, cache))
-        write_json(mark, record)
-    return target
-
-
-def expand_into(folder: Path, target: Path, vectors: WordVectors) -> None:
-    """Write a model into ``target`` with its vocabulary expanded; both may be the same folder.
-
-    Raises:
-        UserError: no trained words in the model, or too few words in common.
-    """
-    if not has_trained_words(folder):
-        raise UserError(f"{folder}: has fixed word vectors only; there is no trained vocabulary to expand")
-    members = load_members(folder)
-    for member in members:
-        member.network.words.expand(vectors)
-    save_model(members, target, folder)

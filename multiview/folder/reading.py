@@ -37,7 +37,7 @@ BATCH_TOKENS = 16_384
 """Tokens encoded at a time at most, whatever the number of sentences: bounds memory."""
 
 
-class Reader:
+class SentenceReader:
     """Tokenises and parses sentences for a model, whose members must share their parsers."""
 
     def __init__(self, members: Sequence[Member]) -> None:
@@ -58,8 +58,8 @@ class Reader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what use adds, to copies too: they are small, and hashes stay as they are."""
-        given = {need: one for need, one in self.parsers.items() if self._loaded.get(need) is not one}
-        return {**vars(self), "parsers": given, "_loaded": {}, "_tokenizer": None, "_index": None}
+        own = {need: parser for need, parser in self.parsers.items() if self._loaded.get(need) is not parser}
+        return {**vars(self), "parsers": own, "_loaded": {}, "_tokenizer": None, "_index": None}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
         """Tokens of one input; a string is split by spaCy's rules, whatever the training text was."""
@@ -112,12 +112,12 @@ class Reader:
             raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
         return self.specs.get(need) or ("builtin" if name.startswith("builtin") else name)
 
-    def _check(self, need: str, found: Any, where: str, advice: str) -> None:
+    def _check(self, need: str, other: Any, where: str, advice: str) -> None:
         identity = self.identities.get(need)
-        if identity and not same_trees(found or {}, identity):
+        if identity and not same_trees(other or {}, identity):
             raise UserError(
                 f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; {where} "
-                f"{_short(found)}: {advice}"
+                f"{_short(other)}: {advice}"
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
@@ -186,12 +186,12 @@ class Reader:
         tokens = [self.tokens(text) for text in texts]
         left = np.arange(len(tokens))
         if trees is not None:
-            left, found = self.look_up(trees, tokens)
-            rows = np.array(sorted(found), dtype=np.int64)
+            left, places_of = self.look_up(trees, tokens)
+            rows = np.array(sorted(places_of), dtype=np.int64)
             while len(rows):
                 here = rows[rows < rows[0] + CHUNK_SENTENCES]
                 batch = trees.read(int(here[0]), int(here[-1]) + 1, fields)
-                same = [found[row] for row in here.tolist()]
+                same = [places_of[row] for row in here.tolist()]
                 repeats = np.repeat(here - here[0], [len(places) for places in same])
                 yield np.concatenate(same), select(batch, repeats)
                 rows = rows[len(here) :]
@@ -203,16 +203,16 @@ class Reader:
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
         """Places of the sentences that a cache lacks, int64 [n], and places by cache row of the others."""
-        held = self._index  # read once: another thread may look up in other trees
-        index = held[1] if held and held[0] is trees else self._index_of(trees)
+        latest = self._index  # read once: another thread may look up in other trees
+        index = latest[1] if latest and latest[0] is trees else self._index_of(trees)
         left: list[int] = []
-        found: dict[int, list[int]] = {}
+        places_of: dict[int, list[int]] = {}
         for place, tokens in enumerate(sentences):
             if tokens in index:
-                found.setdefault(index[tokens], []).append(place)
+                places_of.setdefault(index[tokens], []).append(place)
             else:
                 left.append(place)
-        return np.array(left, dtype=np.int64), found
+        return np.array(left, dtype=np.int64), places_of
 
     def _index_of(self, trees: TreeCache) -> dict[tuple[str, ...], int]:
         """The first row of each sentence of a cache."""

@@ -57,8 +57,8 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
         rows = places_of(loaded.words)
 
         def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-            found = [rows.get(token, rows.get(token.lower(), -1)) for token in map(plain, tokens)]
-            rows_N = np.array(found, np.int64)
+            places = [rows.get(token, rows.get(token.lower(), -1)) for token in map(plain, tokens)]
+            rows_N = np.array(places, np.int64)
             return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
         return look_up
@@ -74,14 +74,14 @@ def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence
     table = WordTable.hashed(dim, views=1, seed=seed)
 
     def drawn(names: Sequence[str]) -> Float:
-        found: Float = table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy()
-        return found
+        vectors: Float = table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy()
+        return vectors
 
     def spelt(tokens: Sequence[str]) -> Float:
         rows = {token: row for row, token in enumerate(dict.fromkeys(tokens))}
         sums = [drawn([token, *ngrams(token)]).sum(0) / np.sqrt(1 + len(ngrams(token))) for token in rows]
-        found: Float = np.stack(sums)[[rows[token] for token in tokens]]
-        return found
+        vectors: Float = np.stack(sums)[[rows[token] for token in tokens]]
+        return vectors
 
     return spelt if spelling else drawn
 
@@ -125,7 +125,7 @@ class Bag:
             self.direction_1E = svd.components_.astype(np.float32)
 
     def weight(self, word: str) -> float:
-        """The weight of a word."""
+        """Give the weight of a word."""
         if not self.probability:
             return 1.0
         return SIF_A / (SIF_A + self.probability.get(plain(word).lower(), self.rarest))

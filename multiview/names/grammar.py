@@ -16,7 +16,7 @@ from runtime.errors import UserError
 
 @dataclass(frozen=True)
 class Form:
-    """What may follow a prefix."""
+    """Says what may follow a prefix."""
 
     expected: str
     """The form in words, for errors."""
@@ -58,7 +58,7 @@ PATHS = (".npz", ".txt", ".vec", ".gz", ".bin")
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderName:
-    """The parts of a name."""
+    """Holds the parts of a name."""
 
     spec: str
     """The whole name, as the user gave it."""
@@ -71,7 +71,7 @@ class EncoderName:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether its numbers are drawn at random, so that ``base`` is no other encoder's name."""
+        """Tells whether its numbers are drawn at random, so that ``base`` names no other encoder."""
         words = self.prefix in ("bag", "sif") and self.base in ("random", "ngrams")
         return self.prefix == "random" or words
 
@@ -137,7 +137,7 @@ def _check_options(name: EncoderName, repeated: bool) -> None:
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a name was meant as a path, so that no library is asked for it."""
+    """Tell whether a name was meant as a path, so that no library is asked for it."""
     return Path(name).suffix in PATHS or name.startswith((".", "/", "runs/"))
 
 

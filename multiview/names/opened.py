@@ -23,7 +23,7 @@ import torch
 
 from corpora.sentences import read_sentences
 from multiview.encoders.meaning import unit
-from multiview.folder.reading import CHUNK_SENTENCES, Reader
+from multiview.folder.reading import CHUNK_SENTENCES, SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.sources import STRINGS, Reading, Source, TreesOf, find_source
@@ -41,14 +41,14 @@ SentenceVectors = Callable[[Sequence[Tokens]], Float]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Any sentence encoder.
+    """Describes any sentence encoder.
 
     ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists if the
     encoder has ``pretokenized = True``. It returns an array or tensor [n, D], one row per sentence.
     """
 
     def encode(self, sentences: Any, /) -> Any:
-        """Vectors [n, D]."""
+        """Give vectors [n, D]."""
         ...
 
 
@@ -89,7 +89,7 @@ class SingleEncoder:
 
     @property
     def function(self) -> Encode:
-        """The function that encodes.
+        """Gives the function that encodes.
 
         Raises:
             UserError: the encoder cannot be loaded. It is not tried again: a name that is looked up without a
@@ -132,8 +132,8 @@ class SingleEncoder:
         return text if isinstance(text, str) else text_of(text)
 
     @cached_property
-    def _tokenizer(self) -> Reader:
-        return Reader([])
+    def _tokenizer(self) -> SentenceReader:
+        return SentenceReader([])
 
     def fill(self, sentences: Sequence[Tokens]) -> list[str]:
         """Encode the sentences that the store lacks; returns all as texts."""
@@ -195,7 +195,7 @@ class OpenedEncoder:
 
     @property
     def sources(self) -> list[Source]:
-        """What its parts were named as."""
+        """Says what its parts were named as."""
         return [part.source for part in self.parts if part.source is not None]
 
     @property
@@ -315,32 +315,30 @@ def open_encoder(
         UserError: the name cannot mean any encoder.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
+    features = [source.for_classifiers() for source in sources]
     name = "+".join(source.name for source in sources)
 
-    def opened(sources: Sequence[Source]) -> OpenedEncoder:
-        parts = [
-            SingleEncoder(
-                functools.partial(source.load, device=device, trees=trees, parsers=parsers),
-                tokens=source.kind not in STRINGS,
-                name=source.name,
-                store=VectorStore(cache and cache / source.key),
-                source=source,
-            )
-            for source in sources
-        ]
+    def side_by_side(sources: Sequence[Source]) -> OpenedEncoder:
+        load = {"device": device, "trees": trees, "parsers": parsers}
+        parts = [_single(source, cache, load) for source in sources]
+        keys = [source.key for source in sources]
+        reading = " + ".join(source.reading for source in sources if source.reading)
         return OpenedEncoder(
-            *parts,
-            name=name,
-            spec=spec,
-            project=project,
-            seed=seed,
-            identity=[source.key for source in sources],
-            reading=" + ".join(source.reading for source in sources if source.reading),
+            *parts, name=name, spec=spec, project=project, seed=seed, identity=keys, reading=reading
         )
 
-    features = [source.for_classifiers() for source in sources]
     if len(sources) > 1 or features == sources:
-        return opened(features)
-    encoder = opened(sources)
-    encoder.features = opened(features)
+        return side_by_side(features)
+    encoder = side_by_side(sources)
+    encoder.features = side_by_side(features)
     return encoder
+
+
+def _single(source: Source, cache: Path | None, load: Mapping[str, Any]) -> SingleEncoder:
+    return SingleEncoder(
+        functools.partial(source.load, **load),
+        tokens=source.kind not in STRINGS,
+        name=source.name,
+        store=VectorStore(cache and cache / source.key),
+        source=source,
+    )

@@ -85,7 +85,7 @@ class Reading:
     """Sentences found here are not parsed again."""
 
     def __call__(self, sentences: Sequence[Any]) -> Float:
-        """Vectors [n, D]."""
+        """Give vectors [n, D]."""
         return self.model.encode(
             sentences, batch_size=BATCH, trees=self.trees, show_progress_bar=False, **self.options
         )
@@ -137,7 +137,7 @@ class Source:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What results.json says about it."""
+        """Gives what results.json says about it."""
         return {name: value for name, value in vars(self).items() if name != "open"}
 
     @property
@@ -157,7 +157,7 @@ class Source:
 
     @property
     def is_multiview(self) -> bool:
-        """Whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
+        """Tells whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
         views = self.kind == "random" and self.base != "lstm" and not self.structure
         return self.kind in ("multiview", "start") or views
 

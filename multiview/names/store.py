@@ -41,7 +41,7 @@ def _digest(text: str) -> str:
 
 
 class VectorStore:
-    """K vectors per text.
+    """Keeps K vectors per text.
 
     Args:
         folder: of the shards; None keeps them in memory. The caller derives its name from everything that

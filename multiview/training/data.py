@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import TREES, TrainConfig, found_trees
+from multiview.config import TREES, ObjectiveConfig, found_trees
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.training.objective import (
@@ -45,7 +45,7 @@ OPEN_SHARDS = 32
 
 Job = TypeVar("Job")
 Prepared = TypeVar("Prepared")
-Part = TypeVar("Part")
+Piece = TypeVar("Piece")
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of the corpus."""
 
@@ -97,7 +97,7 @@ class Step:
         return [self.vectors.to(words.place)]
 
 
-def moved(part: Part, device: torch.device, plans: dict[int, Plan] | None = None) -> Part:
+def on_device(part: Piece, device: torch.device, plans: dict[int, Plan] | None = None) -> Piece:
     """A part of a step with its tensors on a device; itself on the CPU. Nothing waits for the copies.
 
     Args:
@@ -106,24 +106,24 @@ def moved(part: Part, device: torch.device, plans: dict[int, Plan] | None = None
         plans: those that are there already, by their identity: views of the same kind share one.
     """
     plans = {} if plans is None else plans
-    found: Any = part
+    copy: Any = part
     if device.type == "cpu":
         return part
     if isinstance(part, Tensor):
-        found = to_device({"": part.numpy()}, device)[""]
+        copy = to_device({"": part.numpy()}, device)[""]
     elif isinstance(part, Plan):
         if id(part) not in plans:
             plans[id(part)] = part.to(device)
-        found = plans[id(part)]
+        copy = plans[id(part)]
     elif isinstance(part, list):
-        found = [moved(each, device, plans) for each in part]
+        copy = [on_device(each, device, plans) for each in part]
     elif is_dataclass(part) and not isinstance(part, type):
         values = {field.name: getattr(part, field.name) for field in fields(part)}
         # One copy for all tensors of a dataclass.
         tensors = to_device({n: v.numpy() for n, v in values.items() if isinstance(v, Tensor)}, device)
-        others = {n: moved(v, device, plans) for n, v in values.items() if n not in tensors}
-        found = replace(part, **tensors, **others)
-    result: Part = found
+        others = {n: on_device(v, device, plans) for n, v in values.items() if n not in tensors}
+        copy = replace(part, **tensors, **others)
+    result: Piece = copy
     return result
 
 
@@ -144,8 +144,8 @@ def open_teacher(path: Path, cache: TreeCache) -> Float:
     """
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
-        found, wanted = list(vectors.shape), len(cache)
-        raise UserError(f"teacher {path}: is {found}; {cache.folder} has {wanted} sentences")
+        shape = list(vectors.shape)
+        raise UserError(f"teacher {path}: is {shape}; {cache.folder} has {len(cache)} sentences")
     return vectors
 
 
@@ -176,7 +176,7 @@ class Split:
         total = int(documents[-1])
         wanted = min(sentences, total // 10)
         blocks = max(1, min(10, wanted // batch))
-        held: list[Span] = []
+        validation: list[Span] = []
         each = max(wanted // blocks, 1)
         last = 0
         for block in range(blocks if wanted else 0):
@@ -187,11 +187,11 @@ class Split:
                 start = max(place, last)
                 stop = min(start + each, total)
             if start < stop:
-                held.append((start, stop))
+                validation.append((start, stop))
                 last = stop
-        edges = [0, *(bound for span in held for bound in span), total]
+        edges = [0, *(bound for span in validation for bound in span), total]
         training = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
-        return cls(training, held)
+        return cls(training, validation)
 
     def epoch(self, epoch: int, batch: int, seed: int) -> list[Span]:
         """The shuffled segments of one epoch."""
@@ -213,24 +213,38 @@ def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
+    Args:
+        cache: the corpus.
+        network: its views and words.
+        objective: which sentences are contrasted.
+        micro_batch: sentences encoded at a time; 0 is all of a segment.
+        dropout: part of the words that a step of training reads as unknown.
+        seed: of these words.
+        teacher: vectors of the corpus's sentences [sentences, K].
+
     Raises:
         UserError: the cache lacks trees that a view needs.
     """
 
     def __init__(
         self,
-        config: TrainConfig,
         cache: TreeCache,
         network: ViewStack,
+        *,
+        objective: ObjectiveConfig,
+        micro_batch: int = 0,
+        dropout: float = 0.0,
+        seed: int = 0,
         teacher: Float | None = None,
     ) -> None:
-        self.config, self.cache, self.teacher = config, cache, teacher
+        self.cache, self.objective, self.micro_batch = cache, objective, micro_batch
+        self.dropout, self.seed, self.teacher = dropout, seed, teacher
         self.words, self.encoders = network.words, network.encoder_list
         requires = {need for encoder in self.encoders for need in encoder.requires}
         for need in sorted(requires - {"tokens"}):
             if not cache.has(need):
                 raise UserError(
-                    f"the tree cache has no {need} trees, which --views {config.views} needs; "
+                    f"the tree cache has no {need} trees, which --views {','.join(network.views)} needs; "
                     "parse the corpus again with them"
                 )
         self.fields = fields_of(requires)
@@ -253,19 +267,18 @@ class StepSource:
             rank: number of this process.
             world: number of processes; each takes every ``world``-th segment.
         """
-        objective = self.config.objective
         everywhere = [self.positions(np.arange(*span, dtype=np.int64)) for span in spans]
         read = [self._read(*span, whole=epoch is None) for span in spans[rank::world]]
-        kept = [
+        words = [
             self._tokens(batches, start, epoch)
             for batches, (start, _) in zip(read, spans[rank::world], strict=True)
         ]
-        tokens = [token for parts in kept for views in parts for token in views]
+        tokens = [token for parts in words for views in parts for token in views]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
         pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(token) for token in tokens]))
         segments = []
-        for where, batches, parts in zip(everywhere[rank::world], read, kept, strict=True):
-            if objective.same:
+        for where, batches, parts in zip(everywhere[rank::world], read, words, strict=True):
+            if self.objective.same:
                 # A sentence that finds itself must not be told that its copies are others.
                 where = replace(where, content=_contents(batches))
             built = [
@@ -273,16 +286,16 @@ class StepSource:
                 for batch, views in zip(batches, parts, strict=True)
             ]
             taught = None if self.teacher is None else torch.from_numpy(self.teacher[where.sentence])
-            targets = neighbour_targets(where, objective.boundary)
+            targets = neighbour_targets(where, self.objective.boundary)
             segments.append(Segment(built, targets, taught))
-        anchors = sum(count_anchors(where, objective.boundary) for where in everywhere)
+        anchors = sum(count_anchors(where, self.objective.boundary) for where in everywhere)
         rows = table_rows.astype(np.int64)
         fixed = None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows))
         return Step(segments, rows, torch.from_numpy(rows), fixed, anchors, sum(map(len, everywhere)))
 
     def _read(self, start: int, stop: int, *, whole: bool) -> list[Batch]:
         """The parts of a segment that are encoded together."""
-        size = (0 if whole else self.config.loop.micro_batch) or stop - start
+        size = (0 if whole else self.micro_batch) or stop - start
         ends = [(a, min(a + size, stop)) for a in range(start, stop, size)]
         vocabulary = self.words.vocabulary
         return [self.cache.read(*span, fields=self.fields, vocabulary=vocabulary) for span in ends]
@@ -301,16 +314,15 @@ class StepSource:
         In a term that asks views for the same sentence, each view loses words of its own: else what is
         missing would give the sentence away.
         """
-        fraction = self.config.table.dropout
         tokens = [np.asarray(batch.row) for batch in batches]
-        if epoch is None or not fraction:
+        if epoch is None or not self.dropout:
             return [[token] for token in tokens]
-        views = len(self.encoders) if self.config.objective.same else 1
-        seed = [self.config.seed, epoch, start, sum(map(len, tokens))]
+        views = len(self.encoders) if self.objective.same else 1
+        seed = [self.seed, epoch, start, sum(map(len, tokens))]
         draws = [np.random.default_rng([*seed, *([view] if view else [])]) for view in range(views)]
 
         def dropped(token: NDArray[np.int32], draw: np.random.Generator) -> NDArray[np.int32]:
-            return np.where(draw.random(len(token)) < fraction, UNKNOWN_ROW, token).astype(np.int32)
+            return np.where(draw.random(len(token)) < self.dropout, UNKNOWN_ROW, token).astype(np.int32)
 
         return [[dropped(token, draw) for draw in draws] for token in tokens]
 
@@ -318,12 +330,12 @@ class StepSource:
 def _contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
     """A number for each sentence, equal for those of the same words, [B]."""
     contents: dict[bytes, int] = {}
-    found = [
+    numbers = [
         contents.setdefault(np.asarray(batch.row)[i:j].tobytes(), len(contents))
         for batch in batches
         for i, j in pairwise(batch.sentence_offsets.tolist())
     ]
-    return np.array(found)
+    return np.array(numbers)
 
 
 def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int = 4) -> Iterator[Prepared]:

@@ -31,14 +31,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from multiview.config import TrainConfig
+from multiview.config import EncoderConfig, ObjectiveConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
 from multiview.training.data import MicroBatch, Segment, Step
 from multiview.training.objective import Objective
-from multiview.words.sources import new_table
 from multiview.words.table import WordTable
-from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.training_task import adam_tensors, load_adam
 
@@ -49,26 +47,23 @@ EPSILON = 1e-8
 class MultiViewNetwork(ViewStack):
     """The views and their objective; a model folder keeps only the views."""
 
-    def __init__(self, config: TrainConfig, words: WordTable, teacher_dim: int = 0) -> None:
-        super().__init__(config.view_list, words, config.encoder)
-        for encoder in self.encoder_list:
-            if not encoder.weightless and encoder.width != config.encoder.width:
+    def __init__(
+        self,
+        views: Sequence[str],
+        words: WordTable,
+        encoder: EncoderConfig,
+        objective: ObjectiveConfig,
+        teacher_dim: int = 0,
+    ) -> None:
+        super().__init__(views, words, encoder)
+        for view in self.encoder_list:
+            if not view.weightless and view.width != encoder.width:
                 raise UserError(
-                    f"view {encoder.name!r}: is {encoder.width} wide, the views that it is compared with "
-                    f"{config.encoder.width}"
+                    f"view {view.name!r}: is {view.width} wide, the views that it is compared with "
+                    f"{encoder.width}"
                 )
-        self.objective = Objective(
-            trained_views(self.views), config.encoder.width, config.objective, self.dim, teacher_dim
-        )
-
-    @classmethod
-    def new(cls, config: TrainConfig, trees: TreeCache, teacher_dim: int = 0) -> MultiViewNetwork:
-        """A network with new weights, which depend only on the configuration and the corpus."""
-        words = new_table(config, trees, tables=len(trained_views(config.view_list)))
-        torch.manual_seed(config.seed)
-        network = cls(config, words, teacher_dim)
-        network.scale_and_equalise()
-        return network
+        self.objective = Objective(trained_views(views), encoder.width, objective, self.dim, teacher_dim)
+        self.scale_and_equalise()
 
     def features(self, micro_batch: MicroBatch, rows: Sequence[Tensor]) -> list[Tensor]:
         """Sentence vectors [B, width] of each view; ``rows`` are those of :meth:`encode`."""
@@ -88,12 +83,13 @@ class DistributedContext:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and messages."""
+        """Tells whether this is the process that writes files and messages."""
         return self.rank == 0
 
     @classmethod
-    def from_environment(cls, cuda: bool) -> DistributedContext:
-        """Join the process group when started by torchrun; otherwise a single process."""
+    def from_environment(cls, device: str) -> DistributedContext:
+        """Join the process group when started by torchrun, to compute on a device; else a single process."""
+        cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
             return cls()
         if not dist.is_initialized():
@@ -137,12 +133,13 @@ class DistributedContext:
         dist.all_gather_object(parts, step.rows.tolist(), group=self.hosts)
         everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
         arrays = {"rows": everyone, "at": np.searchsorted(everyone, step.rows)}
-        moved = to_device(arrays, step.table_rows.device)
+        placed = to_device(arrays, step.table_rows.device)
         sizes = [(len(everyone), gradient.shape[1]) for gradient in gradients]
         wide = [
-            g.new_zeros(size).index_copy_(0, moved["at"], g) for g, size in zip(gradients, sizes, strict=True)
+            g.new_zeros(size).index_copy_(0, placed["at"], g)
+            for g, size in zip(gradients, sizes, strict=True)
         ]
-        return moved["rows"], [self.sum(gradient) for gradient in wide]
+        return placed["rows"], [self.sum(gradient) for gradient in wide]
 
 
 @dataclass
@@ -195,8 +192,8 @@ def _backward(
         sizes = [len(part[0]) for part in parts]
         slices = zip(*(_gradient(leaf).split(sizes) for leaf in features), strict=True)
         for micro_batch, gradient in zip(micro_batches, slices, strict=True):
-            given = zip(encode(micro_batch), gradient, strict=True)
-            trained = [(feature, own) for feature, own in given if feature.requires_grad]
+            pairs = zip(encode(micro_batch), gradient, strict=True)
+            trained = [(feature, own) for feature, own in pairs if feature.requires_grad]
             torch.autograd.backward([feature for feature, _ in trained], [own for _, own in trained])
     sums: Tensor = value.sums
     return sums
@@ -279,7 +276,7 @@ class Optimiser:
         self, rows: Tensor, gradients: Sequence[Tensor], rate: float, skip: Tensor | None
     ) -> None:
         """Update the rows of the step: m ← β1 m + (1-β1) g, v ← β2 v + (1-β2) g², w ← w − lr m̂ / (√v̂ + ε)."""
-        kept = torch.zeros((), device=rows.device) if skip is None else skip
+        skipped = torch.zeros((), device=rows.device) if skip is None else skip
         rate /= 1 - BETAS[0] ** self.steps
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         tables = list(self.network.tables)
@@ -288,7 +285,7 @@ class Optimiser:
             v_UE = second[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
             w_UE = table[rows] - rate * m_UE / (v_UE.sqrt() / correction + EPSILON)
             for whole, new_UE in ((first, m_UE), (second, v_UE), (table, w_UE)):
-                whole[rows] = torch.where(kept > 0, whole[rows], new_UE)
+                whole[rows] = torch.where(skipped > 0, whole[rows], new_UE)
 
     def state(self) -> dict[str, Tensor]:
         """All state as named tensors, for a checkpoint."""

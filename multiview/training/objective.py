@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ MASKED = -1e30
 
 @dataclass(frozen=True)
 class Positions:
-    """Where the sentences of a batch stand in the corpus; all arrays are [B]."""
+    """Tells where the sentences of a batch stand in the corpus; all arrays are [B]."""
 
     sentence: NDArray[np.int64]
     """Sentence number in the corpus: neighbours differ by one."""
@@ -72,6 +72,10 @@ class Targets:
     """bool [A, B]: the candidate is usable and outside the anchor's context (itself and its neighbours).
 
     Where contents are known, it also has the words of none of these."""
+
+    def to(self, device: torch.device) -> Targets:
+        """Copy the targets to a device."""
+        return Targets(*(getattr(self, field.name).to(device) for field in fields(self)))
 
     @property
     def of_itself(self) -> Targets:
@@ -133,7 +137,7 @@ def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Te
 
 
 def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
-    """Whether the best candidate of each anchor is a positive: bool [A], from scores [A, B]."""
+    """Tell whether the best candidate of each anchor is a positive: bool [A], from scores [A, B]."""
     candidates = targets.positive | targets.negative
     best_A1 = score_AB.masked_fill(~candidates, float("-inf")).argmax(dim=1, keepdim=True)
     return targets.positive.gather(1, best_A1).squeeze(1)
@@ -145,12 +149,11 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     for start in range(0, len(positions), BLOCK_SENTENCES):
         part = slice(start, start + BLOCK_SENTENCES)
         where = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
-        found = neighbour_targets(where, "document")
-        here = Targets(*(getattr(found, name).to(vectors_ND.device) for name in found.__dataclass_fields__))
+        targets = neighbour_targets(where, "document").to(vectors_ND.device)
         unit_BD = normalize(vectors_ND[part].float(), dim=1)
-        if len(here.anchor):
-            hits += int(retrieved(unit_BD[here.anchor] @ unit_BD.T, here).sum())
-            compared += len(here.anchor)
+        if len(targets.anchor):
+            hits += int(retrieved(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
+            compared += len(targets.anchor)
     return hits / max(compared, 1)
 
 
@@ -236,8 +239,8 @@ class Objective(nn.Module):
                 scores = [anchors[i] @ w_DD @ others[j].T for (i, j), w_DD in zip(ways, maps, strict=False)]
             each = [contrast(score, targets, self.config.denominator).sum() for score in scores]
             pair_losses.append(torch.stack(each).mean())
-            found = [retrieved(score.detach(), targets).sum() for score in scores]
-            hits.append(torch.stack(found).double().mean())
+            counts = [retrieved(score.detach(), targets).sum() for score in scores]
+            hits.append(torch.stack(counts).double().mean())
             if "same" in self.terms:
                 same += [contrast(cosine, targets.of_itself, "all").sum() for cosine in cosines]
         terms = {"same": torch.stack(same).mean()} if same else {}

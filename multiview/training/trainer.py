@@ -24,8 +24,9 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -33,12 +34,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import TrainConfig, decisive_options
-from multiview.encoders.registry import ViewStack
+from multiview.config import LoopConfig, TrainConfig, decisive_options
+from multiview.encoders.registry import ViewStack, trained_views
 from multiview.encoders.scale import Scale, spread
-from multiview.folder.card import model_card, verdict, words_help
+from multiview.folder.card import Card
 from multiview.folder.files import Member, parsers_of, save_member
-from multiview.training.data import Span, Split, Step, StepSource, cut, moved, open_teacher, prefetch
+from multiview.training.data import Span, Split, Step, StepSource, cut, on_device, open_teacher, prefetch
 from multiview.training.gradient import (
     DistributedContext,
     MultiViewNetwork,
@@ -47,6 +48,9 @@ from multiview.training.gradient import (
     step_gradient,
 )
 from multiview.training.objective import neighbour_recall
+from multiview.words.sources import NamedVectors, new_table
+from multiview.words.table import WordTable
+from multiview.words.vectors import CACHE
 from parsing.trees.batch import Batch, offsets_of
 from parsing.trees.cache import TreeCache
 from runtime.cli import LOGGER, config_to_json
@@ -62,8 +66,24 @@ CLIP = 5.0
 """With the cosine schedule: the largest norm of the whole gradient."""
 WARM_UP = 0.01
 """With the cosine schedule: part of the steps over which the rate rises linearly."""
-Job = tuple[int, list[Span]]
-"""The epoch and the segments of a step."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Describes a step that is to be taken."""
+
+    epoch: int
+    segments: list[Span]
+
+
+@dataclass(frozen=True)
+class UnreadStep:
+    """A step whose metrics are still on the device."""
+
+    number: int
+    learning_rate: float
+    metrics: Tensor
+    """What :attr:`Objective.metrics` names, then the norm of the gradient."""
 
 
 class Trainer(Task[Job]):
@@ -76,55 +96,73 @@ class Trainer(Task[Job]):
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
         self.distributed, self.cache = distributed or DistributedContext(), cache
-        world, taught = self.distributed.world, config.objective.teacher
-        if world > 1 and not config.loop.segments:
-            config = replace(config, loop=replace(config.loop, segments=world))
-        loop, self.config = config.loop, config
-        if loop.segments % world:
-            raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {world} processes")
+        loop = _shared_segments(config.loop, self.distributed.world)
+        self.config, self.folder = replace(config, loop=loop), config.folder
+        self.card = Card(self.config, cache)
         self.device = pick_device(config.device, self.distributed.local_rank)
-        teacher = None if taught is None else open_teacher(taught, cache)
-        self.network = MultiViewNetwork.new(config, cache, 0 if teacher is None else teacher.shape[1])
-        self.source = StepSource(config, cache, self.network, teacher)
+        file = config.objective.teacher
+        teacher = None if file is None else open_teacher(file, cache)
+        views, table = config.view_list, config.table
+        self.vectors, words = named_vectors(config, cache), starting_words(config, cache)
+        torch.manual_seed(config.seed)
+        dim = 0 if teacher is None else teacher.shape[1]
+        self.network = MultiViewNetwork(views, words, config.encoder, config.objective, dim)
+        self.source = StepSource(
+            cache,
+            self.network,
+            objective=config.objective,
+            micro_batch=loop.micro_batch,
+            dropout=table.dropout,
+            seed=config.seed,
+            teacher=teacher,
+        )
         self.split = Split.of(self.source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
-        self.updates = Optimiser(self.network, table_rate=config.table.rate, table_update=config.table.update)
+        self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         super().__init__(self.network, self.updates.adam)
-        steps = sum(len(self.batches(epoch)) for epoch in range(loop.epochs))
-        if not steps:
-            raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
-                f"{len(cache)} sentences, which do not fill one step; lower them"
-            )
-        self.position = Position(steps=min(steps, loop.max_steps or steps), limit_s=60 * loop.max_minutes)
+        self.position = Position(steps=self._count_steps(), limit_s=60 * loop.max_minutes)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.stopped = torch.zeros((), device=self.device)
         """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
-        self.unread: list[tuple[int, float, Tensor]] = []
-        """Number, learning rate and metrics of the steps since the last reading, the gradient's norm last."""
+        self.unread: list[UnreadStep] = []
+        """The steps since the last reading."""
         self._read_at, self._trained = time.perf_counter(), 0
         self._scores: Row = {}
 
+    def _count_steps(self) -> int:
+        """Count the steps of the whole run.
+
+        Raises:
+            UserError: the corpus does not fill one.
+        """
+        loop = self.config.loop
+        steps = sum(len(self.batches(epoch)) for epoch in range(loop.epochs))
+        if not steps:
+            raise UserError(
+                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
+                f"{len(self.cache)} sentences, which do not fill one step; lower them"
+            )
+        return min(steps, loop.max_steps or steps)
+
     def batches(self, epoch: int) -> list[Job]:
-        """The steps of an epoch."""
+        """List the steps of an epoch."""
         segments = self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
         size = self.config.loop.segments or 1
         whole = len(segments) - len(segments) % size
-        return [(epoch, segments[start : start + size]) for start in range(0, whole, size)]
+        return [Job(epoch, segments[start : start + size]) for start in range(0, whole, size)]
 
     def jobs(self) -> Iterator[Job]:
-        """The steps of all epochs."""
+        """List the steps of all epochs."""
         for epoch in range(self.config.loop.epochs):
             yield from self.batches(epoch)
 
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
         here = self.distributed
-        epoch, segments = job
-        step = self.source.prepare(segments, epoch=epoch, rank=here.rank, world=here.world)
-        return moved(step, self.device)
+        step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
+        return on_device(step, self.device)
 
     def prepared(self, batches: Sequence[Job]) -> Iterable[Step]:
         """Steps that a thread reads and plans ahead."""
@@ -136,7 +174,7 @@ class Trainer(Task[Job]):
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def loss(self, batch: Step) -> Tensor:
-        """Of a step, its metric; :meth:`gradient` differentiates it in parts."""
+        """Give the loss of a step as its metric; :meth:`gradient` differentiates it in parts."""
         return self.gradient(batch).metrics[0]
 
     def learning_rate(self, position: Position) -> float:
@@ -158,12 +196,13 @@ class Trainer(Task[Job]):
         if self.config.loop.schedule == "cosine":
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
-        self.unread.append((self.position.step + 1, rate, torch.cat([result.metrics, norm.double()[None]])))
+        metrics = torch.cat([result.metrics, norm.double()[None]])
+        self.unread.append(UnreadStep(self.position.step + 1, rate, metrics))
         self.updates.step(result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.stopped)
         return rate
 
     def step(self, position: Position, batch: Step) -> None:
-        """One update of the weights."""
+        """Update the weights once."""
         self.network.train()
         self.update(self.gradient(batch))
         position.extra["sentences"] = position.extra.get("sentences", 0) + batch.sentences
@@ -176,19 +215,19 @@ class Trainer(Task[Job]):
             UserError: a loss or gradient was not finite; the weights are those before that step.
         """
         unread, self.unread = self.unread, []
-        values = torch.stack([metrics for *_, metrics in unread]).tolist() if unread else []
+        values = torch.stack([step.metrics for step in unread]).tolist() if unread else []
         now = time.perf_counter()
         per_s = self._trained / max(now - self._read_at, 1e-9)
         self._read_at, self._trained = now, 0
         names, rows = [*self.network.objective.metrics, "gradient_norm"], []
-        for (step, rate, _), found in zip(unread, values, strict=True):
-            if not (math.isfinite(found[0]) and math.isfinite(found[-1])):
+        for step, row in zip(unread, values, strict=True):
+            if not (math.isfinite(row[0]) and math.isfinite(row[-1])):
                 raise UserError(
-                    f"step {step}: loss {found[0]}, gradient norm {found[-1]}; stopped before the update. "
+                    f"step {step.number}: loss {row[0]}, gradient norm {row[-1]}; stopped before the update. "
                     "Lower --loop.learning-rate and give another --name"
                 )
-            metrics = dict(zip(names, found, strict=True))
-            rows.append({**metrics, "learning_rate": rate, "sentences_per_s": per_s})
+            metrics = dict(zip(names, row, strict=True))
+            rows.append({**metrics, "learning_rate": step.learning_rate, "sentences_per_s": per_s})
         return rows
 
     def evaluate(self) -> Mapping[str, float]:
@@ -199,16 +238,16 @@ class Trainer(Task[Job]):
         return self._scores
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """By the loss on the validation set; without one the newest are the best."""
+        """Compare the losses on the validation set; without one the newest weights are the best."""
         return not row["anchors"] or not best or float(row["loss"]) < float(best["loss"])
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
-        config, identity, extra = self.config, self.cache.identity, self.position.extra
-        network = self.kept_network(beside=words_help(config, self._scores))
+        identity, extra = self.cache.identity, self.position.extra
+        network = self.kept_network(beside=self.card.words_help(self._scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {})
         training = {
-            "config": config_to_json(config),
+            "config": config_to_json(self.config),
             "trees": str(identity.get("content_sha256", "")),
             "step": row["step"],
             "sentences": extra.get("sentences", 0),
@@ -216,8 +255,8 @@ class Trainer(Task[Job]):
             "untrained": extra.get("untrained", {}),
             "words": self.network.words.origin,
         }
-        card = model_card(config, member, training, self.verdict(training["best"]))
-        save_member(config.folder, member, card=card, training=training)
+        card = self.card.text(member, training, self.verdict(training["best"]))
+        save_member(self.folder, member, card=card, training=training)
 
     @cached_property
     def sample(self) -> list[Batch]:
@@ -233,9 +272,9 @@ class Trainer(Task[Job]):
         return network
 
     def verdict(self, best: Row) -> list[tuple[str, str]]:
-        """What training gained up to the evaluation ``best``, see :func:`multiview.folder.card.verdict`."""
+        """Say what training gained up to the evaluation ``best``, as the card has it."""
         start = self.position.extra.get("untrained", {})
-        return verdict(self.config, self.cache, start, best)
+        return self.card.verdict(start, best)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Moments of dense parameters and of word tables."""
@@ -264,14 +303,12 @@ class Trainer(Task[Job]):
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
         identity = decisive_options(self.config) | content
-        loop = Loop(
-            self, plan, self.config.folder, identity=identity, processes=self.distributed, option="--name"
-        )
+        loop = Loop(self, plan, self.folder, identity=identity, processes=self.distributed, option="--name")
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with
         if loop.resumed and not loop.over():
-            log.info("resuming %s at step %d", self.config.folder, self.position.step)
+            log.info("resuming %s at step %d", self.folder, self.position.step)
             if (before := extra["world"]) != world:
                 log.warning("resuming with world %s instead of %s: last bits may differ", world, before)
         extra["world"] = world
@@ -281,6 +318,35 @@ class Trainer(Task[Job]):
             code = loop.run()
         self.finished = loop.over()
         return code
+
+
+def _shared_segments(loop: LoopConfig, processes: int) -> LoopConfig:
+    """The loop with segments for every process.
+
+    Raises:
+        UserError: they cannot be divided among the processes.
+    """
+    if loop.segments % processes:
+        raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {processes} processes")
+    return loop if loop.segments or processes == 1 else replace(loop, segments=processes)
+
+
+def named_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> NamedVectors:
+    """The vectors that a training's ``--vectors`` names; those that are made are kept in ``cache``."""
+    return NamedVectors(
+        spec=config.vectors,
+        trees=trees,
+        words=config.table,
+        seed=config.seed,
+        device=config.device,
+        cache=cache,
+    )
+
+
+def starting_words(config: TrainConfig, trees: TreeCache) -> WordTable:
+    """Make the words of a new model."""
+    tables = len(trained_views(config.view_list))
+    return new_table(named_vectors(config, trees), config.words_mode, config.encoder.start, tables)
 
 
 class ValidationSet:
@@ -305,7 +371,7 @@ class ValidationSet:
         words: list[Tensor] = []
         firsts: list[Tensor] = []  # what the view BAG reads
         for here, at in zip(self.steps, self.offsets, strict=True):
-            step, offsets = moved(here, device), moved(at, device)
+            step, offsets = on_device(here, device), on_device(at, device)
             segment = step.segments[0]
             (batch,) = segment.micro_batches
             leaves, (tokens,) = step.leaves(network.words), batch.tokens
@@ -322,10 +388,10 @@ class ValidationSet:
             return {"anchors": 0}
         together = [torch.cat(pair, dim=1) for pair in zip(embeddings, firsts, strict=True)]
         compared = {"recall@1": embeddings, "recall@1/words": words, "recall@1/both": together}
-        found = {
+        recalls = {
             name: neighbour_recall(Scale.measured(parts)(torch.cat(parts)), self.positions)
             for name, parts in compared.items()
         }
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
-        found["accuracy@1"] = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
-        return {"anchors": anchors, **found, **metrics}
+        accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)
+        return {"anchors": anchors, **recalls, "accuracy@1": accuracy, **metrics}

@@ -79,6 +79,6 @@ def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
 
 def packed_words(folder: Path) -> tuple[list[str], PackedVectors]:
     """The words of a compact model with fixed words, and their vectors in the same order."""
-    found = unpack(load_file(folder / WEIGHTS))[FIXED]
-    assert isinstance(found, PackedVectors)
-    return read_words(folder / "vocab.txt"), found
+    vectors = unpack(load_file(folder / WEIGHTS))[FIXED]
+    assert isinstance(vectors, PackedVectors)
+    return read_words(folder / "vocab.txt"), vectors

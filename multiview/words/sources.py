@@ -20,9 +20,8 @@ Legend of dimension suffixes: W words, T size of the encoder's vectors, E size o
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 
 from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
-from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
+from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, Start, TableConfig
 from multiview.words.compact import packed_words
 from multiview.words.table import (
     MEAN_WORDS,
@@ -45,10 +44,10 @@ from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
     Float,
-    Source,
+    VectorSource,
     WordVectors,
     converted,
-    given_source,
+    file_source,
 )
 from parsing.trees.cache import TreeCache
 from runtime.errors import MissingExtraError, UserError
@@ -64,50 +63,143 @@ MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 """What of an encoder's folder decides its vectors."""
 
 
-def new_table(config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, tables: int = 0) -> WordTable:
-    """The words of a new model.
+@dataclass(frozen=True, kw_only=True)
+class NamedVectors:
+    """Makes or opens what ``--vectors`` names, for the words of a corpus."""
+
+    spec: str
+    """``builtin``, ``train``, ``distil:MODEL`` or a file."""
+    trees: TreeCache
+    """The corpus, whose words are trained or encoded."""
+    words: TableConfig
+    """Which of its words, and the size of vectors that are made."""
+    seed: int = 0
+    device: str = "auto"
+    """Where a sentence encoder encodes them."""
+    cache: Path = CACHE
+    """Where vectors that were made are kept."""
+
+    def open(self) -> WordVectors:
+        """Open the vectors, which are made the first time.
+
+        Raises:
+            UserError: what is named is missing or malformed.
+        """
+        return self._open(DEFAULT_WORDS)
+
+    def open_new_words(self) -> WordVectors:
+        """Open vectors that expand trained words: of the ``expand`` first words of a file.
+
+        ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
+        """
+        most = self.words.expand
+        return replace(self, words=replace(self.words, size=most, buckets=0))._open(most)
+
+    def _open(self, most: int) -> WordVectors:
+        """Open the vectors, of a file those of its ``most`` first words."""
+        if self.spec == BUILTIN_WORDS:
+            return converted(_builtin_source(self.words.dim), self.cache)
+        if self.spec != TRAIN and not self.spec.startswith(DISTIL):
+            return converted(file_source(self.spec, most), self.cache)
+        words, counts_W = corpus_words(self.trees.type_counts(), self.words)
+        record = {
+            "trees": self.trees.identity["content_sha256"],
+            "words": [self.words.size, self.words.min_count, self.words.case],
+            "dim": self.words.dim,
+        }
+        make = self._skip_grams if self.spec == TRAIN else self._distilled
+        return converted(make(words, counts_W, record), self.cache)
+
+    def _skip_grams(
+        self, words: list[str], counts_W: NDArray[np.int64], record: Mapping[str, object]
+    ) -> VectorSource:
+        tokens, dim = sum(row.tokens for row in self.trees.rows), self.words.dim
+        passes = min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
+        about = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
+        whole = {**record, **SKIP_GRAM, "seed": self.seed, "passes": passes}
+
+        def read() -> Iterator[tuple[str, Float]]:
+            if not words:
+                folder = self.trees.folder
+                raise UserError(
+                    f"--vectors {TRAIN}: no word of {folder} occurs twice; give --table.buckets 0"
+                )
+            counts = dict(zip(words, counts_W.tolist(), strict=True))
+            lower = self.words.case == "lower"
+            yield from train_skip_grams(self.trees, counts, dim, passes, seed=self.seed, lower=lower)
+
+        return VectorSource(TRAIN, f"{TRAIN}-{json_digest(whole, 8)}", whole, about, read)
+
+    def _distilled(
+        self, words: list[str], counts_W: NDArray[np.int64], record: Mapping[str, object]
+    ) -> VectorSource:
+        from multiview.pretrained import encoder_folder
+
+        model, dim = self.spec.removeprefix(DISTIL), self.words.dim
+        folder = encoder_folder(model)
+        digest = input_hash(folder, list_files(folder, MODEL_FILES))
+        about = (
+            f"words of the corpus as `{model}` encodes them one by one (SHA-256 {digest[:16]}), PCA to {dim} "
+            "dimensions, weights a / (a + p)"
+        )
+        whole = {**record, "model": digest}
+
+        def read() -> Iterator[tuple[str, Float]]:
+            encoded_WT = encode_words(folder, words, dim, self.device)
+            yield from zip(words, reduced(encoded_WT, counts_W, dim), strict=True)
+
+        return VectorSource(self.spec, f"distil-{json_digest(whole, 8)}", whole, about, read)
+
+
+def new_table(vectors: NamedVectors, mode: str, start: Start, tables: int) -> WordTable:
+    """Make the words of a new model.
+
+    Args:
+        vectors: what its words are or start from, where they do not start at random.
+        mode: ``trained``, ``tuned`` (trained from the vectors on) or ``fixed``.
+        start: how trained words begin.
+        tables: how many the trained views have.
 
     Raises:
         UserError: the vectors are missing or malformed, or have none of the corpus's words.
     """
-    wanted = config.table
-    if config.words_mode == "fixed":
-        vectors = open_vectors(config, trees, cache)
-        listed = Vocabulary(vectors.words, buckets=wanted.buckets, case=wanted.case)
-        if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
-            raise _no_word_in_common(config)
-        fixed = WordTable.with_fixed(listed, vectors.vectors)
-        fixed.origin = f"from {vectors.about}"
-        return fixed
-    words, counts_W = corpus_words(trees.type_counts(), wanted)
+    wanted = vectors.words
+    if mode == "fixed":
+        fixed = vectors.open()
+        listed = Vocabulary(fixed.words, buckets=wanted.buckets, case=wanted.case)
+        if not any(0 < listed.row(word) <= len(listed) for word in vectors.trees.type_counts()):
+            raise _no_word_in_common(vectors.spec)
+        table = WordTable.with_fixed(listed, fixed.vectors)
+        table.origin = f"from {fixed.about}"
+        return table
+    words, counts_W = corpus_words(vectors.trees.type_counts(), wanted)
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
-    tables = tables or len(config.view_list)
-    if config.words_mode == "tuned":
-        return tuned_table(config, vocabulary, open_vectors(config, trees, cache), tables)
-    table = WordTable(vocabulary, wanted.dim, views=tables)
-    table.initialise(config.encoder.start, counts=counts_W, seed=config.seed)
+    opened = vectors.open() if mode == "tuned" else None
+    table = WordTable(vocabulary, wanted.dim if opened is None else opened.dim, views=tables)
+    table.initialise(start, counts=counts_W if opened is None else None, seed=vectors.seed)
+    if opened is not None:
+        start_from(table, opened, vectors.spec)
     return table
 
 
-def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVectors, tables: int) -> WordTable:
-    """Trained tables whose words start from given vectors.
+def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
+    """Let the words of trained tables start from the vectors that ``spec`` names.
 
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
     lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
-    Hash buckets and words without a vector start at random, as long as the given vectors are on average.
+    Hash buckets and words without a vector start at random, as long as the vectors are on average.
 
     Raises:
         UserError: no word has a vector.
     """
-    given = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
-    places = given.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
+    vocabulary = table.vocabulary
+    listed = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
+    places = listed.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
     rows = 1 + np.flatnonzero(places >= 0)
     if not len(rows):
-        raise _no_word_in_common(config)
+        raise _no_word_in_common(spec)
     values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
-    table = WordTable(vocabulary, vectors.dim, views=tables)
-    table.initialise(config.encoder.start, seed=config.seed)
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
@@ -115,66 +207,15 @@ def tuned_table(config: TrainConfig, vocabulary: Vocabulary, vectors: WordVector
             rows_of_view[UNKNOWN_ROW] = mean_E
             rows_of_view[torch.from_numpy(rows)] = values
     table.origin = f"{len(rows):,} of them starting from {vectors.about}"
-    return table
 
 
-def _no_word_in_common(config: TrainConfig) -> UserError:
+def _no_word_in_common(spec: str) -> UserError:
     return UserError(
-        f"--vectors {config.vectors}: has none of the corpus's words; use vectors of the same language and "
-        "case"
+        f"--vectors {spec}: has none of the corpus's words; use vectors of the same language and case"
     )
 
 
-def open_vectors(
-    config: TrainConfig, trees: TreeCache, cache: Path = CACHE, *, new_words: bool = False
-) -> WordVectors:
-    """The vectors that ``config.vectors`` names, made the first time and kept in ``cache``.
-
-    Args:
-        config: of the training; it names vectors.
-        trees: the corpus, whose words are encoded or trained.
-        cache: where they are kept.
-        new_words: those that expand the trained words, the ``table.expand`` first ones. ``distil:`` encodes
-            the corpus's most frequent words, with the rare ones that training leaves out.
-
-    Raises:
-        UserError: what is named is missing or malformed.
-    """
-    spec, table, limit = config.vectors, config.table, DEFAULT_WORDS
-    if new_words:
-        limit = table.expand
-        table = dataclasses.replace(table, size=limit, buckets=0)
-    if not config.makes_vectors:
-        return converted(given_source(spec, limit), cache)
-    if spec == BUILTIN_WORDS:
-        return converted(_builtin_source(table.dim), cache)
-    words, counts_W = corpus_words(trees.type_counts(), table)
-    record: dict[str, object] = {
-        "trees": trees.identity["content_sha256"],
-        "words": [table.size, table.min_count, table.case],
-        "dim": table.dim,
-    }
-    if spec == TRAIN:
-        tokens = sum(row.tokens for row in trees.rows)
-        passes = min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
-        record |= {**SKIP_GRAM, "seed": config.seed, "passes": passes}
-        about = f"skip-gram vectors of {table.dim} dimensions that gensim trained on the same corpus"
-        read = partial(_skip_grams, config, trees, passes, words, counts_W)
-    else:
-        from multiview.pretrained import encoder_folder
-
-        folder = encoder_folder(spec.removeprefix(DISTIL))
-        record["model"] = input_hash(folder, list_files(folder, MODEL_FILES))
-        about = (
-            f"words of the corpus as `{spec.removeprefix(DISTIL)}` encodes them one by one (SHA-256 "
-            f"{str(record['model'])[:16]}), PCA to {table.dim} dimensions, weights a / (a + p)"
-        )
-        read = partial(_distilled, config, folder, words, counts_W)
-    name = f"{spec.partition(':')[0]}-{json_digest(record, 8)}"
-    return converted(Source(spec, name, record, about, read), cache)
-
-
-def _builtin_source(dim: int) -> Source:
+def _builtin_source(dim: int) -> VectorSource:
     """The words of the encoder in the package at their first ``dim`` principal components.
 
     Raises:
@@ -194,30 +235,31 @@ def _builtin_source(dim: int) -> Source:
 
     about = f"{len(listed):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
     record = {"model": BUILTIN_FOLDER.name, "dim": dim}
-    return Source(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, about, read)
+    return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, about, read)
 
 
-def _skip_grams(
-    config: TrainConfig, trees: TreeCache, passes: int, words: list[str], counts_W: NDArray[np.int64]
+def train_skip_grams(
+    trees: TreeCache, counts: Mapping[str, int], dim: int, passes: int, *, seed: int, lower: bool
 ) -> Iterator[tuple[str, Float]]:
+    """Train the vectors of these words, most frequent first, on a corpus; ``lower`` folds its case.
+
+    Raises:
+        MissingExtraError: gensim is not installed.
+    """
     try:
         from gensim.models import Word2Vec
     except ImportError:
         raise MissingExtraError("gensim", "vectors") from None
-    if not words:
-        raise UserError(f"--vectors {TRAIN}: no word of {trees.folder} occurs twice; give --table.buckets 0")
-    model = Word2Vec(
-        sg=1, vector_size=config.table.dim, min_count=1, seed=config.seed, workers=1, **SKIP_GRAM
-    )
-    model.build_vocab_from_freq(dict(zip(words, counts_W.tolist(), strict=True)), corpus_count=len(trees))
+    model = Word2Vec(sg=1, vector_size=dim, min_count=1, seed=seed, workers=1, **SKIP_GRAM)
+    model.build_vocab_from_freq(dict(counts), corpus_count=len(trees))
     with progress(total=passes * len(trees), description="word vectors") as bar:
-        sentences = _Sentences(trees, lower=config.table.case == "lower", bar=bar)
+        sentences = _Sentences(trees, lower=lower, bar=bar)
         model.train(sentences, total_examples=len(trees), epochs=passes)
-    for word in words:
+    for word in counts:
         yield word, np.asarray(model.wv[word], dtype=np.float32)
 
 
-@dataclasses.dataclass
+@dataclass
 class _Sentences:
     """The words of every sentence, as often as gensim asks."""
 
@@ -235,14 +277,16 @@ class _Sentences:
                 self.bar.update(1)
 
 
-def _distilled(
-    config: TrainConfig, folder: Path, words: list[str], counts_W: NDArray[np.int64]
-) -> Iterator[tuple[str, Float]]:
+def encode_words(folder: Path, words: Sequence[str], dim: int, device: str) -> Float:
+    """A sentence encoder's vectors of words, one by one: [W, T].
+
+    Raises:
+        UserError: fewer words, or fewer numbers, than ``dim``, to which they are reduced later.
+    """
     from multiview.pretrained import encoded, whole_model
     from runtime.device import pick_device
 
-    dim = config.table.dim
-    model = whole_model(str(folder), str(pick_device(config.device)))
+    model = whole_model(str(folder), str(pick_device(device)))
     width = model.get_embedding_dimension() or 0
     if min(width, len(words)) < dim:
         raise UserError(
@@ -255,7 +299,7 @@ def _distilled(
             chunk = words[start : start + BLOCK]
             parts.append(encoded(model, str(folder), chunk, 256))
             bar.update(len(chunk))
-    yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
+    return np.concatenate(parts)
 
 
 def reduced(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:

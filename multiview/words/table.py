@@ -92,15 +92,15 @@ class Vocabulary:
         return 1 + len(self.words) + self.buckets
 
     def row(self, word: str) -> int:
-        """Table row of one word type."""
+        """Look up the table row of one word type."""
         word = plain(word)
         lower = word.lower()
         variants: tuple[str, ...] = (word, lower, word.capitalize(), word.upper())
         if self.case != "backoff":
             variants = variants[:1] if self.case == "exact" else variants[1:2]
         for variant in variants:
-            if (found := self.row_of.get(variant)) is not None:
-                return found
+            if (row := self.row_of.get(variant)) is not None:
+                return row
         if not self.buckets:
             return UNKNOWN_ROW
         hashed = zlib.crc32((word if self.case == "exact" else lower).encode("utf-8", "surrogatepass"))
@@ -125,8 +125,8 @@ def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[s
         word = plain(word)
         total[word.lower() if wanted.case == "lower" else word] += count
     listed = ((word, n) for word, n in total.items() if n >= wanted.min_count and writable(word))
-    kept = sorted(listed, key=lambda item: (-item[1], item[0]))[: wanted.size]
-    return [word for word, _ in kept], np.array([count for _, count in kept], dtype=np.int64)
+    ranked = sorted(listed, key=lambda item: (-item[1], item[0]))[: wanted.size]
+    return [word for word, _ in ranked], np.array([count for _, count in ranked], dtype=np.int64)
 
 
 def inverse_frequency(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
@@ -141,7 +141,7 @@ def inverse_frequency(counts: NDArray[np.int64], rows: int) -> NDArray[np.float3
 
 @configuration
 class WordsRecord:
-    """What a model's config.json says about its words; the words themselves are in vocab.txt."""
+    """Records the words in a model's config.json; the words themselves are in vocab.txt."""
 
     mode: Literal["trained", "fixed"]
     dim: Count
@@ -169,7 +169,7 @@ class PackedVectors:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """W and E."""
+        """Gives W and E."""
         return len(self.pairs), 2 * self.pairs.shape[1]
 
     def __len__(self) -> int:
@@ -232,7 +232,7 @@ class WordTable(nn.Module):
 
     @property
     def mode(self) -> Literal["trained", "fixed"]:
-        """Where the vectors come from."""
+        """Says where the vectors come from."""
         return "trained" if self.fixed is None else "fixed"
 
     def initialise(self, start: Start, *, counts: NDArray[np.int64] | None = None, seed: int = 0) -> None:
@@ -310,8 +310,8 @@ class WordTable(nn.Module):
         """
         if self.mode == "trained":
             own, tables = self.trained_vocabulary, [table.detach().cpu().numpy() for table in self.tables]
-            found = Expansion.fit(own.row_of, lower=own.case == "lower", tables=tables, vectors=vectors)
-            self._extend(found.to(self.tables[0].device))
+            fitted = Expansion.fit(own.row_of, lower=own.case == "lower", tables=tables, vectors=vectors)
+            self._extend(fitted.to(self.tables[0].device))
         return self.expanded
 
     def _extend(self, expansion: Expansion) -> None:
@@ -319,7 +319,7 @@ class WordTable(nn.Module):
         self.vocabulary = self.trained_vocabulary.of([*self.trained_vocabulary.words, *expansion.words])
 
     def record(self) -> WordsRecord:
-        """What config.json says about the words."""
+        """Give what config.json says about the words."""
         buckets, case = self.vocabulary.buckets, self.vocabulary.case
         return WordsRecord(mode=self.mode, dim=self.dim, buckets=buckets, case=case, expanded=self.expanded)
 

@@ -72,13 +72,13 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """Vector size E."""
+        """Gives E, the size of a vector."""
         return int(self.vectors.shape[1])
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where word vectors come from, and how to make them."""
+class VectorSource:
+    """Says where word vectors come from, and makes them."""
 
     spec: str
     """As the user gave it."""
@@ -93,16 +93,16 @@ class Source:
 
 
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open the first ``limit`` word vectors of a file (:func:`given_source`), converted into ``cache`` once.
+    """Open the first ``limit`` word vectors of a file (:func:`file_source`), converted into ``cache`` once.
 
     Raises:
         UserError: the file is missing, or a line (it is named) is not a word and E numbers.
     """
-    return converted(given_source(path, limit), cache)
+    return converted(file_source(path, limit), cache)
 
 
-def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
-    """What a file of vectors is, see :func:`load_word_vectors`; it is not read yet.
+def file_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> VectorSource:
+    """Describe a file of vectors, see :func:`load_word_vectors`; it is not read yet.
 
     Raises:
         UserError: no such file.
@@ -118,10 +118,10 @@ def given_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> Source:
     # Two of the same name differ in where they lie.
     name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     about = f"the vectors of `{path.name}`"
-    return Source(str(path), name, record, about, lambda: itertools.islice(read(path), limit))
+    return VectorSource(str(path), name, record, about, lambda: itertools.islice(read(path), limit))
 
 
-def converted(source: Source, cache: Path) -> WordVectors:
+def converted(source: VectorSource, cache: Path) -> WordVectors:
     """Open the vectors of a source, making them the first time; a killed or damaged copy is made again."""
     folder = Path(cache) / f"{source.name}.vectors"
     if not _intact(folder, source.record):
@@ -148,7 +148,7 @@ def _intact(folder: Path, source: Mapping[str, object]) -> bool:
         return False
 
 
-def _convert(source: Source, folder: Path) -> None:
+def _convert(source: VectorSource, folder: Path) -> None:
     """Write words and vectors into ``folder``, one vector at a time."""
     words: dict[str, None] = {}
     pairs = iter(source.read())
@@ -228,7 +228,7 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
 
 
 def writable(word: str) -> bool:
-    """Whether a file of one word per line can hold a word: no line break, no lone surrogate."""
+    """Tell whether a file of one word per line can hold a word: no line break, no lone surrogate."""
     return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
 
 
@@ -348,10 +348,10 @@ class Expansion(nn.Module):
             raise UserError(f"{folder / 'expansion.txt'}: {len(listed)} words, config.json has {words}")
         wanted = {"maps": (torch.float32, [views, size, dim]), "places": (torch.int64, [words])}
         for name, (dtype, shape) in wanted.items():
-            found = tensors[name]
-            if found.dtype != dtype or list(found.shape) != shape:
+            tensor = tensors[name]
+            if tensor.dtype != dtype or list(tensor.shape) != shape:
                 raise UserError(
-                    f"{path}: {name} is {found.dtype} {list(found.shape)}, the model needs {dtype} {shape}"
+                    f"{path}: {name} is {tensor.dtype} {list(tensor.shape)}, the model needs {dtype} {shape}"
                 )
         if not maps_VGE.isfinite().all():
             raise UserError(f"{path}: maps: a number is not finite")

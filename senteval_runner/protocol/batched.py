@@ -79,13 +79,13 @@ class Head:
         return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
 
     def logits(self, x_FBD: Tensor, params: list[Tensor]) -> Tensor:
-        """Scores [F, R, C, B]."""
+        """Compute the scores [F, R, C, B]."""
         first = _apply(x_FBD, params[0])
         return first if len(params) == 1 else self._output(torch.sigmoid(first), params[1])
 
     @staticmethod
     def _output(s_FRHB: Tensor, w_FRCh: Tensor) -> Tensor:
-        """W2 s + b2: [F, R, C, B]."""
+        """Compute W2 s + b2: [F, R, C, B]."""
         return w_FRCh[..., :-1] @ s_FRHB + w_FRCh[..., -1:]
 
     def gradients(self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor]) -> list[Tensor]:

@@ -111,15 +111,15 @@ class _Sklearn:
             return model.fit(self.x[rows, :-1], self.y[rows])
 
     def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
-        """As above."""
+        """Train on the first rows of each fold, measure on the second."""
         return np.array([self.split(train, dev, dev)[0][0] for train, dev in folds])
 
     def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
-        """As above, on all of ``train``."""
+        """Predict ``test`` after training on all of ``train``, per (train, test, candidate)."""
         return [self._fit(a, self.candidates[best]).predict(self.x[b, :-1]) for a, b, best in jobs]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
-        """As above."""
+        """Search on a given development set, and predict with each candidate."""
         models = [self._fit(train, candidate) for candidate in self.candidates]
         accuracy = np.array([[model.score(self.x[dev, :-1], self.y[dev]) for model in models]])
         return accuracy, [model.predict(self.x[test, :-1]) for model in models]

@@ -85,7 +85,7 @@ def _gradient(x_BD: Tensor, target_KB: Tensor, w_KD: Tensor) -> Tensor:
 
 
 def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
-    """ŷ = p · [1..5]."""
+    """Compute ŷ = p · [1..5]."""
     p_NK = torch.softmax(x_ND @ w_KD.t(), dim=1).numpy()
     scores: Scores = np.dot(p_NK, np.arange(1, CLASSES + 1))
     return scores
@@ -118,9 +118,9 @@ def relatedness(
                     x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
                 )
                 update("adam", flat_w, flat(gradient[None, None]), state, no_l2, step)
-        found = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
-        if found > best:
-            best, best_w = found, w.clone()
+        score = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
+        if score > best:
+            best, best_w = score, w.clone()
         elif misses >= FORGIVEN_ROUNDS:
             break
         else:

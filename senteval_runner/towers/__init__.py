@@ -5,13 +5,9 @@ The types of options are here; this file imports nothing heavy.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from annotated_types import Ge
+from typing import Literal
 
 Pooling = Literal["mean", "cls", "max"]
 """How word-piece vectors become one vector."""
 Concatenation = Literal["uv", "diff", "prod", "diff-prod", "uv-prod", "uv-diff", "uv-diff-prod"]
 """Features of a pair: uv = u;v, diff = |u-v|, prod = u*v."""
-Pieces = Annotated[int, Ge(4)]
-"""Length of a text in word pieces: two special ones and two of the text at least."""

@@ -49,12 +49,12 @@ class Unit(NamedTuple):
 
     @property
     def row(self) -> str:
-        """``-1``, or ``-1,-12``."""
+        """Names the layers: ``-1``, or ``-1,-12``."""
         return ",".join(self.layers)
 
     @property
     def name(self) -> str:
-        """``-1 mean``."""
+        """Names layers and pooling: ``-1 mean``."""
         return f"{self.row} {self.pooling}"
 
     def columns(self) -> list[tuple[str, str]]:
@@ -74,11 +74,11 @@ def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
         UserError: the backbone has no such layer, or one is named twice.
     """
     ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
-    found = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
-    for name in found:
-        if name not in layers or found.count(name) > 1:
+    selected = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
+    for name in selected:
+        if name not in layers or selected.count(name) > 1:
             raise UserError(f"{backbone}: {names}: no layer {name!r}; it has {', '.join(layers)}, each once")
-    return tuple(found)
+    return tuple(selected)
 
 
 def chosen_joins(texts: Sequence[str], layers: Sequence[str], backbone: str) -> list[tuple[str, ...]]:
@@ -97,7 +97,7 @@ def chosen_joins(texts: Sequence[str], layers: Sequence[str], backbone: str) -> 
 
 
 class Frame(NamedTuple):
-    """Where a tokenizer puts [CLS] and [SEP]: from the first real token when >= 0, else from the end."""
+    """Tells where [CLS] and [SEP] are: from the first real token when >= 0, else from the end."""
 
     cls: int
     sep: int
@@ -115,9 +115,9 @@ def frame_of(tokenizer: Any) -> Frame:
     notes = []
 
     def place(token_id: int | None, name: str, otherwise: int) -> int:
-        found = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
-        if found:
-            return found[-1] if found[-1] < special.index(0) else found[-1] - len(ids)
+        places = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
+        if places:
+            return places[-1] if places[-1] < special.index(0) else places[-1] - len(ids)
         notes.append(f"no {name} token: the {'last' if otherwise else 'first'} token stands for it")
         return otherwise
 
@@ -278,7 +278,7 @@ class WholeBackbone(Backbone):
         )
 
     def notes(self) -> list[str]:
-        """What its row contains."""
+        """Say what its row contains."""
         vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
@@ -296,8 +296,8 @@ def transformer_folder(spec: str) -> str:
     modules = Path(spec) / "modules.json"
     if not modules.is_file():
         return spec
-    found = read_json(modules)
-    first = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    listed = read_json(modules)
+    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
     kind, place = first.get("type"), first.get("path", "")
     if not str(kind).endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", str(place)):
         raise UserError(

@@ -20,7 +20,7 @@ from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
 from corpora.text import Corpus, Sentence, in_pieces
 from multiview.folder.files import KINDS
-from multiview.folder.reading import Reader
+from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
@@ -68,7 +68,7 @@ class EvaluationTrees:
             return find_caches(self.folder, identities)
         name = f"senteval-{json_digest({need: dict(who) for need, who in identities.items()}, 12)}"
         with locked(self.folder / name, option="--trees", wait=True):
-            found = find_caches(self.folder, identities)
+            trees = find_caches(self.folder, identities)
             # As encoders get them: an empty sentence is ".".
             sentences = (
                 tuple(tokens) or (".",)
@@ -77,16 +77,16 @@ class EvaluationTrees:
                 for tokens in part.sentences()
             )
             missing = list(dict.fromkeys(sentences))
-            if found is not None:
-                left_N, _ = reader.look_up(found, missing)
+            if trees is not None:
+                left_N, _ = reader.look_up(trees, missing)
                 missing = [missing[place] for place in left_N]
             if missing:
                 _parse(missing, self.folder / name / _digest(missing)[:12], reader, needs)
-                found = find_caches(self.folder, identities)
-        return found
+                trees = find_caches(self.folder, identities)
+        return trees
 
 
-def _parse(sentences: list[Tokens], output: Path, reader: Reader, needs: Sequence[str]) -> None:
+def _parse(sentences: list[Tokens], output: Path, reader: SentenceReader, needs: Sequence[str]) -> None:
     """Parse sentences into a new cache: many of them in worker processes."""
     corpus = Corpus(
         "senteval",

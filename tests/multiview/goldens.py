@@ -52,7 +52,7 @@ def equations(trees: Path, views: str) -> tuple[ViewTraining, dict[str, torch.Te
     config = configuration(trees, views, Path())
     trainer = Trainer(config, open_trees(trees))
     run = ViewTraining(trainer.network, trainer.source, config, STEPS)
-    steps = [segments for _, segments in itertools.islice(trainer.jobs(), STEPS)]
+    steps = [job.segments for job in itertools.islice(trainer.jobs(), STEPS)]
     first = run.gradients(steps[0])[1]
     for segments in steps:
         run.step(segments)

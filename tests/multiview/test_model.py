@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multiview.folder.reading import Reader
+from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
@@ -117,7 +117,7 @@ def test_a_tree_cache_saves_parsing(folder: Path, toy_trees: Path) -> None:
 
 def test_strings_are_split_by_rules_and_tokens_stay(encoder: MultiViewEncoder) -> None:
     encoder.members[0].corpus["tokenizer"] = "space"  # trained on text that came in words
-    reader = Reader(encoder.members)
+    reader = SentenceReader(encoder.members)
     reader.parsers, encoder.reader = encoder.reader.parsers, reader
     raw, words, glued = encoder.encode(["the cat sat.", ["the", "cat", "sat", "."], ["the", "cat", "sat."]])
     np.testing.assert_array_equal(raw, words)

@@ -109,7 +109,7 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
     assert {*gone[1:3]} & {4, 6} and {*gone[1:3]} & {5, 7}
     for kept in range(1, 9):
         scale = moments.scale(kept)
-        assert {*range(9)} - {*scale.kept.tolist()} == {*gone[: 9 - kept]}
+        assert {*range(9)} - {*scale.numbers.tolist()} == {*gone[: 9 - kept]}
         features = scale(torch.from_numpy(x_ND)).numpy()
         np.testing.assert_allclose(features.std(axis=0), LENGTH / kept**0.5, rtol=1e-5)
         np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)

@@ -23,10 +23,11 @@ from multiview.names import sources
 from multiview.words.table import Vocabulary, WordTable
 from runtime.cli import check
 from runtime.errors import UserError
-from senteval_runner import running
+from senteval_runner import cells, scoring
+from senteval_runner.cells import Cells
 from senteval_runner.config import SentEvalConfig
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.run import main as run_main
+from senteval_runner.run import main
 from tests.fixtures.files import differing
 
 Run = Callable[..., int]
@@ -42,20 +43,20 @@ def config(tmp_path: Path, data: Path, *named: str, **options) -> SentEvalConfig
 def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs models with options in ``tmp_path``."""
     monkeypatch.chdir(tmp_path)
-    return lambda *models, **options: running.run(config(tmp_path, data, *map(str, models), **options))
+    return lambda *models, **options: main(config(tmp_path, data, *map(str, models), **options))
 
 
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks in the order in which they are computed."""
-    real, names = running.evaluate_task, []
+    real, names = scoring.evaluate_task, []
 
     def evaluate_task(vectors, task, *rest):
         result = real(vectors, task, *rest)
         names.append(task.name)
         return result
 
-    monkeypatch.setattr(running, "evaluate_task", evaluate_task)
+    monkeypatch.setattr(scoring, "evaluate_task", evaluate_task)
     return names
 
 
@@ -135,7 +136,7 @@ def test_random_words_and_the_start_stand_beside_a_trained_model(
 def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
     tmp_path, data, words, run, scored, monkeypatch
 ) -> None:
-    counting, options = running.evaluate_task, {"tasks": "CR,MRPC,SICK-R", "seeds": "1,2"}
+    counting, options = scoring.evaluate_task, {"tasks": "CR,MRPC,SICK-R", "seeds": "1,2"}
     options |= {"output": Path("report"), "cache": Path("cache")}
 
     def killed(*of):
@@ -144,7 +145,7 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
             raise KeyboardInterrupt
         return counting(*of)
 
-    monkeypatch.setattr(running, "evaluate_task", killed)
+    monkeypatch.setattr(scoring, "evaluate_task", killed)
     for name, stops in (("whole", []), ("killed", [1, 2, 7])):
         scored.clear()
         (tmp_path / name).mkdir()
@@ -154,8 +155,8 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
                 run(words, "random:seq", **options)
         assert run(words, "random:seq", **options) == 0 and len(scored) == 12, "each cell is computed once"
     whole, again = tmp_path / "whole", tmp_path / "killed"
-    cells = {str(path.relative_to(whole)) for path in (whole / "report/parts").rglob("*.json")}
-    assert differing(whole, again) <= {"report/log.txt", "report/results.json", *cells}  # how long it took
+    parts = {str(path.relative_to(whole)) for path in (whole / "report/parts").rglob("*.json")}
+    assert differing(whole, again) <= {"report/log.txt", "report/results.json", *parts}  # how long it took
     assert not differing(whole, again, clocks=False)
     # changed data are not taken for finished
     path = data / "downstream/CR/custrev.pos"
@@ -179,8 +180,8 @@ def test_a_damaged_cell_is_computed_again(tmp_path, words, run) -> None:
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
     def place(**of: str) -> Path:
-        monkeypatch.setattr(running, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
-        return running.cell_folder(tmp_path, "model", get_protocol(protocol), 1)
+        monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
+        return Cells(tmp_path, get_protocol(protocol)).path("model", 1, "CR")
 
     other = ({"torch", "scikit-learn"} - {library}).pop()
     assert place() != place(**{library: "2"}) and place() == place(**{other: "2"})
@@ -213,7 +214,7 @@ def test_wrong_options_are_one_line(tmp_path, data, words, options, message) -> 
     wrong = config(tmp_path, **{"data": data, "models": (str(words),), **options})
     with pytest.raises(UserError, match=message) as caught:
         check(wrong)
-        run_main(wrong)
+        main(wrong)
     assert "\n" not in str(caught.value)
 
 

@@ -30,14 +30,14 @@ def test_numbers_are_chosen_joined_and_left_out() -> None:
     x_BD = torch.randn(4, 5)
     scale = Scale(torch.arange(5.0), torch.tensor([1.0, 2.0, torch.inf, 0.0, 4.0]), "a text")
     whole = scale(x_BD)
-    assert whole.shape == (4, 4) and scale.kept.tolist() == [0, 1, 3, 4]
+    assert whole.shape == (4, 4) and scale.numbers.tolist() == [0, 1, 3, 4]
     torch.testing.assert_close(scale(x_BD, 2), whole[:, :2])
     some = scale.of(torch.tensor([0, 4]))
     torch.testing.assert_close(some(x_BD[:, [0, 4]]), 2**0.5 * whole[:, [0, 3]])  # 2 numbers, not 4
     both = joined([some, scale])(torch.cat([x_BD[:, [0, 4]], x_BD], dim=1))
     torch.testing.assert_close(both, (4 / 6) ** 0.5 * torch.cat([whole[:, [0, 3]], whole], dim=1))
     again = Scale.measured([x_BD, x_BD * 2]).like(scale)
-    assert again.kept.tolist() == scale.kept.tolist() and again.like(None) is again
+    assert again.numbers.tolist() == scale.numbers.tolist() and again.like(None) is again
 
 
 @pytest.mark.parametrize(

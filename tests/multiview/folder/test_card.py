@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from multiview.config import preset
-from multiview.folder.card import verdict, words_help
+from multiview.folder.card import Card
 
 START = {"anchors": 9, "step": 0, "loss": 2.0, "accuracy@1": 0.1, "recall@1": 0.1, "recall@1/words": 0.2}
 START |= {"recall@1/both": 0.15}
@@ -47,7 +47,7 @@ def test_a_verdict_ends_with_one_command_for_this_corpus(
 ) -> None:
     config = replace(preset("laptop", **options), name="mine", output=Path("models"))
     kept = {**START, "step": 5, "loss": 1.5, "accuracy@1": 0.25, "recall@1": 0.2, **best}
-    found = verdict(config, FakeTrees(sentences), START, kept)  # type: ignore[arg-type]
+    found = Card(config, FakeTrees(sentences)).verdict(START, kept)  # type: ignore[arg-type]
     assert [label for label, _ in found] == ["gained", "neighbours", *signs, "next"]
     said = dict(found)
     assert "loss 2.0000 at the start" in said["gained"] and f"at step {kept['step']}" in said["gained"]
@@ -60,7 +60,7 @@ def test_a_verdict_ends_with_one_command_for_this_corpus(
 def test_what_is_behind_start_or_words_is_no_gain() -> None:
     def no_gain(options: dict[str, str], **best: float) -> str:
         kept = {**START, "step": 5, **{f"recall@1{name}": value for name, value in best.items()}}
-        return dict(verdict(preset("laptop", **options), FakeTrees(9), START, kept)).get("no gain", "")  # type: ignore[arg-type]
+        return dict(Card(preset("laptop", **options), FakeTrees(9)).verdict(START, kept)).get("no gain", "")  # type: ignore[arg-type]
 
     assert no_gain({}, **{"/both": 0.15, "": 0.1}).startswith("over its start and the average of its words:")
     assert no_gain({}, **{"/both": 0.18, "": 0.1}).startswith("over the average of its words:")
@@ -82,12 +82,12 @@ def test_what_is_behind_start_or_words_is_no_gain() -> None:
 def test_words_stand_beside_the_views_where_they_help(
     views: str, beside: Literal["words", "nothing"] | None, both: float, helps: bool
 ) -> None:
-    config = replace(preset("laptop"), views=views, beside=beside)
-    assert words_help(config, {"recall@1": 0.2, "recall@1/both": both}) == helps
-    assert words_help(config, {}) == (helps and beside == "words"), "nothing was held out"
+    card = Card(replace(preset("laptop"), views=views, beside=beside), FakeTrees(9))  # type: ignore[arg-type]
+    assert card.words_help({"recall@1": 0.2, "recall@1/both": both}) == helps
+    assert card.words_help({}) == (helps and beside == "words"), "nothing was held out"
 
 
 def test_without_held_out_sentences_nothing_is_known() -> None:
     for best in ({}, {"anchors": 0, "step": 3}):
-        ((label, said),) = verdict(preset("laptop"), FakeTrees(9), {}, best)  # type: ignore[arg-type]
+        ((label, said),) = Card(preset("laptop"), FakeTrees(9)).verdict({}, best)  # type: ignore[arg-type]
         assert label == "gained" and said.startswith("unknown")

@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from multiview import readout
 from multiview.encoders.meaning import Readout
 from multiview.encoders.scale import Scale
-from multiview.folder.files import expand_into, load_members, model_sha256, save_model, training_hours
+from multiview.folder.expansion import expand_into
+from multiview.folder.files import load_members, model_sha256, save_model, training_hours
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
 from multiview.readout import store_readout
@@ -190,7 +191,7 @@ def test_what_is_told_of_a_model_is_under_its_seal(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="do not match its seal"):
         find_source(str(tmp_path / "m"))
     write_record(tmp_path / "m" / "config.json", {**record, "structure": 0.25})
-    assert find_source(str(tmp_path / "m")).own == 0.25
+    assert find_source(str(tmp_path / "m")).own_share == 0.25
 
 
 @pytest.mark.parametrize("how", ["gone", "latin-1", "link", "fifo", "folder"])

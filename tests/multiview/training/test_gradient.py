@@ -88,7 +88,7 @@ def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, wor
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
     torch.set_num_threads(1)
-    distributed = DistributedContext.from_environment(cuda=False)
+    distributed = DistributedContext.from_environment("cpu")
     save_file(work(config, distributed), out / f"{world}-{rank}.safetensors")
     distributed.close()
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from multiview.config import TableConfig, TrainConfig
-from multiview.folder.files import expanded_folder
+from multiview.folder.expansion import expanded_folder
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
-from multiview.words.sources import new_table
+from multiview.training.trainer import starting_words
 from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from runtime.errors import UserError
@@ -85,7 +85,7 @@ def tuned(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, capsys) -> None:
     trees = open_trees(tuned.trees)
-    words = new_table(tuned, trees, tmp_path)
+    words = starting_words(tuned, trees)
     assert words.mode == "trained" and words.dim == 3 and len(words.tables) == 2
     given = {"the": [3, 0, 4], "mars": [0, 5, 0], "cat": [0, 0, 1]}  # cat as written comes before CAT
     mean = np.mean([[3, 0, 4], [0, 5, 0], [6, 8, 0], [0, 0, 1], [1, 2, 2]], axis=0)
@@ -101,7 +101,7 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, c
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
-    assert torch.equal(*new_table(changed(tuned, encoder={"start": "bag"}), trees, tmp_path).tables)
+    assert torch.equal(*starting_words(changed(tuned, encoder={"start": "bag"}), trees).tables)
     assert main(changed(tuned, loop={"validation": 0})) == 0  # the last weights are kept
     words = MultiViewEncoder.load(tuned.folder, "cpu").members[0].network.words
     assert words.mode == "trained" and words.dim == 3

@@ -17,7 +17,8 @@ from multiview.config import TrainConfig
 from multiview.folder.files import load_members
 from multiview.train import main
 from multiview.training.data import open_trees
-from multiview.words.sources import PASSES, open_vectors, reduced
+from multiview.training.trainer import named_vectors
+from multiview.words.sources import PASSES, reduced
 from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
 from runtime.errors import UserError
@@ -119,14 +120,14 @@ def test_the_vectors_are_gensims_and_made_once(tiny: TrainConfig, tmp_path: Path
         theirs = word2vec(
             lower, vector_size=6, window=5, sg=1, negative=5, min_count=2, epochs=passes, seed=5, workers=1
         ).wv
-        ours = open_vectors(config, trees, tmp_path)
+        ours = named_vectors(config, trees, tmp_path).open()
         assert ours.words == theirs.index_to_key == [f"word{number}" for number in range(20)]
         np.testing.assert_array_equal(ours.vectors, theirs.vectors)
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    np.testing.assert_array_equal(open_vectors(config, trees, tmp_path).vectors, ours.vectors)
+    np.testing.assert_array_equal(named_vectors(config, trees, tmp_path).open().vectors, ours.vectors)
     for other in ({"seed": 6}, {"table": {"dim": 5}}, {"table": {"size": 4}}):
         with pytest.raises(UserError, match=r"gensim is not installed: pip install .*\[vectors\]"):
-            open_vectors(changed(config, **other), trees, tmp_path)
+            named_vectors(changed(config, **other), trees, tmp_path).open()
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def test_the_corpus_words_are_encoded_one_by_one(
 
     trees, dim = open_trees(distilled.trees), distilled.table.dim
     words, counts_W = corpus_words(trees.type_counts(), distilled.table)
-    made = open_vectors(distilled, trees, tmp_path)
+    made = named_vectors(distilled, trees, tmp_path).open()
     assert made.words == words
     model = SentenceTransformer(str(encoder), device="cpu")
     encoded = np.stack([model.encode(word, show_progress_bar=False) for word in words])
@@ -170,10 +171,10 @@ def test_the_corpus_words_are_encoded_one_by_one(
     shutil.copytree(encoder, tmp_path / "moved")
     with monkeypatch.context() as patch:
         patch.setattr(pretrained, "whole_model", None)  # the content counts, not the place
-        np.testing.assert_array_equal(open_vectors(moved, trees, tmp_path).vectors, made.vectors)
+        np.testing.assert_array_equal(named_vectors(moved, trees, tmp_path).open().vectors, made.vectors)
     other = json.loads((tmp_path / "moved/config.json").read_text()) | {"layer_norm_eps": 1e-1}
     (tmp_path / "moved/config.json").write_text(json.dumps(other))
-    assert not np.array_equal(open_vectors(moved, trees, tmp_path).vectors, made.vectors)
+    assert not np.array_equal(named_vectors(moved, trees, tmp_path).open().vectors, made.vectors)
 
 
 def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from corpora.characters import plain
-from multiview.folder.reading import Reader
+from multiview.folder.reading import SentenceReader
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
 from parsing.networks import parser as parser_module
@@ -106,14 +106,14 @@ def test_nothing_is_left_on_the_host(kind: str, monkeypatch) -> None:
 
 def test_a_model_does_not_mind_the_device(kind: str) -> None:
     trained_on = {**load_parser(kind).identity, "device": "cuda"}
-    reader = Reader([SimpleNamespace(corpus={}, parsers={kind: trained_on})])
+    reader = SentenceReader([SimpleNamespace(corpus={}, parsers={kind: trained_on})])
     parser = reader.parser(kind)
     assert "device" not in parser.identity
     reader.move(torch.device("meta"))
     assert parser.device.type == reader.device == "meta"
     trained_on["version"] = "0"
     with pytest.raises(UserError, match="the model was trained on trees of"):
-        Reader([SimpleNamespace(corpus={}, parsers={kind: trained_on})]).parser(kind)
+        SentenceReader([SimpleNamespace(corpus={}, parsers={kind: trained_on})]).parser(kind)
 
 
 def test_agreement_counts() -> None:

@@ -15,8 +15,9 @@ from multiview.names import sources
 from multiview.names.sources import Reading
 from multiview.pretrained import Encode
 from parsing.trees.cache import TreeCache
-from senteval_runner import evaluate, running
+from senteval_runner import evaluate
 from senteval_runner.evaluation import read_tasks
+from senteval_runner.run import main
 from senteval_runner.vectors import evaluation_trees
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -166,4 +167,4 @@ def test_evaluate_and_the_command(tmp_path: Path, data: Path, monkeypatch) -> No
     seen.clear()
     monkeypatch.setattr(sources.Source, "model", lambda source, device, parsers: model(seen))
     options = config(tmp_path, data, "random:dep,const", tasks="CR,SICK-R", trees=tmp_path / "trees")
-    assert running.run(options) == 0 and not seen
+    assert main(options) == 0 and not seen

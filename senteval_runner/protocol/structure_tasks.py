@@ -40,7 +40,7 @@ def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> d
 
 
 def nearer(cosine: Scores) -> NDArray[np.bool_]:
-    """Whether each triplet's anchor is nearer to the same than to the other, of their cosines [2n]: [n]."""
+    """Tell whether each triplet's anchor is nearer to the same than to the other, by cosines [2n]: [n]."""
     same, other = cosine.reshape(-1, 2).T
     return same > other + TIE
 
