@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from corpora.characters import plain
 from multiview.encoders.weightless import signs_of, spellings
 from parsing.trees.batch import Batch
-from parsing.trees.role_kinds import FLAG, KIND_BITS, word_flags
-from parsing.trees.roles import ROLES, Arcs, parents
+from parsing.trees.role_kinds import KIND_BITS, WORD_BITS, word_flags
+from parsing.trees.role_rules import ROLES
+from parsing.trees.roles import Arcs, parents
 
 HERE = Path(__file__)
 POLE = 0.7
@@ -228,7 +229,7 @@ def turned(
         for word in [above, sentence.above[above]] if marks and above >= 0 else []:
             if word >= 0 and "as" in marks:
                 sign_N[word] = 1
-            elif word >= 0 and word_flags([sentence.word(word)])[0] & FLAG["less"]:
+            elif word >= 0 and word_flags([sentence.word(word)])[0] & WORD_BITS["less"]:
                 sign_N[word] = -1  # younger than he: minus young
     return sign_N
 
