@@ -22,14 +22,14 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from multiview.config import LAPTOP, TrainConfig, found_trees, preset
-from parsing.run import PAPER_SENTENCES
-from runtime.cli import LOGGER, Command, dry_run_text, given_option, log_to, peak_memory
+from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
+from runtime.cli import LOGGER, Command, given_option, log_to
+from runtime.dry_run import Estimate, peak_memory
 from runtime.errors import MissingExtraError, UserError, refusals
 from runtime.files import atomic_path, locked, read_json, write_json
 from runtime.folders import refuse_others
@@ -150,18 +150,17 @@ def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
     from parsing.pipeline.driver import Pool, run_corpus
-    from parsing.run import SAMPLE, cost
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
     from runtime.surroundings import available_cores
 
     corpus, parser, workers = open_corpus("books", limit=SAMPLE), load(), available_cores()
-    parsed, _, _, per_s, _ = cost(corpus, parser, workers, PAPER_SENTENCES)
+    parsing = parsing_cost(corpus, parser, workers, PAPER_SENTENCES)
     facts = {
         "sample": f"{SAMPLE:,} sentences of books, for {PAPER_SENTENCES:,}; one of two models",
-        "parsing": f"{timedelta(seconds=round(PAPER_SENTENCES / per_s))} by {workers} workers, "
-        f"{parsed['memory']}, with the builtin parsers (BERT's take longer)",
-        "trees": f"{parsed['disk']} on disk",
+        "parsing": f"{parsing.seconds(PAPER_SENTENCES)} by {workers} workers, "
+        f"{parsing.facts['memory']}, with the builtin parsers (BERT's take longer)",
+        "trees": f"{parsing.facts['disk']} on disk",
     }
     with tempfile.TemporaryDirectory() as folder:
         run_corpus(corpus, Path(folder), Pool(lambda: parser))
@@ -186,8 +185,7 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * speed.steps_per_s)
     sentences = f"{len(trainer.cache)} sentences, {trainer.validation_set.sentences} for validation"
-    text = dry_run_text(
-        config,
+    expected = Estimate(
         facts={
             **(facts or {"cache": f"{trainer.cache.folder}: {sentences}"}),
             "speed": f"{speed.sentences * speed.steps_per_s:,.0f} sentences/s",
@@ -197,12 +195,12 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
             "memory": f"{memory_bytes / 2**20:,.0f} MiB at most in these steps",
             "disk": f"{4e-6 * parameters:,.1f} MB",
         },
-        units=steps,
+        amount=steps,
         unit="steps",
-        per_s=speed.steps_per_s,
+        per_second=speed.steps_per_s,
     )
     if trainer.distributed.first:
-        print(text)
+        print(expected.text(config))
 
 
 @dataclass(frozen=True)

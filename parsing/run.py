@@ -18,39 +18,28 @@ import dataclasses
 import functools
 import os
 import sys
-import tempfile
-import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Le
 from tyro.conf import Positional
 
-from runtime.cli import (
-    Command,
-    Count,
-    config_to_json,
-    configuration,
-    dry_run_text,
-    peak_memory,
-    preset_defaults,
-)
+from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
+from runtime.cli import Command, Count, config_to_json, configuration, preset_defaults
+from runtime.dry_run import Estimate
+from runtime.errors import UserError, refusals
 
 if TYPE_CHECKING:
     from corpora.text import Corpus
-    from parsing.pipeline.driver import Pool, RunSummary
-    from parsing.text_parser import TextParser
+    from parsing.pipeline.driver import MakeParser, Pool, RunSummary
 
-SAMPLE, SAMPLE_PART = 2048, 512
-"""Sentences of a dry run, and how many are parsed together."""
-WARM_UP = 64
 NONE = "none"
 """The model that stands for no trees of its kind."""
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 """Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
 whose words are taken as they are."""
-PAPER_SENTENCES = 40_000_000
 PAPER_SAMPLE = (
     f"what {PAPER_SENTENCES:,} sentences would cost here, from a sample of books and the builtin parsers, "
     "which are faster than the paper's"
@@ -110,78 +99,103 @@ class ParseConfig:
 def main(config: ParseConfig) -> None:
     """Parse the corpus, or print an estimate."""
     from corpora.inputs import as_file
-
-    with as_file(config.corpus) as spec:
-        parse(config, spec)
-
-
-def parse(config: ParseConfig, spec: str) -> None:
-    """Parse the corpus ``spec``, which may be a copy of what the configuration names."""
     from corpora.registry import open_corpus
-    from parsing.parser_names import check_parser
-    from parsing.pipeline.driver import LocalPool, run_corpus
-    from parsing.text_parser import load
-    from runtime.errors import UserError, refusals
     from runtime.surroundings import available_cores
 
-    opened = functools.partial(
-        open_corpus,
-        spec,
-        format=config.format,
-        tokenize=config.tokenize,
-        limit=config.limit,
-        data=config.data,
-        split=config.split,
-    )
-    devices = parsing_devices(config)
-    makes = [
-        functools.partial(
-            load,
-            None if config.dep_model == NONE else config.dep_model,
-            None if config.const_model == NONE else config.const_model,
-            device=device,
-            max_tokens=config.max_tokens,
-        )
-        for device in devices
-    ]
+    devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
-    papers = config.preset == "paper"
-    missing = [PAPER_PARSERS] if papers and "builtin" in (config.dep_model, config.const_model) else []
-    if papers and config.dry_run:
-        missing += refusals(opened, *[makes[0]] * (not missing))
-        if missing:  # what the paper's trees would cost is said before there are its data and parsers
-            print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
-            sample = open_corpus("books", limit=SAMPLE)
-            parser = load(device=devices[0], max_tokens=config.max_tokens)
-            print(dry_run_text(config, *cost(sample, parser, workers, PAPER_SENTENCES)))
-    if missing:
-        raise UserError(" | ".join(missing))
-    for kind, name in (("dep", config.dep_model), ("const", config.const_model)):
+    makers = parser_makers(config.dep_model, config.const_model, devices, config.max_tokens)
+    with as_file(config.corpus) as spec:  # standard input and pipes become a file
+        opened = functools.partial(
+            open_corpus,
+            spec,
+            format=config.format,
+            tokenize=config.tokenize,
+            limit=config.limit,
+            data=config.data,
+            split=config.split,
+        )
+        if config.preset == "paper":
+            missing = missing_for_paper(config.dep_model, config.const_model)
+            if config.dry_run:
+                missing += refusals(opened, *[makers[0]] * (not missing))
+                if missing:
+                    print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
+                    print(paper_cost(devices[0], config.max_tokens, workers).text(config))
+            if missing:
+                raise UserError(" | ".join(missing))
+        check_parsers(config.dep_model, config.const_model)
+        corpus = opened()
+        output = config.output or Path("runs/trees") / corpus.name
+        refuse_own_input(spec, output)
+        resolved = dataclasses.replace(config, output=output)
+        print(corpus.describe())
+        if config.preset == "paper":
+            print(DEVIATES.format_map(config_to_json(config)))
+        if config.dry_run:
+            print(parsing_cost(corpus, makers[0](), workers).text(resolved))
+        else:
+            pool = parsing_pool(makers, workers, devices, config.ray, config.workers)
+            parse(corpus, output, pool, config_to_json(resolved))
+
+
+def parser_makers(
+    dep_model: str, const_model: str, devices: Sequence[str], max_tokens: int
+) -> list[MakeParser]:
+    """What loads the parsers, one for each device."""
+    from parsing.text_parser import load
+
+    names = (None if name == NONE else name for name in (dep_model, const_model))
+    both = functools.partial(load, *names, max_tokens=max_tokens)
+    return [functools.partial(both, device=device) for device in devices]
+
+
+def missing_for_paper(dep_model: str, const_model: str) -> list[str]:
+    """The line that says which parsers the paper's preset needs, if they are not given."""
+    return [PAPER_PARSERS] if "builtin" in (dep_model, const_model) else []
+
+
+def paper_cost(device: str, max_tokens: int, workers: int) -> Estimate:
+    """What the paper's trees would cost, which is said before there are its data and parsers."""
+    from corpora.registry import open_corpus
+    from parsing.text_parser import load
+
+    parser = load(device=device, max_tokens=max_tokens)
+    return parsing_cost(open_corpus("books", limit=SAMPLE), parser, workers, PAPER_SENTENCES)
+
+
+def check_parsers(dep_model: str, const_model: str) -> None:
+    """Refuse parsers that are not there, before anything heavy is imported."""
+    from parsing.parser_names import check_parser
+
+    for kind, name in (("dep", dep_model), ("const", const_model)):
         if name != NONE:
             check_parser(kind, name)
-    corpus = opened()
-    output = config.output or Path("runs/trees") / corpus.name
-    refuse_own_input(spec, output)
-    pool: Pool = LocalPool(makes, workers)
-    if config.ray is not None:
-        from parsing.pipeline.ray import RayPool
 
-        pool = RayPool(makes[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
-    print(corpus.describe())
-    if papers:
-        print(DEVIATES.format_map(config_to_json(config)))
-    if config.dry_run:
-        resolved = dataclasses.replace(config, output=output)
-        print(dry_run_text(resolved, *cost(corpus, makes[0](), workers)))
-        return
-    summary = run_corpus(
-        corpus,
-        output,
-        pool,
-        expected=corpus.expected,
-        config={**config_to_json(config), "output": str(output)},
-    )
-    print(report(corpus, output, summary))
+
+def parsing_pool(
+    makers: Sequence[MakeParser],
+    processes: int,
+    devices: Sequence[str],
+    cluster: str | None,
+    actors: int | None,
+) -> Pool:
+    """Processes of this machine, or the actors of a Ray cluster, as many as there are cores by default."""
+    from parsing.pipeline.driver import LocalPool
+
+    if cluster is None:
+        return LocalPool(makers, processes)
+    from parsing.pipeline.ray import RayPool
+
+    return RayPool(makers[0], actors, address=cluster, gpus=int(devices != ["cpu"]))
+
+
+def parse(corpus: Corpus, output: Path, pool: Pool, config: dict[str, Any]) -> None:
+    """Parse a corpus into a cache, in which ``config`` is kept, and print what it holds."""
+    from parsing.pipeline.driver import run_corpus
+
+    summary = run_corpus(corpus, output, pool, expected=corpus.expected, config=config)
+    print(report(corpus.name, output, summary))
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
@@ -191,7 +205,6 @@ def refuse_own_input(corpus: str, output: Path) -> None:
         UserError: ``output`` lies in the folder ``corpus``.
     """
     from corpora.registry import NAMED
-    from runtime.errors import UserError
 
     root, place = Path(corpus).resolve(), output.resolve()
     inside = corpus not in NAMED and root.is_dir() and place.is_relative_to(root)
@@ -199,26 +212,26 @@ def refuse_own_input(corpus: str, output: Path) -> None:
         raise UserError(f"--output {output}: lies in the corpus folder {corpus}; choose one outside it")
 
 
-def parsing_devices(config: ParseConfig) -> list[str]:
+def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
     """The devices to parse on: ``["cpu"]``, or GPUs.
 
     Raises:
         UserError: a device that is not here.
     """
-    if config.ray is not None:  # the devices of the cluster, not of this machine
-        return ["cuda" if config.device.startswith("cuda") else "cpu"]
+    if on_cluster:  # it has its own devices
+        return ["cuda" if device.startswith("cuda") else "cpu"]
     # It takes two seconds to ask torch; Linux shows the driver as a file.
     may_be_here = sys.platform != "linux" or any(
         map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
     )
-    if config.device == "cpu" or (config.device == "auto" and not may_be_here):
+    if device == "cpu" or (device == "auto" and not may_be_here):
         return ["cpu"]
     from runtime.device import devices_of
 
-    return devices_of(config.device)
+    return devices_of(device)
 
 
-def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
+def report(name: str, output: Path, summary: RunSummary) -> str:
     """One screen: what is in the cache, what was flagged and why, how long it took."""
     manifest = summary.manifest
     size = sum((output / row.file).stat().st_size for row in manifest.shards)
@@ -227,7 +240,7 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         reasons.update(row.reasons)
     now, tokens = summary.parsed_now, manifest.total("tokens")
     return "\n".join([
-        f"{corpus.name} -> {output}",
+        f"{name} -> {output}",
         f"  {manifest.total('sentences'):,} sentences, {tokens:,} tokens, "
         f"{manifest.total('documents'):,} documents, {len(manifest.shards):,} shards",
         f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
@@ -237,51 +250,6 @@ def report(corpus: Corpus, output: Path, summary: RunSummary) -> str:
         if now else "  everything was there already",
         f"  content sha256 {manifest.content_sha256()}",
     ])  # fmt: skip
-
-
-def cost(
-    corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None
-) -> tuple[dict[str, str], int | None, str, float, bool]:
-    """Parse the first sentences in this process and scale up, by default to as many as the corpus has.
-
-    Returns:
-        Facts, units, their name, units a second, and whether the units are an estimate.
-
-    Raises:
-        UserError: the corpus has no sentences.
-    """
-    from parsing.pipeline.driver import shards_of
-    from parsing.trees.batch import join
-    from parsing.trees.cache import write_shard
-    from runtime.errors import UserError
-    from runtime.progress import progress
-
-    shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
-    sample, total = next(shards, None), sentences or corpus.expected()
-    if sample is None:
-        raise UserError(f"{corpus.name}: has no sentences")
-    parser.arrays(sample.sentences[:WARM_UP])
-    began = time.perf_counter()
-    parts = []
-    with progress(total=len(sample.sentences), description="sample") as bar:
-        for part in range(0, len(sample.sentences), SAMPLE_PART):
-            rows = slice(part, part + SAMPLE_PART)
-            parts.append(parser.arrays(sample.sentences[rows], sample.flags[rows]))
-            bar.update(len(parts[-1]))
-    batch = join(parts)
-    per_s = len(batch) / (time.perf_counter() - began)
-    with tempfile.TemporaryDirectory() as folder:
-        row = write_shard(Path(folder), 0, batch, sample.document_starts, sample.document_ids)
-        size = (Path(folder) / row.file).stat().st_size / len(batch)
-    whole = len(batch) < SAMPLE  # which keeps one worker busy
-    total = len(batch) if whole else total
-    facts = {
-        "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
-        "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
-        "disk": "unknown" if total is None else f"{total * size / 1e6:,.1f} MB",
-    }
-    guess = not whole and sentences is None and corpus.length is None
-    return facts, total, "sentences", per_s * (1 if whole else workers), guess
 
 
 cli = Command(

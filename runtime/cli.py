@@ -27,7 +27,6 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -364,30 +363,3 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     logger.addHandler(to_file)
     logger.addHandler(logging.StreamHandler(sys.stderr))
     return logger
-
-
-def peak_memory() -> int:
-    """Peak main memory of this process, in bytes."""
-    import resource  # Windows has none
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
-
-
-def dry_run_text(
-    config: Any, facts: Mapping[str, str], units: float | None, unit: str, per_s: float, about: bool = False
-) -> str:
-    """What ``--dry-run`` prints: the resolved configuration and a line per fact, work and time at the end.
-
-    Args:
-        config: a dataclass.
-        facts: further lines, by a short name.
-        units: how much work there is, from a calibration; None if it is unknown.
-        unit: its unit.
-        per_s: units per second.
-        about: whether the number of units is an estimate.
-    """
-    amount = "an unknown number of" if units is None else f"{'about ' * about}{units:,.0f}"
-    time = "unknown" if units is None else f"about {timedelta(seconds=round(units / max(per_s, 1e-9)))}"
-    rows = {**facts, "work": f"{amount} {unit} at {per_s:,.3g} a second", "time": time}
-    lines = [f"{name:<12} {value}" for name, value in rows.items()]
-    return "\n".join([json.dumps(config_to_json(config), indent=2, sort_keys=True), *lines])

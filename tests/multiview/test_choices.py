@@ -86,7 +86,8 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
 
 def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("parsing.run.SAMPLE", 60)
+    for module in ("multiview.train", "parsing.costs"):
+        monkeypatch.setattr(f"{module}.SAMPLE", 60)
     small = ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "10", "--device", "cpu"]
     assert cli(["--preset", "paper", "--dry-run", *small]) == 2
     shown, told = capsys.readouterr()

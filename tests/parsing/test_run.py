@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parsing import run as command_module
+from parsing import costs
 from parsing.run import ParseConfig, cli, main, refuse_own_input
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
@@ -77,7 +77,7 @@ def test_a_stream_is_parsed_like_a_file(source: str, tmp_path: Path, monkeypatch
 
 @pytest.mark.usefixtures("toys")
 def test_dry_run_scales_a_sample_up(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(command_module, "SAMPLE", 5)
+    monkeypatch.setattr(costs, "SAMPLE", 5)
     main(config_of(tmp_path, dry_run=True))
     out = capsys.readouterr().out
     for part in (

@@ -34,7 +34,8 @@ from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
 from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
-from runtime.cli import Command, Count, configuration, peak_memory
+from runtime.cli import Command, Count, configuration
+from runtime.dry_run import peak_memory
 from tests.oracles.supar import stock_predict, to_supar
 
 

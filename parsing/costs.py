@@ -1,0 +1,64 @@
+"""What parsing a corpus takes, from its first sentences; imports nothing heavy."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.dry_run import Estimate, peak_memory
+
+if TYPE_CHECKING:
+    from corpora.text import Corpus
+    from parsing.text_parser import TextParser
+
+SAMPLE, SAMPLE_PART = 2048, 512
+"""Sentences that are parsed, and how many of them together."""
+WARM_UP = 64
+"""Sentences that are parsed before the clock starts."""
+PAPER_SENTENCES = 40_000_000
+"""The sentences of Simoulin & Crabbé 2021, section 3.1."""
+
+
+def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
+    """Parse the first sentences in this process and scale up, by default to as many as the corpus has.
+
+    Raises:
+        UserError: the corpus has no sentences.
+    """
+    from parsing.pipeline.driver import shards_of
+    from parsing.trees.batch import join
+    from parsing.trees.cache import write_shard
+    from runtime.errors import UserError
+    from runtime.progress import progress
+
+    shards = shards_of(corpus, SAMPLE)  # a generator that stays: the corpus knows how far it was read
+    sample = next(shards, None)
+    if sample is None:
+        raise UserError(f"{corpus.name}: has no sentences")
+    parser.arrays(sample.sentences[:WARM_UP])
+    began, parts = time.perf_counter(), []
+    with progress(total=len(sample.sentences), description="sample") as bar:
+        for start in range(0, len(sample.sentences), SAMPLE_PART):
+            part = slice(start, start + SAMPLE_PART)
+            parts.append(parser.arrays(sample.sentences[part], sample.flags[part]))
+            bar.update(len(parts[-1]))
+    batch = join(parts)
+    per_second = len(batch) / (time.perf_counter() - began)
+    with tempfile.TemporaryDirectory() as folder:
+        row = write_shard(Path(folder), 0, batch, sample.document_starts, sample.document_ids)
+        size = (Path(folder) / row.file).stat().st_size / len(batch)
+    whole = len(batch) < SAMPLE  # which keeps one worker busy
+    amount = len(batch) if whole else sentences or corpus.expected()
+    return Estimate(
+        facts={
+            "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
+            "memory": f"{peak_memory() / 2**20:,.0f} MiB at most while it was parsed",
+            "disk": "unknown" if amount is None else f"{amount * size / 1e6:,.1f} MB",
+        },
+        amount=amount,
+        unit="sentences",
+        per_second=per_second * (1 if whole else workers),
+        about=not whole and sentences is None and corpus.length is None,
+    )
