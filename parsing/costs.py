@@ -33,7 +33,7 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
     from runtime.errors import UserError
     from runtime.progress import progress
 
-    shards = shards_of(corpus, SAMPLE)  # a generator that stays: the corpus knows how far it was read
+    shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
     sample = next(shards, None)
     if sample is None:
         raise UserError(f"{corpus.name}: has no sentences")
