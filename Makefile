@@ -16,11 +16,12 @@ WHOLE := $(VENV)/.has-$(or $(EXTRAS),$(EVERYTHING))
 
 env: $(WHOLE)
 
-# torch first and pinned: an open range may bring gigabytes of CUDA packages.
+# torch first and pinned: an open range may bring gigabytes of CUDA packages. What runs compiled is compiled now.
 $(VENV)/.has-%: setup.py pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt torch
 	$(PY) -m pip install -q -c constraints.txt -e '.[$*]'
+	$(PY) -m tools.warm_up
 	touch $@
 
 demo: $(DEMO)

@@ -16,7 +16,7 @@ from corpora.text import Tokenizer
 
 NAME, NUMBER = "Name", "0"
 """What stands in place of a name and of a numeral."""
-ROWS = {"train": 600, "heldout": 300}
+ROWS = {"train": 400, "heldout": 300}
 """Sentences of each author."""
 TOKENS = range(6, 41)
 """Lengths of the sentences that are taken."""

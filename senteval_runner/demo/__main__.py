@@ -11,9 +11,9 @@ words and the encoder in the package. Writes trees, model, scores and a self-con
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
+from importlib import import_module
 
 from runtime.cli import Command
 from runtime.errors import UserError
@@ -21,20 +21,23 @@ from runtime.files import read_json, write_json
 from senteval_runner.demo.steps import DemoConfig, commands
 
 SECONDS = "seconds.json"
+SENTENCE = "The lawyer praised the doctor who had written to her."
+"""Of which the trees are shown while one waits for those of the books."""
 
 
 def run_step(title: str, module: str, *arguments: str) -> float:
-    """Run ``python -m MODULE ARGUMENTS`` as a user would type it; return its seconds.
+    """Run ``python -m MODULE ARGUMENTS`` as a user would type it, but in this process; return its seconds.
 
     Raises:
+        SystemExit: the step was stopped by Ctrl-C (it has said so).
         UserError: the step refused its input (it has said why).
         RuntimeError: the step failed.
     """
     print(f"\n== {title}\n$ python -m {module} {' '.join(arguments)}", flush=True)
     began = time.monotonic()
-    code = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
+    code = import_module(module).cli([*arguments])
     if code in (130, 143):
-        raise KeyboardInterrupt
+        raise SystemExit(code)
     if code == 2:
         raise UserError(f"stopped at: python -m {module} {' '.join(arguments)}")
     if code:
@@ -46,6 +49,10 @@ def main(config: DemoConfig) -> None:
     """Parse, train, score, report."""
     noted = config.output / SECONDS
     seconds = read_json(noted) if noted.exists() else {}
+    if not seconds:
+        from parsing.text_parser import load
+
+        print(f"== A sentence and both of its trees\n{load()(SENTENCE)}", flush=True)
     for number, (title, words) in enumerate(commands(config).items(), start=1):
         took = run_step(f"{number}/4 {title}", *words)
         seconds[title] = max(took, seconds.get(title, 0.0))  # a second run finds everything done

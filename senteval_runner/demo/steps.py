@@ -43,6 +43,8 @@ def commands(config: DemoConfig) -> dict[str, list[str]]:
         "dep,const",
         "--objective.score",
         "cosine",
+        "--loop.epochs",
+        "4",
         "--trees",
         config.trees,
     ]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import lzma
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from corpora import books
+from parsing import run as parsing_run
 from runtime.errors import UserError
+from runtime.files import read_json
 from senteval_runner.demo import __main__ as demo
 from senteval_runner.demo.page import ROWS, START, _hits, _in_words, write_report
-from senteval_runner.demo.steps import DemoConfig, commands
+from senteval_runner.demo.steps import DemoConfig
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
 
@@ -36,15 +38,17 @@ def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("short_books")
-def test_the_demo_on_short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(title: str, module: str, *arguments: str) -> float:
-        assert not importlib.import_module(module).cli([*arguments])
-        return 1.0
-
+def test_the_demo_on_short_books(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "run_step", step)
     config = DemoConfig(output=Path("demo"))
     demo.main(config)
+    told = capfd.readouterr().out
+    assert told.index("praised/VBD  (root") < told.index("$ python -m parsing.run books")
+    seconds = read_json(config.output / demo.SECONDS)
+    demo.main(config)  # a second run finds everything done
+    assert "praised/VBD" not in capfd.readouterr().out
     page = (config.output / "report.html").read_text(encoding="utf-8")
     for title in ("What training gained", "Validation loss", "Nearest sentences", "means the same"):
         assert title in page
@@ -56,7 +60,7 @@ def test_the_demo_on_short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     drawings = re.findall(r"<svg[^>]*max-width:100%", page)
     assert len(drawings) == 4, "both trees of two sentences, as wide as the page at most"
     before = page
-    write_report(config, dict.fromkeys(commands(config), 1.0))
+    write_report(config, seconds)
     assert (config.output / "report.html").read_text(encoding="utf-8") == before
 
 
@@ -64,6 +68,19 @@ def test_a_step_that_refuses_ends_the_demo_in_one_line(capfd: pytest.CaptureFixt
     with pytest.raises(UserError, match=r"stopped at: python -m parsing\.run none\.txt"):
         demo.run_step("1/4", "parsing.run", "none.txt")
     assert "$ python -m parsing.run none.txt" in capfd.readouterr().out
+
+
+def test_ctrl_c_in_a_step_ends_the_demo_in_the_step_s_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(config: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "commands", lambda config: {"parse": ["parsing.run", "books"]})
+    monkeypatch.setattr(parsing_run, "cli", replace(parsing_run.cli, main=stopped))
+    (tmp_path / demo.SECONDS).write_text('{"parse": 1.0}')
+    assert demo.cli(["--output", str(tmp_path)]) == 130
+    assert len(capfd.readouterr().err.splitlines()) == 1
 
 
 def test_only_what_is_beyond_an_interval_is_said() -> None:
