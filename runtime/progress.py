@@ -13,6 +13,8 @@ from runtime.cli import LOGGER
 
 INTERVAL_S = 30.0
 """Between two lines of a log."""
+TICK_S = 2.0
+"""After which a terminal's bar is drawn anew, so that its clock goes on while one unit takes long."""
 ABOUT = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """As tqdm's own, where the total is an estimate."""
 Bar: TypeAlias = "tqdm[Any]"
@@ -42,7 +44,7 @@ def progress(
     if "ipykernel" in sys.modules:  # a notebook
         from tqdm.auto import tqdm as kind
     elif show or sys.stderr.isatty():
-        kind = tqdm
+        kind = Ticking
     return kind(
         total=total,
         initial=initial,
@@ -55,25 +57,36 @@ def progress(
     )
 
 
-class LogLines(tqdm):  # type: ignore[type-arg]  # not generic at run time
+class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
+    """A bar that a thread draws anew every two seconds, too."""
+
+    def __init__(self, **options: Any) -> None:
+        self._closed = threading.Event()
+        super().__init__(**options)
+        if not self.disable:
+            threading.Thread(target=self._report, name="progress", daemon=True).start()
+
+    def close(self) -> None:
+        """End bar and thread."""
+        self._closed.set()
+        super().close()
+
+    def _report(self) -> None:
+        while not self._closed.wait(TICK_S):
+            self.refresh()
+
+
+class LogLines(Ticking):
     """Says every 30 seconds how far a loop is, in the command's log if there is one, else on standard error.
 
     A thread writes, so a step that takes minutes shows as well. A loop that is over sooner writes nothing.
     """
 
     def __init__(self, **options: Any) -> None:
-        self._closed = threading.Event()
         super().__init__(**options, leave=False, ncols=0)
-        if not self.disable:
-            threading.Thread(target=self._report, name="progress", daemon=True).start()
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """Nothing: the thread writes."""
-
-    def close(self) -> None:
-        """End the lines."""
-        self._closed.set()
-        super().close()
 
     def _report(self) -> None:
         log = logging.getLogger(LOGGER)
