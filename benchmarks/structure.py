@@ -42,6 +42,7 @@ from parsing.trees.roles import Arcs, canonical_arcs, content_words
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from senteval_runner.protocol.correlation import Scores, cosines
+from senteval_runner.protocol.statistics import interval
 from senteval_runner.protocol.structure_tasks import TIE, binding_scores, pair_scores
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5, 1.0)
@@ -50,7 +51,7 @@ Array = NDArray[np.int64]
 
 
 def tree_control(change: Callable[[Batch, np.random.Generator], Array]) -> type[BindingView]:
-    """The canonical roles of other trees: ``change`` gives each token's head, 1-based."""
+    """Make a view of the canonical roles of other trees: ``change`` gives each token's head, 1-based."""
 
     def pairs(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
         head = change(batch, np.random.default_rng(0))
@@ -65,13 +66,13 @@ def _chain(batch: Batch, drawn: np.random.Generator) -> Array:
 
 def _random(batch: Batch, drawn: np.random.Generator) -> Array:
     """Each word below one before it in a random order."""
-    found = []
+    heads = []
     for n in np.diff(batch.sentence_offsets):
         order, head = drawn.permutation(n), np.zeros(n, np.int64)
         for place in range(1, n):
             head[order[place]] = order[drawn.integers(place)] + 1
-        found.append(head)
-    return np.concatenate(found)
+        heads.append(head)
+    return np.concatenate(heads)
 
 
 def _shuffled(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
@@ -79,8 +80,8 @@ def _shuffled(batch: Batch, relation: Array, types: list[str], word_N: NDArray[n
     arcs, drawn, place = _roles(batch, relation, types, word_N), np.random.default_rng(0), []
     for begin, end in zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True):
         place.append(begin + drawn.permutation(end - begin))
-    moved = np.concatenate(place)
-    return Arcs(arcs.role, moved[arcs.head], moved[arcs.dependent])
+    words = np.concatenate(place)
+    return Arcs(arcs.role, words[arcs.head], words[arcs.dependent])
 
 
 def _roles(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
@@ -157,42 +158,42 @@ class Sets:
         self.texts = list(places)
 
     def cosines(self, vectors: NDArray[np.floating]) -> Scores:
-        """Of every pair, [n], from vectors of ``texts``."""
+        """Compute the cosine of every pair, [n], from vectors of ``texts``."""
         return cosines(vectors[self.rows[:, 0]], vectors[self.rows[:, 1]])
 
     def scores(self, cosine: Scores) -> dict[str, Any]:
-        """Binding with its interval and kinds, AP of the others with theirs over pairs."""
+        """Score Binding with its interval and kinds, the others by AP with an interval over pairs."""
         drawn, begin = np.random.default_rng(0), 2 * len(self.binding)
         kinds = dict.fromkeys(t.kind for t in self.binding)
         mine = np.repeat([t.kind for t in self.binding], 2)
-        found: dict[str, Any] = {"Binding": binding_scores({k: cosine[:begin][mine == k] for k in kinds})}
+        scores: dict[str, Any] = {"Binding": binding_scores({k: cosine[:begin][mine == k] for k in kinds})}
         for name, pairs in self.pairs.items():
             gold, part = np.array([p[0] for p in pairs]), cosine[begin : begin + len(pairs)]
             begin += len(pairs)
             draws = [drawn.integers(len(pairs), size=len(pairs)) for _ in range(DRAWS // 5)]
             aps = [pair_scores(gold[d], part[d])["ap"] for d in draws]
-            low, high = np.percentile(aps, [2.5, 97.5])
-            found[name] = pair_scores(gold, part) | {"low": low, "high": high}
+            low, high = interval(np.array(aps))
+            scores[name] = pair_scores(gold, part) | {"low": low, "high": high}
         if self.graded:
             one, two = cosine[begin:].reshape(-1, 2).T
-            found["graded"] = {"acc": float(100 * (one > two + TIE).mean())}
-        return found
+            scores["graded"] = {"acc": float(100 * (one > two + TIE).mean())}
+        return scores
 
 
 def _graded() -> list[tuple[str, str, str]]:
     """Anchors, each with one word replaced by a synonym and by an unrelated word of the test part."""
-    found, alike = [], dict(synonyms())
+    rows, alike = [], dict(synonyms())
     for t in triplets("test", fillings=5):
         words = t.anchor.rstrip(".").split()
         for word in words:
             others = [w for w in alike if w not in words]
             if word in alike and others:
-                found.append((t.anchor, *(t.anchor.replace(word, new) for new in (alike[word], others[0]))))
-    return found
+                rows.append((t.anchor, *(t.anchor.replace(word, new) for new in (alike[word], others[0]))))
+    return rows
 
 
 def row(scores: dict[str, Any]) -> str:
-    """One line of the table."""
+    """Print one line of the table."""
     cells = []
     for name, part in scores.items():
         value = part["acc"] if name in ("Binding", "graded") else part["ap"]
@@ -223,10 +224,10 @@ def main(options: StructureConfig) -> None:
     batches = list(model.reader.batches(tokens, {"tokens", "dep"}, None, 512))
     of_view = {}
     for name, view in VIEWS.items():
-        found = np.zeros((len(tokens), structure_of(batches[0][1], table, view).shape[1]), np.float32)
+        vectors = np.zeros((len(tokens), structure_of(batches[0][1], table, view).shape[1]), np.float32)
         for places, batch in batches:
-            found[places] = structure_of(batch, table, view).numpy()
-        of_view[name] = sets.cosines(found)
+            vectors[places] = structure_of(batch, table, view).numpy()
+        of_view[name] = sets.cosines(vectors)
     encoders = {
         "bag of builtin's words": model.encode(tokens, views=["bag"], structure=0),
         "builtin": model.encode(tokens, structure=0),

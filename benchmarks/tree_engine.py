@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
-    """One step of each contestant on the same parameters and word vectors."""
+    """Make a step of each contestant on the same parameters and word vectors."""
     torch.manual_seed(0)
     native = view_class(view)(WORD_DIM, hidden)
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
@@ -81,7 +81,7 @@ def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
 
 
 def encoder_step(encoder: Encoder, x: Tensor, batch: Batch) -> Step:
-    """Forward, backward of the sum of squares, gradients dropped."""
+    """Make a step: forward, backward of the sum of squares, gradients dropped."""
     plan = encoder.plan(batch).to("cpu")
     x = x.clone().requires_grad_()
 
@@ -94,7 +94,7 @@ def encoder_step(encoder: Encoder, x: Tensor, batch: Batch) -> Step:
 
 
 def bare_gru_step(encoder: Encoder, x: Tensor, plan: Any) -> Step:
-    """``nn.GRU`` on input packed beforehand: the lower bound of SEQ's time."""
+    """Make a step of ``nn.GRU`` on input packed beforehand: the lower bound of SEQ's time."""
     assert isinstance(plan, SequencePlan)
     rows = x[torch.from_numpy(plan.packed)].requires_grad_()
     packed = torch.nn.utils.rnn.PackedSequence(rows, torch.from_numpy(plan.batch_sizes))
@@ -108,7 +108,7 @@ def bare_gru_step(encoder: Encoder, x: Tensor, plan: Any) -> Step:
 
 
 def floor_const(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> Step:
-    """The products of CONST: leaves, every level both ways, and merged weight gradients."""
+    """Make the products of CONST: leaves, every level both ways, and merged weight gradients."""
     plan = encoder.plan(batch)
     assert isinstance(plan, ConstPlan)
     w, u = encoder.input_weight.detach(), encoder.recurrent_weight.detach()
@@ -130,7 +130,7 @@ def floor_const(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -
 
 
 def floor_dep(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> Step:
-    """The products of DEP: inputs, two per level each way, and merged weight gradients."""
+    """Make the products of DEP: inputs, two per level each way, and merged weight gradients."""
     plan = encoder.plan(batch)
     assert isinstance(plan, DepPlan)
     w, wp = encoder.input_weight.detach(), encoder.parent_weight.detach()
@@ -161,13 +161,13 @@ def floor_dep(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> 
 
 
 def summary(taken: dict[str, list[float]]) -> dict[str, float]:
-    """Medians of the ratios of each round, with least and most."""
+    """Take the medians of the ratios of each round, with least and most."""
     row = {"native_s": statistics.median(taken["native"])}
     for name, key in (("floor", "floor_fraction"), ("products", "products_fraction"), ("dgl", "ratio_dgl")):
         if name in taken:
-            found = ratios(taken, "native", name)
-            row[key] = statistics.median(found)
-            row[f"{key}_low"], row[f"{key}_high"] = min(found), max(found)
+            rounds = ratios(taken, "native", name)
+            row[key] = statistics.median(rounds)
+            row[f"{key}_low"], row[f"{key}_high"] = min(rounds), max(rounds)
     return row
 
 

@@ -16,9 +16,9 @@ from runtime.progress import progress
 from senteval_runner.cells import FORMAT
 from senteval_runner.evaluation import versions
 from senteval_runner.protocol.config import Protocol
+from senteval_runner.protocol.statistics import drawn_scores
 from senteval_runner.report import plots, tables
 from senteval_runner.report.page import Cell, Page, Score, Section, Table
-from senteval_runner.report.resamples import drawn_scores
 from senteval_runner.scoring import Model
 
 

@@ -7,7 +7,12 @@ from it, each a method on a data set with a seed, and a page of tables of their 
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.figures(cells))
 
-    cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", "Retrieve answers.")
+    def main(config: FaqConfig) -> int:
+        from studies.faq.evaluate import study  # late, so that --help is fast
+
+        return run_study(config, study)
+
+    cli = command(FaqConfig, main, "studies.faq", "Retrieve answers.")
 
 Output: ``report.html``, ``report.md``, ``results.json`` (without ``--output`` in a folder of the command's
 own), ``log.txt``; finished cells below ``cells/`` or in their own folders. The same command again computes
@@ -34,7 +39,6 @@ import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
     from senteval_runner.report.page import Page
 
 Figures = dict[str, Any]
-"""Of one cell: JSON values."""
+"""What one cell gives: JSON values by name."""
 Key = TypeVar("Key", bound=Hashable)
 Opened = TypeVar("Opened")
 
@@ -69,7 +73,7 @@ class Cell:
     identity: Sequence[object]
     """JSON values of everything that decides its figures, but the versions of the libraries."""
     compute: Callable[[Path], Figures]
-    """From a folder for unfinished work, which stays after a kill, to the figures."""
+    """Computes the figures, in a folder for unfinished work, which stays after a kill."""
     folder: str = ""
     """Below the output (``.`` is the output), where it writes a model, whose hashes are kept, and its figures
     are stored."""
@@ -92,64 +96,71 @@ class Run:
         self.left_out.setdefault(str(reason), []).append(name)
 
     def opened(self, openers: Mapping[Key, Callable[[], Opened]]) -> dict[Key, Opened]:
-        """What each of ``openers`` gives; one that raises a UserError is left out."""
-        found: dict[Key, Opened] = {}
+        """Call every opener; one that raises a UserError is left out."""
+        results: dict[Key, Opened] = {}
         for key, opener in openers.items():
             try:
-                found[key] = opener()
+                results[key] = opener()
             except UserError as error:
                 self.leave_out(str(key), error)
-        return found
+        return results
 
     def figures(self, cells: Mapping[Key, Cell]) -> dict[Key, Figures]:
-        """Figures of every cell; one that raises a UserError is left out, and named in the report."""
-        found: dict[Key, Figures] = {}
+        """Compute every cell; one that raises a UserError is left out, and named in the report."""
+        results: dict[Key, Figures] = {}
         with progress(total=len(cells), unit="cell", description="cells") as bar:
             for key, cell in cells.items():
                 try:
-                    found[key] = self._figures(cell)
+                    results[key] = self._figures(cell)
                 except UserError as error:
                     self.leave_out(cell.name, error)
                 else:
-                    self.rows.append({"cell": cell.name, **found[key]})
+                    self.rows.append({"cell": cell.name, **results[key]})
                 bar.update(1)
-        return found
+        return results
 
     def _figures(self, cell: Cell) -> Figures:
+        """Read the figures of a finished cell, or compute and store them."""
         from senteval_runner.evaluation import versions
 
         identity = json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
         folder = self.output / (cell.folder or "cells")
-        record = folder / ("cell.json" if cell.folder else f"{identity}.json")
+        file = folder / ("cell.json" if cell.folder else f"{identity}.json")
         work = self.output / "unfinished" / identity
-        held = None
-        if record.exists():
-            try:
-                held = read_record(record)
-                _ = (
-                    held["identity"],
-                    held["figures"].items(),
-                    [file["sha256"] for file in held["files"].values()],
-                )
-            except (UserError, KeyError, TypeError, AttributeError) as error:
-                held = None
-                self.log(f"{record}: {error}; computed again")
-        if held is None:
-            work.mkdir(parents=True, exist_ok=True)
-            figures = cell.compute(work)
-            weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
-            files = {str(path.relative_to(folder)): path for path in weights if work not in path.parents}
-            written = {name: file_record(path) for name, path in files.items()}
-            write_record(record, {"identity": identity, "figures": figures, "files": written})
-            held = read_record(record)
-            shown = (f"{k} {v:.4f}" for k, v in held["figures"].items() if isinstance(v, float))
-            self.log("  ".join([cell.name, *shown]))
-        elif held["identity"] != identity:
+        record = self._finished(file)
+        if record is None:
+            record = self._computed(cell, identity, file, work)
+        elif record["identity"] != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
-        for name, file in held["files"].items():
-            check_file(folder / name, **file)
+        for name, about in record["files"].items():
+            check_file(folder / name, **about)
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
-        return dict(held["figures"])
+        return dict(record["figures"])
+
+    def _finished(self, file: Path) -> dict[str, Any] | None:
+        """Read the record of a cell; None if there is none, or only a damaged one."""
+        if not file.exists():
+            return None
+        try:
+            record: dict[str, Any] = read_record(file)
+            _ = record["identity"], record["figures"].items(), [f["sha256"] for f in record["files"].values()]
+        except (UserError, KeyError, TypeError, AttributeError) as error:
+            self.log(f"{file}: {error}; computed again")
+            return None
+        return record
+
+    def _computed(self, cell: Cell, identity: str, file: Path, work: Path) -> dict[str, Any]:
+        """Compute a cell and write its record, with the hashes of the weights in its own folder."""
+        work.mkdir(parents=True, exist_ok=True)
+        figures = cell.compute(work)
+        weights = sorted(file.parent.rglob("*.safetensors")) if cell.folder else []
+        own = [path for path in weights if work not in path.parents]
+        files = {str(path.relative_to(file.parent)): file_record(path) for path in own}
+        write_record(file, {"identity": identity, "figures": figures, "files": files})
+        record: dict[str, Any] = read_record(file)
+        shown = (f"{k} {v:.4f}" for k, v in record["figures"].items() if isinstance(v, float))
+        self.log("  ".join([cell.name, *shown]))
+        return record
 
 
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
@@ -161,13 +172,7 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     from senteval_runner.config import report_name
     from senteval_runner.report.page import Section
 
-    if (preset := getattr(config, "preset", None)) is not None:
-        table = _preset_tables(type(config))[preset]
-        required = table.get("requires", ())
-        missing = [name for name in required if not reduce(getattr, name.split("."), config)]
-        if missing:
-            options = ", ".join("--" + name.replace("_", "-") for name in missing)
-            raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
+    _check_inputs(config)
     output, run = config.output, Run(config.output)
     page = study(config, run)
     seeds = f"Seeds of what is trained: {getattr(config, 'runs', 1)}."
@@ -189,18 +194,21 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     return 2 if reasons else 0
 
 
+def _check_inputs(config: Any) -> None:
+    """Raise a UserError that names the options that the preset needs and that are not given."""
+    if (preset := getattr(config, "preset", None)) is None:
+        return
+    table = _preset_tables(type(config))[preset]
+    missing = [name for name in table.get("requires", ()) if not reduce(getattr, name.split("."), config)]
+    if missing:
+        options = ", ".join("--" + name.replace("_", "-") for name in missing)
+        raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
+
+
 def command(
-    config: type[Any], study: str, module: str, description: str, *, plugins: bool = False
+    config: type[Any], main: Callable[[Any], int], module: str, description: str, *, plugins: bool = False
 ) -> Command:
-    """The command ``python -m MODULE`` of a study, which is named as ``module:function``.
-
-    It is imported when it runs, so that --help is fast.
-    """
-
-    def main(chosen: Any) -> int:
-        where, _, name = study.partition(":")
-        return run_study(chosen, getattr(import_module(where), name))
-
+    """Make the command ``python -m MODULE`` of a study, which has presets and owns its output."""
     return Command(
         config,
         main,
@@ -214,16 +222,16 @@ def command(
 
 
 def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
-    """The options of each preset by field of ``config``, in its types, ``preset`` itself among them."""
+    """Read the options of each preset by field of ``config``, in its types, ``preset`` itself among them."""
     from pydantic import TypeAdapter
 
     types, tables = get_type_hints(config, include_extras=True), _preset_tables(config)
-    found = {}
+    presets = {}
     for name, table in tables.items():
         options = {**tables.get(table.get("base", ""), {}).get("options", {}), **table.get("options", {})}
         typed = {key: TypeAdapter(types[key]).validate_python(value) for key, value in options.items()}
-        found[name] = {"preset": name, **typed}
-    return found
+        presets[name] = {"preset": name, **typed}
+    return presets
 
 
 def _preset_tables(config: type[Any]) -> dict[str, dict[str, Any]]:
@@ -232,7 +240,7 @@ def _preset_tables(config: type[Any]) -> dict[str, dict[str, Any]]:
 
 
 def published(file: Path) -> dict[str, dict[str, float]]:
-    """Figures of a CSV file by column, by name of the row, which is in the first column."""
+    """Read the figures of a CSV file by column, by the name of the row in its first column."""
     with file.open(encoding="utf-8", newline="") as lines:
         rows = {row.pop(next(iter(row))): row for row in csv.DictReader(lines)}
     return {name: {key: float(cell) for key, cell in row.items() if cell} for name, row in rows.items()}

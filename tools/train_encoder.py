@@ -24,7 +24,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,11 @@ SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  #
 TREEBANKS = ("ewt", "gum")
 EVALUATION = ("senteval/downstream", "probing_rebuilt", "structure", "nli")  # never learned from
 BLOCK, LONG, SHORT = 100, 40, 3  # sentences of a block; words of a sentence
-HELD = 0.01  # share of documents that nothing learns from
+HELD_OUT = 0.01  # share of documents that nothing learns from
 NEAR = 0.8  # Jaccard similarity of trigrams that is too much
 COMMON = 2000  # evaluation sentences with a trigram that then tells nothing
 # Words; numbers that the teacher and skip-grams give each; how large the second are to the first.
-WORDS, TAUGHT, SKIP, BESIDE = 40_000, 384, 192, 0.35
+WORDS, TAUGHT, SKIP, SKIP_SHARE = 40_000, 384, 192, 0.35
 PASSES, RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
 CHUNK = 10_000  # sentences that the teacher encodes before they are kept
 WORD = re.compile(r"\w+")
@@ -69,12 +69,12 @@ class TrainEncoderConfig:
 
 
 def trigrams(words: list[str]) -> set[tuple[str, ...]]:
-    """Of a sentence; a shorter one is one by itself."""
+    """Collect every three words of a sentence in a row; a shorter one is one by itself."""
     return {tuple(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}
 
 
 def cells(data: Path) -> Iterator[str]:
-    """Every column of every row of every evaluation file."""
+    """Read every column of every row of every evaluation file."""
     for path in sorted(p for folder in EVALUATION for p in (data / folder).rglob("*") if p.is_file()):
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         for line in raw.decode("latin-1" if "TREC" in path.name else "utf-8", "replace").splitlines():
@@ -83,8 +83,8 @@ def cells(data: Path) -> Iterator[str]:
 
 def evaluation(data: Path) -> Callable[[list[str]], bool]:
     """Tells whether the words of a sentence are nearer to some evaluation sentence's than they may be."""
-    found = {tuple(words) for cell in cells(data) if len(words := WORD.findall(cell.lower())) >= 4}
-    sentences = [trigrams(list(words)) for words in sorted(found)]
+    distinct = {tuple(words) for cell in cells(data) if len(words := WORD.findall(cell.lower())) >= 4}
+    sentences = [trigrams(list(words)) for words in sorted(distinct)]
     index = collections.defaultdict(list)
     for number, sentence in enumerate(sentences):
         for gram in sentence:
@@ -102,7 +102,7 @@ def evaluation(data: Path) -> Callable[[list[str]], bool]:
 
 
 def documents(path: Path) -> Iterator[list[str]]:
-    """Sentences of each document of a text, or of the comments of a CoNLL-U file."""
+    """Read the sentences of each document of a text, or of the comments of a CoNLL-U file."""
     document, treebank = list[str](), path.suffix == ".conllu"
     with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as lines:
         for line in itertools.chain(lines, ["# newdoc" if treebank else ""]):
@@ -114,61 +114,64 @@ def documents(path: Path) -> Iterator[list[str]]:
 
 
 def clauses(sentences: list[str]) -> list[str]:
-    """A block of parts of sentences, which are as short as the headlines that the text lacks."""
+    """Cut sentences into parts as short as the headlines that the text lacks, a block of them."""
     pieces = (piece.strip() for sentence in sentences for piece in PIECE.split(sentence))
     return [piece for piece in pieces if 4 <= len(piece.split()) <= 14][:BLOCK]
 
 
-def select_text(data: Path, folder: Path, sentences: int) -> None:
-    """``train.txt``, ``held.txt`` and, for skip-grams, ``more.txt``: blocks with a blank line between."""
-    near, draw, counts = evaluation(data), random.Random(0), collections.Counter[str]()
-    blocks, held = list[list[str]](), list[list[str]]()
-
-    def take(kind: str, found: list[str], target: list[list[str]] = blocks) -> None:
-        kept = []
-        for sentence in found:
-            words = WORD.findall(sentence.lower())
-            if SHORT <= len(words) <= LONG and "formula_" not in sentence:
-                removed = near(words)
-                counts["removed" if removed else kind] += 1
-                kept += [] if removed else [sentence]
-        pieces = (kept[i : i + BLOCK] for i in range(0, len(kept), BLOCK))
-        target += [piece for piece in pieces if len(piece) > 1]
-
+def texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]]]:
+    """Read successive sentences and their kind; those of kind ``held`` are for no training."""
     for name, share in SOURCES.items():
         whole = list(documents(data / "corpora" / f"{name}.txt.xz"))
         for document in whole:
-            if draw.random() < HELD:
-                take("held", document[:200], held)
+            if draw.random() < HELD_OUT:
+                yield "held", document[:200]
                 continue
             for part in (document[start : start + 400] for start in range(0, len(document), 400)):
                 if draw.random() < share:
-                    take(name, part)
+                    yield name, part
                 elif draw.random() < 0.3:
-                    take("clauses", clauses(part))
+                    yield "clauses", clauses(part)
         for document in whole if name == "wikipedia" else []:
             if draw.random() < 0.25:
-                take("clauses", clauses(document))
+                yield "clauses", clauses(document)
     for name in TREEBANKS:
         for document in documents(data / "treebank" / name / "train.conllu"):
-            take(name, document)
+            yield name, document
     threads = collections.defaultdict(list)
     for name in ("faq", "queries"):
         rows = (data / "retrieval" / "stackfaq" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
         for row in rows[1:]:
             threads[row.split("\t")[1]].append(row.split("\t")[2])
     for questions in threads.values():
-        take("stackfaq", list(dict.fromkeys(questions)))
+        yield "stackfaq", list(dict.fromkeys(questions))
+
+
+def select_text(data: Path, folder: Path, sentences: int) -> None:
+    """Write ``train.txt``, ``held.txt`` and, for skip-grams, ``more.txt``, a blank line between blocks."""
+    near, draw, counts = evaluation(data), random.Random(0), collections.Counter[str]()
+    blocks, held_out = list[list[str]](), list[list[str]]()
+    for kind, text in texts(data, draw):
+        usable = []
+        for sentence in text:
+            words = WORD.findall(sentence.lower())
+            if SHORT <= len(words) <= LONG and "formula_" not in sentence:
+                is_near = near(words)
+                counts["removed" if is_near else kind] += 1
+                usable += [] if is_near else [sentence]
+        pieces = (usable[start : start + BLOCK] for start in range(0, len(usable), BLOCK))
+        target = held_out if kind == "held" else blocks
+        target += [piece for piece in pieces if len(piece) > 1]
     draw.shuffle(blocks)
-    draw.shuffle(held)
+    draw.shuffle(held_out)
     first = int(np.searchsorted(np.cumsum([len(block) for block in blocks]), sentences)) + 1
-    for name, chosen in (("train", blocks[:first]), ("more", blocks[first:]), ("held", held)):
+    for name, chosen in (("train", blocks[:first]), ("more", blocks[first:]), ("held", held_out)):
         files.write_text(folder / f"{name}.txt", "".join("\n".join(block) + "\n\n" for block in chosen))
     files.write_json(folder / "text.json", counts)
 
 
 def teach(folder: Path, teacher: str) -> None:
-    """The teacher's vectors of the text, ``train.npy``, from parts that are kept."""
+    """Write the teacher's vectors of the text, ``train.npy``, from parts that stay on disk."""
     import torch
 
     from multiview.pretrained import whole_model
@@ -187,7 +190,7 @@ def teach(folder: Path, teacher: str) -> None:
 
 
 def skip_grams(folder: Path) -> None:
-    """``skip.npy``: skip-grams [W, E] of the most frequent words of all text, which ``words.tsv`` counts."""
+    """Write ``skip.npy``, skip-grams [W, E] of the most frequent words of all text, and their counts."""
     from gensim.models import Word2Vec
 
     from corpora.text import Tokenizer
@@ -196,27 +199,41 @@ def skip_grams(folder: Path) -> None:
     text = "".join((folder / f"{name}.txt").read_text(encoding="utf-8") for name in ("train", "more"))
     sentences = [[w.lower() for w in tokenizer.line(line)] for line in text.splitlines() if line]
     counts = collections.Counter(word for sentence in sentences for word in sentence)
-    kept = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS]
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS]
     model = Word2Vec(sg=1, vector_size=SKIP, min_count=1, seed=0, workers=1, window=5, negative=5)
-    model.build_vocab_from_freq(dict(kept), corpus_count=len(sentences))
+    model.build_vocab_from_freq(dict(frequent), corpus_count=len(sentences))
     model.train(sentences, total_examples=len(sentences), epochs=3)
-    files.write_text(folder / "words.tsv", "".join(f"{word}\t{count}\n" for word, count in kept))
-    files.write_array(folder / "skip.npy", np.stack([model.wv[word] for word, _ in kept]))
+    files.write_text(folder / "words.tsv", "".join(f"{word}\t{count}\n" for word, count in frequent))
+    files.write_array(folder / "skip.npy", np.stack([model.wv[word] for word, _ in frequent]))
 
 
 def fit_words(folder: Path, teacher: str) -> None:
-    """``words.bin``: words whose mean comes nearest to the teacher's sentences, beside skip-grams."""
-    import torch
+    """Write ``words.bin``: words whose mean comes nearest to the teacher's sentences, beside skip-grams."""
     from gensim.models import KeyedVectors
-    from torch.nn.functional import cosine_similarity, embedding_bag, normalize
 
-    from multiview.pretrained import whole_model
-    from multiview.words.table import Vocabulary, inverse_frequency
-    from parsing.trees.cache import TreeCache
+    from multiview.words.table import inverse_frequency
 
     rows = (folder / "words.tsv").read_text(encoding="utf-8").splitlines()
     words, counts = zip(*(row.split("\t") for row in rows), strict=True)
     weight_W1 = inverse_frequency(np.array(counts, np.int64), 1 + len(words))[1:, None]
+    taught_WT = taught_words(folder, teacher, words, weight_W1)
+    skip_WE = np.load(folder / "skip.npy") * weight_W1
+    skip_WE *= SKIP_SHARE * np.sqrt(np.mean(taught_WT**2) / np.mean(skip_WE**2))
+    vectors = KeyedVectors(TAUGHT + SKIP)
+    vectors.add_vectors(list(words), np.concatenate([taught_WT, skip_WE], axis=1).astype(np.float32))
+    with files.atomic_path(folder / "words.bin") as temporary:
+        vectors.save_word2vec_format(str(temporary), binary=True)
+
+
+def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: Any) -> Any:
+    """Fit words so that their mean has the direction of the teacher's vector of each sentence, [W, T]."""
+    import torch
+    from torch.nn.functional import cosine_similarity, embedding_bag, normalize
+
+    from multiview.pretrained import whole_model
+    from multiview.words.table import Vocabulary
+    from parsing.trees.cache import TreeCache
+
     cache, vocabulary = TreeCache.open(folder / "trees"), Vocabulary(words, case="lower")
     batch = cache.read(0, len(cache), ("token",), vocabulary)
     token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), torch.from_numpy(batch.sentence_offsets)
@@ -230,10 +247,7 @@ def fit_words(folder: Path, teacher: str) -> None:
     torch.manual_seed(0)
     steps = [part for _ in range(PASSES) for part in torch.randperm(len(cache)).split(BATCH)]
     for step, chosen_B in enumerate(steps):
-        length_B = end_S1[chosen_B + 1] - end_S1[chosen_B]
-        offset_B = length_B.cumsum(0) - length_B
-        shift_B = end_S1[chosen_B] - offset_B
-        place_N = torch.arange(int(length_B.sum())) + shift_B.repeat_interleave(length_B)
+        place_N, offset_B = token_places(end_S1, chosen_B)
         mean_BT = embedding_bag(token_N[place_N], table_WT, offset_B, mode="mean", sparse=True)
         loss = 1 - cosine_similarity(mean_BT + bias_T, wanted_ST[chosen_B]).mean()
         loss.backward()
@@ -244,13 +258,17 @@ def fit_words(folder: Path, teacher: str) -> None:
             optimiser.zero_grad()
         if step % 100 == 0:
             print(f"words: step {step} of {len(steps)}, 1 - cosine {loss.item():.4f}", flush=True)
-    taught_WT = table_WT.detach().numpy()[1:]
-    beside_WE = np.load(folder / "skip.npy") * weight_W1
-    beside_WE *= BESIDE * np.sqrt(np.mean(taught_WT**2) / np.mean(beside_WE**2))
-    vectors = KeyedVectors(TAUGHT + SKIP)
-    vectors.add_vectors(list(words), np.concatenate([taught_WT, beside_WE], axis=1).astype(np.float32))
-    with files.atomic_path(folder / "words.bin") as temporary:
-        vectors.save_word2vec_format(str(temporary), binary=True)
+    return table_WT.detach().numpy()[1:]
+
+
+def token_places(end_S1: Any, chosen_B: Any) -> tuple[Any, Any]:
+    """Find where the tokens of some sentences stand in the text, [N], and where each sentence begins, [B]."""
+    import torch
+
+    length_B = end_S1[chosen_B + 1] - end_S1[chosen_B]
+    offset_B = length_B.cumsum(0) - length_B
+    shift_B = end_S1[chosen_B] - offset_B
+    return torch.arange(int(length_B.sum())) + shift_B.repeat_interleave(length_B), offset_B
 
 
 def main(config: TrainEncoderConfig) -> None:

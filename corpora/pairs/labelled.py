@@ -46,7 +46,7 @@ class Paraphrase:
     """One of :data:`RELATIONS`; empty in PPDB 1.0."""
 
     def feature(self, name: str) -> float | None:
-        """The numeric value of a feature; None without it."""
+        """Read the numeric value of a feature; None without it."""
         for pair in self.raw_features.split():
             if pair.startswith(name + "="):
                 return number_of(pair.removeprefix(name + "="))
@@ -54,11 +54,9 @@ class Paraphrase:
 
 
 def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, str]]:
-    """(premise, hypothesis, label); published pairs without a majority label are skipped and counted.
+    """Read (premise, hypothesis, label) of ``snli_1.0_train.jsonl`` and the like, or of a table.
 
-    Args:
-        path: ``snli_1.0_train.jsonl`` and the like, or a table; possibly compressed.
-        skipped: counts the skipped pairs.
+    Published pairs without a majority label are skipped, and counted in ``skipped``.
 
     Raises:
         UserError: a line is not a JSON object with the three keys, or the table is malformed.
@@ -82,7 +80,7 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
 
 
 def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
-    """(text, text, 1 for a paraphrase or 0) of Quora's file as published, or of a table.
+    """Read (text, text, 1 for a paraphrase or 0) of Quora's file as published, or of a table.
 
     Raises:
         UserError: a row is malformed, or its label is neither 0 nor 1.
@@ -115,7 +113,7 @@ def _read_quora(path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
-    """(phrase, phrase, relation) of PPDB, or (phrase, phrase, None) of a ``.tsv``.
+    """Read (phrase, phrase, relation) of PPDB, or (phrase, phrase, None) of a ``.tsv``.
 
     Raises:
         UserError: a row is malformed or has an unknown relation (the value is named).
@@ -133,20 +131,20 @@ def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
 
 
 def read_ppdb(path: Path) -> Iterator[Paraphrase]:
-    """PPDB: ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``; 2.0 has the last field.
+    """Read ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``; PPDB 2.0 has the last field.
 
     Lines with fewer than five fields or an empty side are skipped.
 
     Raises:
         UserError: no line of the file has these fields.
     """
-    found = False
+    has_pairs = False
     for line in read_lines(path):
         fields = [field.strip() for field in line.text.split("|||")]
         if len(fields) < 5 or not fields[1] or not fields[2]:
             continue
-        found = True
+        has_pairs = True
         _, left, right, features, _, *rest = fields
         yield Paraphrase(left, right, features, rest[0] if rest else "")
-    if not found:
+    if not has_pairs:
         raise UserError(f"{path}: no line of PPDB (LHS ||| a ||| b ||| features ||| alignment ...)")

@@ -90,7 +90,7 @@ class WordPhrasePairs:
 
 
 def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]:
-    """Training and test pairs.
+    """Read the training and the test pairs.
 
     Raises:
         UserError: the folder or one of the four files is missing, or a row is not two cells.
@@ -105,17 +105,17 @@ def _read_semeval(folder: Path, split: str) -> WordPhrasePairs:
         path = next(_below(folder, f"{name}*"), None)
         if path is None:
             raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
-        found = list(read_rows(path, 2))
-        if not found:
+        pairs = list(read_rows(path, 2))
+        if not pairs:
             raise UserError(f"{path}: holds no pairs")
-        rows += found
-        same += [label] * len(found)
+        rows += pairs
+        same += [label] * len(pairs)
     words, phrases = ([row.cells[place] for row in rows] for place in (0, 1))
     return WordPhrasePairs(words=words, phrases=phrases, same=same)
 
 
 def _below(folder: Path, name: str) -> Iterator[Path]:
-    """Files of a name anywhere below a folder, sorted."""
+    """Find the files of a name anywhere below a folder, sorted."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     yield from sorted(folder.rglob(name))

@@ -22,11 +22,7 @@ WORD = rf"[{_CHINESE}]|[^\W{_CHINESE}]{{2,}}"
 
 
 class Bm25:
-    """Okapi BM25 in Lucene's variant, idf = log(1 + (N − n + 0.5) / (n + 0.5)), k1 = 1.5, b = 0.75.
-
-    Args:
-        texts: the collection.
-    """
+    """Okapi BM25 in Lucene's variant, idf = log(1 + (N − n + 0.5) / (n + 0.5)), k1 = 1.5, b = 0.75."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         try:
@@ -42,21 +38,19 @@ class Bm25:
             self.retriever.index(tokens, show_progress=False)
 
     def scores(self, query: str) -> Scores:
-        """One score per text, [N]; 0 for texts that share no word with the query."""
+        """Score every text, [N]; 0 is a text that shares no word with the query."""
         known: list[str] = []
         if not self.empty:
             words = self._tokenize([plain(query)], return_ids=False)[0]
             known = [word for word in words if word in self.retriever.vocab_dict]
-        found: Scores = self.retriever.get_scores(known) if known else np.zeros(self.size, dtype=np.float32)
-        return found
+        scores_N: Scores = (
+            self.retriever.get_scores(known) if known else np.zeros(self.size, dtype=np.float32)
+        )
+        return scores_N
 
 
 class Tfidf:
-    """Cosine of TF-IDF vectors.
-
-    Args:
-        texts: the collection; the weights are fitted on it.
-    """
+    """Cosine of TF-IDF vectors, whose weights are fitted on the texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -69,8 +63,8 @@ class Tfidf:
             self.words = self.vectorizer.fit_transform(texts).T.tocsr()
 
     def scores(self, query: str) -> Scores:
-        """One cosine per text, [N]."""
+        """Compute the cosine of every text, [N]."""
         if self.empty:
             return np.zeros(self.size)
-        found: Scores = (self.vectorizer.transform([query]) @ self.words).toarray()[0]
-        return found
+        scores_N: Scores = (self.vectorizer.transform([query]) @ self.words).toarray()[0]
+        return scores_N

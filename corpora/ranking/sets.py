@@ -68,7 +68,7 @@ class PassageSet:
     """What a reader of the scores must know."""
 
     def counts(self) -> dict[str, tuple[int, int, int]]:
-        """Questions, candidates and relevant candidates per split."""
+        """Count questions, candidates and relevant candidates of each split."""
         return {
             name: (len(part), sum(len(q.candidates) for q in part), sum(int(q.relevant.sum()) for q in part))
             for name, part in self.splits.items()
@@ -76,13 +76,11 @@ class PassageSet:
 
 
 def filtered(data: PassageSet, keep: str) -> PassageSet:
-    """The questions that are used for training and evaluation.
+    """Drop the questions that are not used for training and evaluation.
 
-    Args:
-        data: as read.
-        keep: for dev and test: ``answered`` drops questions without a relevant candidate (the usual WikiQA
-            and raw TrecQA), ``mixed`` also those without an irrelevant one (TrecQA "clean"), ``all`` drops
-            none. Training questions always need both, because a training pair has one of each.
+    For dev and test ``keep`` says which are: ``answered`` those with a relevant candidate (the usual WikiQA
+    and raw TrecQA), ``mixed`` those with an irrelevant one too (TrecQA "clean"), ``all`` every one. Training
+    questions always need both, because a training pair has one of each.
 
     Raises:
         UserError: a split has no question left.
@@ -95,18 +93,18 @@ def filtered(data: PassageSet, keep: str) -> PassageSet:
     splits, notes = {}, list(data.notes)
     for name, questions in data.splits.items():
         wanted = "mixed" if name == "train" else keep
-        kept = [q for q in questions if is_kept(q, wanted)]
-        if not kept:
+        used = [q for q in questions if is_kept(q, wanted)]
+        if not used:
             raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
-        if left := len(questions) - len(kept):
+        if left := len(questions) - len(used):
             reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
             notes.append(f"{name}: {left} of {len(questions)} questions without {reason} candidate left out")
-        splits[name] = kept
+        splits[name] = used
     return replace(data, splits=splits, notes=notes)
 
 
 def parse_spec(spec: str) -> tuple[str, Path]:
-    """Format and folder of ``FORMAT=FOLDER``, or of a folder named after its format.
+    """Take apart ``FORMAT=FOLDER``, or a folder named after its format.
 
     Raises:
         UserError: unknown format.
@@ -120,10 +118,7 @@ def parse_spec(spec: str) -> tuple[str, Path]:
 
 
 def read_set(spec: str) -> PassageSet:
-    """Read a data set.
-
-    Args:
-        spec: as for :func:`parse_spec`.
+    """Read the data set that a name gives (:func:`parse_spec`).
 
     Raises:
         UserError: unknown format, missing or malformed files.
@@ -147,31 +142,31 @@ class _Passages:
         self.rows: dict[str, int] = {}
 
     def text(self, raw: str) -> str:
-        """Tokens joined by one space; "." for a text without tokens."""
+        """Join the tokens of a text by one space; "." is a text without tokens."""
         return " ".join(self.tokenizer.line(raw)) or "."
 
     def row(self, raw: str) -> int:
-        """The index of a passage, which is added if it is new."""
+        """Find the index of a passage, which is added if it is new."""
         return self.rows.setdefault(self.text(raw), len(self.rows))
 
     def question(self, name: str, text: str, judged: Iterable[tuple[int, bool]]) -> Question:
-        """A question from its candidates' rows and labels."""
+        """Make a question from its candidates' rows and labels."""
         rows_K2 = np.array(list(judged), dtype=np.int64).reshape(-1, 2)
         return Question(name, self.text(text), rows_K2[:, 0], rows_K2[:, 1].astype(bool))
 
     def searched(self, name: str, text: str, answer: str, texts: Sequence[str]) -> Question:
-        """A question whose candidates are the distinct ``texts``, relevant if they contain the answer."""
+        """Make a question with the distinct ``texts`` as candidates, relevant if they contain the answer."""
         return self.question(name, text, {self.row(one): contains(one, answer) for one in texts}.items())
 
 
 def contains(passage: str, answer: str) -> bool:
-    """Whether the passage has the answer's words in order; an answer without words never matches."""
+    """Tell whether a passage has the answer's words in order; an answer without words never matches."""
     words, text = (f" {' '.join(_WORD.findall(one.lower()))} " for one in (answer, passage))
     return bool(words.strip()) and words in text
 
 
 def _answers(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
-    """WikiQA and TrecQA: questions in order of first appearance, candidates in the file's order."""
+    """Read WikiQA or TrecQA: questions in order of first appearance, candidates in the file's order."""
     files += [folder / f"{split}.tsv" for split in SPLITS]
     splits = {}
     for split, path in zip(SPLITS, files, strict=True):
@@ -237,13 +232,13 @@ def _insuranceqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits
             right = np.unique(_known(row, labels, answers, "answer"))
             name, text = f"{split}{len(splits[split])}", " ".join(_known(row, numbers, vocabulary, "word"))
             missed = len(np.setdiff1d(right, candidates))
-            asked, relevant = passages.text(text), np.isin(candidates, right)
-            splits[split].append(Question(name, asked, candidates, relevant, missed))
+            question, relevant = passages.text(text), np.isin(candidates, right)
+            splits[split].append(Question(name, question, candidates, relevant, missed))
     return splits
 
 
 def _known(row: Row, names: str, known: Mapping[str, T], what: str) -> list[T]:
-    """What stands for each of the names in a cell."""
+    """Look up each of the names in a cell."""
     unknown = [name for name in names.split() if name not in known]
     if unknown:
         raise UserError(f"{row.where}: {what} {unknown[0]!r} is not listed")
@@ -251,34 +246,34 @@ def _known(row: Row, names: str, known: Mapping[str, T], what: str) -> list[T]:
 
 
 def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(file and line, object) of each line."""
+    """Read the object of each line, with its file and line."""
     for line in read_lines(path, MAX_ROW_BYTES):
         where = f"{path}:{line.number}"
         yield where, _require(where, parse_json(line.text, where=where), types)
 
 
 def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """``value``, an object that has these keys, with values of these types."""
+    """Return ``value`` if it is an object that has these keys, with values of these types."""
     for key, kind in types.items():
         if not isinstance(value, dict) or not isinstance(value.get(key), kind):
             raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")
-    found: dict[str, Any] = value
-    return found
+    checked: dict[str, Any] = value
+    return checked
 
 
 def _quasar(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
-    """Quasar-T; questions without contexts have no candidate."""
+    """Read Quasar-T; questions without contexts have no candidate."""
     splits = {}
     for split in SPLITS:
-        asked = folder / "questions" / f"{split}_questions.json.gz"
-        answers = folder / "contexts" / "short" / f"{split}_contexts.json.gz"
-        files += [asked, answers]
+        questions_file = folder / "questions" / f"{split}_questions.json.gz"
+        contexts_file = folder / "contexts" / "short" / f"{split}_contexts.json.gz"
+        files += [questions_file, contexts_file]
         keys = {"uid": str, "question": str, "answer": str}
-        questions = {value["uid"]: value for _, value in _objects(asked, keys)}
+        questions = {value["uid"]: value for _, value in _objects(questions_file, keys)}
         contexts: dict[str, list[str]] = {}
-        for where, value in _objects(answers, {"uid": str, "contexts": list}):
+        for where, value in _objects(contexts_file, {"uid": str, "contexts": list}):
             if value["uid"] not in questions:
-                raise UserError(f"{where}: no question {value['uid']!r} in {asked.name}")
+                raise UserError(f"{where}: no question {value['uid']!r} in {questions_file.name}")
             if not all(isinstance(context, list) and len(context) == 2 for context in value["contexts"]):
                 raise UserError(f"{where}: contexts are not pairs of score and text")
             contexts[value["uid"]] = [str(text) for _, text in value["contexts"]]
@@ -310,7 +305,7 @@ def _searchqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
 
 
 Reader = Callable[[Path, _Passages, list[Path]], Splits]
-"""(folder, passages to grow, files to grow) to questions by split."""
+"""Reads a folder's questions by split; grows the passages and the list of files."""
 _INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
 _READERS: Mapping[str, tuple[Reader, str, tuple[str, ...]]] = {  # reader, tokenizer, notes
     "wikiqa": (_answers, "space", ()),

@@ -440,7 +440,7 @@ def precomputed(path: Path) -> Encode:
         if missing:
             raise UserError(
                 f"{path}: no vector for {len(missing)} of {len(batch)} sentences, first {missing[0]!r}; "
-                "python -m studies.sentences lists all that an evaluation asks for"
+                "python -m studies.sentences FILE --tasks NAMES lists all that an evaluation asks for"
             )
         return vectors[[rows[sentence] for sentence in batch]]
 

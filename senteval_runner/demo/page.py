@@ -26,7 +26,7 @@ from senteval_runner.demo.steps import TASKS, DemoConfig, commands
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Cell, Column, Figure, Page, Score, Section, Table, bootstrap
+from senteval_runner.report.page import Cell, Column, Figure, Page, Score, Section, Table
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 from senteval_runner.vectors.models import open_model
 
@@ -128,7 +128,7 @@ def _scores(results: Results) -> Iterator[Table | Figure | str]:
     """Bars and tables of every model's scores, and how far the trained one is ahead."""
     tasks = list(next(iter(results.values())))
     hits = {(name, task): _hits(result) for name, by in results.items() for task, result in by.items()}
-    scores = {key: bootstrap(*found) for key, found in hits.items()}
+    scores = {key: Score.over_groups(*found) for key, found in hits.items()}
     yield plots.bars(
         list(results), tasks, scores, caption="Per cent right, with 95 % intervals", inches=WIDTH
     )
@@ -186,7 +186,7 @@ def _sign(score: Score) -> int:
 
 def _ahead(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> Score | None:
     """The difference of two models on the same items, with its interval."""
-    return None if one is None or other is None else bootstrap(one[0] - other[0], one[1])
+    return None if one is None or other is None else Score.over_groups(one[0] - other[0], one[1])
 
 
 def _training(model: Path) -> Iterator[Figure | Table]:

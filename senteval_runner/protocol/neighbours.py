@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from senteval_runner.protocol.features import Float, Int, unit
-
-DRAWS = 1000
+from senteval_runner.protocol.statistics import grouped_mean
 
 
 def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
@@ -54,15 +52,7 @@ def neighbour_scores(ranks: Mapping[str, Int]) -> dict[str, float]:
         ``acc``, the share of sentences whose nearest one is a neighbour; ``low`` and ``high``, its 95 %
         interval by resampling books; ``mrr``.
     """
-    hits = [100 * (rank_N == 1) for rank_N in ranks.values()]
-    sums, sizes = np.array([hit_N.sum() for hit_N in hits]), np.array([len(hit_N) for hit_N in hits])
-    drawn = np.random.default_rng(0).integers(len(hits), size=(DRAWS, len(hits)))
-    means: NDArray[np.float64] = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    reciprocal = np.concatenate([100 / rank_N for rank_N in ranks.values()])
-    return {
-        "acc": float(sums.sum() / sizes.sum()),
-        "low": float(low),
-        "high": float(high),
-        "mrr": float(reciprocal.mean()),
-    }
+    rank_N = np.concatenate(list(ranks.values()))
+    book_N = np.repeat(np.arange(len(ranks)), [len(rank_N) for rank_N in ranks.values()])
+    accuracy, (low, high) = grouped_mean(100.0 * (rank_N == 1), book_N)
+    return {"acc": accuracy, "low": low, "high": high, "mrr": float((100 / rank_N).mean())}

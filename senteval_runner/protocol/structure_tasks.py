@@ -10,6 +10,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from corpora.senteval.structure import FILLINGS
 from senteval_runner.protocol.correlation import Scores
+from senteval_runner.protocol.statistics import interval
 
 TIE = 1e-6
 """A sentence that means the same and is nearer by no more than this is no nearer."""
@@ -34,9 +35,9 @@ def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> d
     means = np.mean(
         [drawn.choice(scores, (DRAWS, len(scores))).mean(axis=1) for scores in frames.values()], axis=0
     )
-    low, high = np.percentile(means, [2.5, 97.5])
+    low, high = interval(means)
     kinds = {f"{kind}.acc": float(scores.mean()) for kind, scores in frames.items()}
-    return {"acc": float(np.mean(list(kinds.values()))), "low": float(low), "high": float(high), **kinds}
+    return {"acc": float(np.mean(list(kinds.values()))), "low": low, "high": high, **kinds}
 
 
 def nearer(cosine: Scores) -> NDArray[np.bool_]:

@@ -28,6 +28,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
+from senteval_runner.protocol.statistics import grouped_mean
+
 DASH = "–"
 
 
@@ -43,10 +45,16 @@ class Score:
 
     @classmethod
     def over_seeds(cls, values: Sequence[float]) -> Score | None:
-        """Mean and, for several seeds, standard deviation; None without a value."""
+        """Take the mean and, for several seeds, the standard deviation; None without a value."""
         if not values:
             return None
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+
+    @classmethod
+    def over_groups(cls, values_N: NDArray[np.floating], group_N: NDArray[np.integer]) -> Score:
+        """Take the mean and 95 % interval of items, whose groups are drawn (:func:`grouped_mean`)."""
+        mean, span = grouped_mean(values_N, group_N)
+        return cls(mean, interval=span)
 
 
 Cell = str | int | float | Score | None
@@ -87,15 +95,15 @@ class Table:
 
     @property
     def sortable(self) -> bool:
-        """Whether a reader may reorder the rows: a blank label belongs to the row above it."""
+        """Tell whether a reader may reorder the rows: a blank label belongs to the row above it."""
         return len(self.rows) + len(self.quoted) > 1 and all(row[0] != "" for row in self.rows)
 
     def head(self) -> list[ShownCell]:
-        """The names of the columns."""
+        """Name the columns."""
         return [ShownCell(column.name, self._left(place)) for place, column in enumerate(self._columns())]
 
     def body(self) -> Iterator[list[ShownCell]]:
-        """All rows, ready to print."""
+        """Print the cells of all rows."""
         digits = [column.digits for column in self._columns()]
         best = [self._best(place) for place in range(len(self.columns))]
         left = [self._left(place) for place in range(len(self.columns))]
@@ -108,11 +116,11 @@ class Table:
             yield [ShownCell(*cell) for cell in zip(texts, left, strict=True)]
 
     def all_notes(self) -> list[str]:
-        """The notes, and what † means."""
+        """List the notes, and what † means."""
         return [*self.notes, *([f"† {self.quoted_title}."] if self.quoted and self.quoted_title else [])]
 
     def markdown(self) -> str:
-        """The table with its title as a heading of level 3 and its notes below."""
+        """Write the table with its title as a heading of level 3 and its notes below."""
         head = self.head()
         lines = [[escaped(cell.text) for cell in head], [":---" if cell.left else "---:" for cell in head]]
         for row in self.body():
@@ -122,7 +130,7 @@ class Table:
         return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
 
     def latex(self) -> str:
-        """The table in LaTeX with package booktabs, the best values bold, and its notes below."""
+        """Write the table in LaTeX with package booktabs, the best values bold, and its notes below."""
         import pandas
 
         rows = [
@@ -182,7 +190,7 @@ def _number(cell: Cell) -> float | None:
 
 
 def shown(cell: Cell, digits: int = 2) -> str:
-    """A cell as text: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, a dash for what is missing."""
+    """Print a cell: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, a dash for what is missing."""
     if isinstance(cell, str):
         return cell
     if _number(cell) is None:
@@ -195,22 +203,8 @@ def shown(cell: Cell, digits: int = 2) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for a line of Markdown: no cell ends early, no tag opens, no line breaks."""
+    """Escape text for a line of Markdown: no cell ends early, no tag opens, no line breaks."""
     return " ".join(text.split("\n")).replace("|", "\\|").replace("<", "\\<")
-
-
-def bootstrap(values_A: NDArray[np.floating], group_A: NDArray[np.integer]) -> Score:
-    """Mean of values [A] and its 95 % interval from 2,000 resamples.
-
-    Whole groups (documents, questions; [A]) are drawn, because the items of a group are not independent.
-    """
-    _, index_A = np.unique(group_A, return_inverse=True)
-    count_K = np.bincount(index_A).astype(np.float64)
-    sum_K = np.bincount(index_A, weights=values_A)
-    K = len(count_K)
-    draws = np.random.default_rng(0).multinomial(K, np.full(K, 1 / K), 2000)
-    low, high = np.quantile((draws @ sum_K) / (draws @ count_K), [0.025, 0.975])
-    return Score(float(values_A.mean()), interval=(float(low), float(high)))
 
 
 @dataclass(frozen=True)
@@ -238,7 +232,7 @@ class Section:
     """A remark below the heading."""
 
     def markdown(self) -> str:
-        """The section at level 2; empty when it has nothing but figures."""
+        """Write the section at level 2; empty when it has nothing but figures."""
         texts = [
             block.markdown() if isinstance(block, Table) else f"{escaped(block)}\n"
             for block in self.blocks
@@ -257,18 +251,18 @@ class Page:
     introduction: str = ""
 
     def latex(self) -> str:
-        """The tables, as the body of a document."""
+        """Write the tables, as the body of a document."""
         tables = [b.latex() for section in self.sections for b in section.blocks if isinstance(b, Table)]
         return "\n".join(["% to be read by \\input, after \\usepackage{booktabs}", *tables])
 
     def markdown(self) -> str:
-        """Tables and prose."""
+        """Write tables and prose."""
         introduction = [f"{escaped(self.introduction)}\n"] if self.introduction else []
         sections = [text for section in self.sections if (text := section.markdown())]
         return "\n".join([f"# {escaped(self.title)}\n", *introduction, *sections])
 
     def html(self) -> str:
-        """Everything, as one self-contained file."""
+        """Write everything, as one self-contained file."""
         environment = Environment(
             loader=PackageLoader("senteval_runner", "report"),
             autoescape=True,

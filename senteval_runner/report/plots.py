@@ -28,7 +28,7 @@ COLOURS = (
     *("#1f5f8b", "#b3541e", "#3d7a3a", "#7a3d77", "#8a7a1f", "#4a4a4a"),
     *("#2a8a8a", "#a33b4b", "#5b6fd0", "#d08a1e", "#6aa84f", "#c56aa8"),
 )
-"""Of twelve models or classes."""
+"""Colours of twelve models or classes."""
 GRID = "#eeeeee"
 BAR, GAP, LETTER = 0.16, 0.2, 0.085
 """Inches: a bar, the gap between groups, a letter of a legend."""
@@ -45,7 +45,7 @@ def bars(
     caption: str = "",
     inches: float = WIDE,
 ) -> Figure:
-    """Grouped bars from zero, a group per task, a bar per model, the interval or deviation as a whisker.
+    """Draw bars from zero, a group per task, a bar per model, the interval or deviation as a whisker.
 
     Args:
         series: names of the colours.
@@ -86,8 +86,8 @@ def _whiskers(scores: Sequence[Score]) -> NDArray[np.float64] | None:
             score.value + (score.deviation or 0),
         )
         reaches.append((max(0.0, score.value - low), max(0.0, high - score.value)))
-    found = np.array(reaches).T
-    return found if found.any() else None
+    reach_2N = np.array(reaches).T
+    return reach_2N if reach_2N.any() else None
 
 
 def curves(
@@ -99,7 +99,7 @@ def curves(
     caption: str = "",
     inches: float = WIDE,
 ) -> Figure:
-    """A line through (x, y) points per series; points that are not finite are left out.
+    """Draw a line through (x, y) points per series; points that are not finite are left out.
 
     Args:
         series: points by name.
@@ -139,7 +139,7 @@ def scatter(
     links: Sequence[tuple[int, int]] = (),
     caption: str = "",
 ) -> Figure:
-    """Vectors in a plane, coloured by class; fewer than five, one dimension or all equal are not drawn.
+    """Draw vectors in a plane, coloured by class, unless they are fewer than five, or all equal.
 
     Args:
         vectors_ND: finite, [N, D].
@@ -178,7 +178,7 @@ def heat_map(
     label: str = "",
     caption: str = "",
 ) -> Figure:
-    """Matrices as colours, one panel below the other on one scale.
+    """Draw matrices as colours, one panel below the other on one scale.
 
     Args:
         panels: by title a matrix [rows, columns]; NaN is left white.
@@ -215,10 +215,10 @@ def _plane(vectors_ND: NDArray[np.floating], by: str) -> NDArray[np.floating]:
 
     perplexity = min(30.0, max(2.0, (len(vectors_ND) - 1) / 3))
     tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
-    found: NDArray[np.floating] = (tsne if by == "tsne" else PCA(2, svd_solver="full")).fit_transform(
+    points_N2: NDArray[np.floating] = (tsne if by == "tsne" else PCA(2, svd_solver="full")).fit_transform(
         vectors_ND
     )
-    return found
+    return points_N2
 
 
 def _colour(index: int) -> str:

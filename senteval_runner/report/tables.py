@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.protocol.statistics import PAIR_TASKS, Resamples, interval, paired_bootstrap
 from senteval_runner.report.page import Cell, Column, Score, Section, Table
-from senteval_runner.report.resamples import PAIR_TASKS, Resamples, paired_bootstrap
 
 Scores = Mapping[str, Mapping[str, float]]
 """Metrics by task."""
@@ -58,7 +56,7 @@ NOTE = (
 
 
 def headline(task: str, metrics: Mapping[str, float]) -> float:
-    """A task's main metric in percent: accuracy, Pearson, AP, or of STS the mean Spearman over subsets."""
+    """Take a task's main metric in percent: accuracy, Pearson, AP, or STS's mean Spearman over subsets."""
     if task in PAIR_TASKS:
         return metrics["ap"]
     if task in STS_SUBSETS:
@@ -67,7 +65,7 @@ def headline(task: str, metrics: Mapping[str, float]) -> float:
 
 
 def paper_row(scores: Scores) -> dict[str, float]:
-    """Scores by column of the paper's table; ``average`` is added when no score is missing.
+    """Sort scores by column of the paper's table; ``average`` is added when no score is missing.
 
     Like :func:`similarity_row` and :func:`headline` it takes a resample's scores, or all of them as arrays.
     """
@@ -81,7 +79,7 @@ def paper_row(scores: Scores) -> dict[str, float]:
 
 
 def task_means(row: Mapping[str, float]) -> dict[str, float]:
-    """By task the mean of its columns in the paper's table, with 100 - 100 MSE in place of the MSE."""
+    """Average each task's columns in the paper's table, with 100 - 100 MSE in place of the MSE."""
     by_task: dict[str, list[float]] = {}
     for column, task, metric, _ in PAPER_COLUMNS:
         if column in row:
@@ -90,7 +88,7 @@ def task_means(row: Mapping[str, float]) -> dict[str, float]:
 
 
 def with_average(row: dict[str, float]) -> dict[str, float]:
-    """A row of the paper's table and, where no score is missing, its mean over the seven tasks."""
+    """Add to a row of the paper's table, where no score is missing, its mean over the seven tasks."""
     if any(column not in row for column, *_ in PAPER_COLUMNS):
         return row
     means = task_means(row)
@@ -99,7 +97,7 @@ def with_average(row: dict[str, float]) -> dict[str, float]:
 
 @cache
 def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
-    """The paper's rows: texts (model, quoted from, dim, hours) and scores by column, with the average."""
+    """Read the paper's rows: texts (model, quoted from, dim, hours) and scores by column, averaged too."""
     columns = (*(column for column, *_ in PAPER_COLUMNS), AVERAGE)
     with open(Path(__file__).with_name("published.csv"), encoding="utf-8", newline="") as lines:
         return [
@@ -109,7 +107,7 @@ def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
 
 
 def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
-    """Similarity scores of one model and seed by column, times 100.
+    """Sort the similarity scores of one model and seed by column, times 100.
 
     ``STS average`` is the mean of the columns ``averaged``, left out when one of them is missing.
     """
@@ -124,7 +122,7 @@ def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
 
 
 def averaged_columns(models: Models) -> list[str]:
-    """The columns of ``STS average``: similarity by cosine on every set that some model was scored on."""
+    """Find the columns of ``STS average``: similarity by cosine on every set that a model was scored on."""
     measured = {
         (task, name) for seeds in models.values() for one in seeds for task in one for name in one[task]
     }
@@ -132,72 +130,78 @@ def averaged_columns(models: Models) -> list[str]:
 
 
 def headlines(models: Models) -> dict[str, list[dict[str, float]]]:
-    """Main metrics in percent by model and task, one entry per seed."""
+    """Take the main metrics in percent by model and task, one entry per seed."""
     return {
         name: [{task: headline(task, metrics) for task, metrics in one.items()} for one in seeds]
         for name, seeds in models.items()
     }
 
 
-def score_sections(
-    models: Models,
-    efforts: Mapping[str, tuple[int | None, float | None]],
-    drawn: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
-) -> list[Section]:
-    """The tables of scores.
-
-    Args:
-        models: scores by model, one entry per seed.
-        efforts: the size of a vector and the hours of training by model.
-        drawn: by model and task what :func:`resamples.drawn_scores` gives, for intervals.
-    """
-    averaged, drawn = averaged_columns(models), drawn or {}
-    paper = {name: [paper_row(one) for one in seeds] for name, seeds in models.items()}
-    similar = {name: [similarity_row(one, averaged) for one in seeds] for name, seeds in models.items()}
-    others = headlines(models)
-    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | {*STS_SUBSETS, *RELATEDNESS_TASKS}
-    tasks = list(dict.fromkeys(task for seeds in others.values() for one in seeds for task in one))
-    probing = [task for task in tasks if task in PROBING_FILES]
-    sections = []
-    if columns := _known((*(column for column, *_ in PAPER_COLUMNS), AVERAGE), paper):
-        notes = ["SICK-R times 100; lower MSE is better."]
-        if AVERAGE not in columns:
-            notes.append("No average: it needs every task of the multi-view paper's table.")
-        spans = {name: _spans(paper_row(tasks)) for name, tasks in drawn.items()}
-        blocks = [_paper_table(columns, paper, notes, efforts, spans)]
-        sections.append(Section("Classification and relatedness", blocks))
-    if columns := _known((*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS), similar):
-        notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
-        if "STS-B (trained)" in columns:
-            notes.append("STS-B (trained): Pearson times 100 of a regression on the training part.")
-        if STS_AVERAGE in columns:
-            notes.append(f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.")
-        spans = {name: _spans(similarity_row(tasks, averaged)) for name, tasks in drawn.items()}
-        sections.append(Section("Similarity", [_score_table(columns, similar, notes, spans)]))
-    main = {
-        name: _spans({task: headline(task, metrics) for task, metrics in tasks.items() if metrics})
-        for name, tasks in drawn.items()
-    }
-    if columns := [task for task in tasks if task not in elsewhere and task not in probing]:
-        sections.append(Section("Other tasks", [_score_table(columns, others, (), main)]))
-    if probing:
-        sections.append(Section("Probing", [_score_table(probing, others, ["Accuracy in percent."], main)]))
-    return sections
-
-
 Rows = Mapping[str, Sequence[Mapping[str, float]]]
 """Scores by model and column, one entry per seed."""
-
-
+Efforts = Mapping[str, tuple[int | None, float | None]]
+"""The size of a vector and the hours of training by model."""
+Drawn = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""What :func:`senteval_runner.protocol.statistics.drawn_scores` gives by model and task, for intervals."""
 Spans = Mapping[str, Mapping[str, tuple[float, float]]]
 """95 % intervals by model and column."""
 INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
 
 
+def score_sections(models: Models, efforts: Efforts, drawn: Drawn | None = None) -> list[Section]:
+    """Make the tables of scores: the paper's, similarity, other tasks, probing."""
+    drawn = drawn or {}
+    return [
+        *_paper_section(models, efforts, drawn),
+        *_similarity_section(models, drawn),
+        *_other_sections(models, drawn),
+    ]
+
+
+def _paper_section(models: Models, efforts: Efforts, drawn: Drawn) -> Iterator[Section]:
+    rows = {name: [paper_row(one) for one in seeds] for name, seeds in models.items()}
+    columns = _known((*(column for column, *_ in PAPER_COLUMNS), AVERAGE), rows)
+    notes = ["SICK-R times 100; lower MSE is better."]
+    if AVERAGE not in columns:
+        notes.append("No average: it needs every task of the multi-view paper's table.")
+    spans = {name: _spans(paper_row(tasks)) for name, tasks in drawn.items()}
+    if columns:
+        table = _paper_table(columns, rows, notes, efforts, spans)
+        yield Section("Classification and relatedness", [table])
+
+
+def _similarity_section(models: Models, drawn: Drawn) -> Iterator[Section]:
+    averaged = averaged_columns(models)
+    rows = {name: [similarity_row(one, averaged) for one in seeds] for name, seeds in models.items()}
+    columns = _known((*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS), rows)
+    notes = ["Spearman times 100; all: over all pairs, mean: over subsets."]
+    if "STS-B (trained)" in columns:
+        notes.append("STS-B (trained): Pearson times 100 of a regression on the training part.")
+    if STS_AVERAGE in columns:
+        notes.append(f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.")
+    spans = {name: _spans(similarity_row(tasks, averaged)) for name, tasks in drawn.items()}
+    if columns:
+        yield Section("Similarity", [_score_table(columns, rows, notes, spans)])
+
+
+def _other_sections(models: Models, drawn: Drawn) -> Iterator[Section]:
+    rows = headlines(models)
+    elsewhere = {task for _, task, _, _ in PAPER_COLUMNS} | {*STS_SUBSETS, *RELATEDNESS_TASKS}
+    tasks = list(dict.fromkeys(task for seeds in rows.values() for one in seeds for task in one))
+    probing = [task for task in tasks if task in PROBING_FILES]
+    spans = {
+        name: _spans({task: headline(task, metrics) for task, metrics in tasks.items() if metrics})
+        for name, tasks in drawn.items()
+    }
+    if columns := [task for task in tasks if task not in elsewhere and task not in probing]:
+        yield Section("Other tasks", [_score_table(columns, rows, (), spans)])
+    if probing:
+        yield Section("Probing", [_score_table(probing, rows, ["Accuracy in percent."], spans)])
+
+
 def _spans(drawn: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """The 95 % intervals of columns, each drawn [R]."""
-    ends = {column: np.quantile(values_R, (0.025, 0.975)) for column, values_R in drawn.items()}
-    return {column: (float(low), float(high)) for column, (low, high) in ends.items()}
+    """Take the 95 % intervals of columns, each drawn [R]."""
+    return {column: interval(values_R) for column, values_R in drawn.items()}
 
 
 def _known(columns: Sequence[str], rows: Rows) -> list[str]:
@@ -208,10 +212,10 @@ def _paper_table(
     columns: Sequence[str],
     rows: Rows,
     notes: Sequence[str],
-    efforts: Mapping[str, tuple[int | None, float | None]],
+    efforts: Efforts,
     spans: Spans,
 ) -> Table:
-    """The paper's columns; its rows that have one of our scores below ours."""
+    """Make the paper's columns; its rows that have one of our scores stand below ours."""
     shown = [place for place in (0, 1) if any(effort[place] is not None for effort in efforts.values())]
     quoted: list[list[Cell]] = []
     for line, scores in published_rows():
@@ -227,7 +231,7 @@ def _paper_table(
 
 
 def _score_table(columns: Sequence[str], rows: Rows, notes: Sequence[str], spans: Spans) -> Table:
-    """Means with deviations over seeds and intervals over items, the best mean of each column marked."""
+    """Print means with deviations over seeds and intervals over items, the best of each column marked."""
     best = [Column(name, best="low" if name.endswith("MSE") else "high") for name in columns]
     cells: list[list[Cell]] = []
     for name, seeds in rows.items():
@@ -240,7 +244,7 @@ def _score_table(columns: Sequence[str], rows: Rows, notes: Sequence[str], spans
 
 
 def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
-    """Every two models, results by model and task, compared on one seed: a row per pair."""
+    """Compare every two models, by their results by model and task on one seed: a row per pair."""
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(itertools.combinations(results, 2))
     drawn = {id(one): Resamples(one) for by_task in results.values() for one in by_task.values()}
@@ -250,11 +254,13 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
         factor = 1 if name in ("acc", "ap") else 100
         sides = drawn[id(one)], drawn[id(other)]
         ahead, p = factor * one[name] - factor * other[name], paired_bootstrap(*sides)[1]
-        found = [(ahead, p)]
+        differences = [(ahead, p)]
         if one.task in STS_SUBSETS:
             ahead, p = paired_bootstrap(*sides, ranked=True)
-            found.append((100 * ahead, p))
-        return "; ".join(f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})" for ahead, p in found)
+            differences.append((100 * ahead, p))
+        return "; ".join(
+            f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})" for ahead, p in differences
+        )
 
     rows: list[list[Cell]] = []
     with progress(total=len(tasks) * len(pairs), unit="pair", description="report: differences") as bar:

@@ -29,7 +29,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from runtime.errors import UserError
 from runtime.files import sha256_file, write_json
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Cell, Column, Table
+from studies.analogies.config import BuildConfig
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (
     CATEGORIES,
@@ -54,9 +54,6 @@ from studies.analogies.questions import (
 )
 from studies.analogies.score import Float
 
-if TYPE_CHECKING:
-    from studies.analogies.__main__ import BuildConfig
-
 WRONG_WORDS, ALL = 4, 10**9
 SPARE = 12
 """Words looked at beyond those wanted: the question's own, and other spellings of one word."""
@@ -67,7 +64,7 @@ Pair = tuple[str, str]
 
 @cache
 def load_pairs() -> dict[str, dict[Pair, list[str]]]:
-    """The project's pairs by category, in the numbers of UNI's Table 3, with wrong answers of contexts.
+    """Read the project's pairs by category, in the numbers of UNI's Table 3, with wrong answers of contexts.
 
     These are the past tense of a participle, the superlative of a comparative, other pronouns for "she" and
     "her"; none where they are chosen per question.
@@ -81,18 +78,14 @@ def load_pairs() -> dict[str, dict[Pair, list[str]]]:
 
 
 def content_words() -> frozenset[str]:
-    """Lower-cased words of all semantic pairs, which no context may contain outside its slot."""
-    found = {name: pairs for name, pairs in load_pairs().items() if CATEGORIES[name].semantic}
-    texts = [" ".join([*pair, *wrong]) for pairs in found.values() for pair, wrong in pairs.items()]
+    """Collect the lower-cased words of all semantic pairs, which no context may have outside its slot."""
+    semantic = [pairs for name, pairs in load_pairs().items() if CATEGORIES[name].semantic]
+    texts = [" ".join([*pair, *wrong]) for pairs in semantic for pair, wrong in pairs.items()]
     return frozenset(" ".join(texts).lower().split()) | {"him", "himself", "herself"}
 
 
 class Ranking:
-    """Words of a file by cosine with b − a + c, all vectors scaled to length 1.
-
-    Args:
-        vectors: word vectors; an unknown word is looked up in lower case.
-    """
+    """Ranks the words of a file by cosine with b − a + c; an unknown word is looked up in lower case."""
 
     def __init__(self, vectors: WordVectors) -> None:
         self.words = vectors.words
@@ -100,11 +93,11 @@ class Ranking:
         self.unit_WE = unit(vectors.vectors)
 
     def row(self, word: str) -> int | None:
-        """Where a word stands in the file, or its lower case; None if it is unknown."""
+        """Find where a word stands in the file, or its lower case; None if it is unknown."""
         return self.rows.get(word, self.rows.get(word.lower()))
 
     def scores(self, questions: Sequence[Terms]) -> Iterator[Float | None]:
-        """Per question the scores of all words, [W]; None where a, b or c has no vector."""
+        """Score all words for each question, [W]; None where a, b or c has no vector."""
         step = max(1, SCORES // len(self.words))
         for start in range(0, len(questions), step):
             rows = [[self.row(word) for word in terms[:3]] for terms in questions[start : start + step]]
@@ -114,7 +107,7 @@ class Ranking:
             yield from (None if None in terms else next(score_QW) for terms in rows)
 
     def nearest(self, question: Terms, score_W: Float) -> list[str]:
-        """The best four words of the whole file, without the question's own.
+        """Take the best four words of the whole file, without the question's own.
 
         A word counts once, whatever its capitals. Where a file knows the answer in lower case alone, its
         words take the answer's capital, or the one capitalised candidate would be the right one.
@@ -132,15 +125,15 @@ class Ranking:
         return others[:WRONG_WORDS]
 
     def among(self, pool: list[str], score_W: Float) -> list[str]:
-        """``pool``, best first; words without a vector follow in the pool's order."""
+        """Sort ``pool``, best first; words without a vector follow in the pool's order."""
         known = {word: score_W[row] for word in pool if (row := self.row(word)) is not None}
         return sorted(pool, key=lambda word: -known.get(word, -np.inf))
 
 
 def wrong_answers(
-    category: Category, asked: Sequence[Terms], ranking: Ranking | None, generator: random.Random
+    category: Category, chosen: Sequence[Terms], ranking: Ranking | None, generator: random.Random
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Per word question its wrong words, and what wrong phrases and sentences have in their slots.
+    """Choose each word question's wrong words, and what wrong phrases and sentences have in their slots.
 
     Without a ranking they are random ones of the category.
 
@@ -148,7 +141,7 @@ def wrong_answers(
         UserError: no wrong answer is known for a participle or comparative.
     """
     facts = load_pairs()[category.name]
-    used = dict.fromkeys(pair for terms in asked for pair in (terms[:2], terms[2:]))
+    used = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
     words = sorted({word for pair in used for word in (*pair, *facts.get(pair, ()))})
     plain = sorted({word for pair in used if not facts.get(pair) for word in pair})
 
@@ -157,8 +150,8 @@ def wrong_answers(
         left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in seen]
         return left if ranking is None or score_W is None else ranking.among(left, score_W)
 
-    scores = ranking.scores(asked) if ranking else repeat(None, len(asked))
-    for question, score_W in zip(asked, scores, strict=True):
+    scores = ranking.scores(chosen) if ranking else repeat(None, len(chosen))
+    for question, score_W in zip(chosen, scores, strict=True):
         near = [] if ranking is None or score_W is None else ranking.nearest(question, score_W)
         wrong = [*near, *best(words, [*question, *near], score_W)][:WRONG_WORDS]
         slots = [word for word in facts.get(question[2:], ()) if word not in question]
@@ -174,7 +167,7 @@ def wrong_answers(
 
 
 def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
-    """The slot text of a word: "the boy", "her friend", "are walking" (a pair's right word in a sentence)."""
+    """Write a word for a slot: "the boy", "her friend", "are walking" (a pair's right word in a sentence)."""
     if kind == "person" and word not in ("he", "she", "they", "we", "it", "you"):
         return f"{word} friend" if word in ("his", "her", "their", "our", "its", "your") else f"the {word}"
     return f"are {word}" if kind == "verb" and level == "sentence" and is_right else word
@@ -183,7 +176,7 @@ def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
 def in_context(
     category: Category, level: str, terms: Terms, wrong: Sequence[str], here: Frame, there: Frame
 ) -> tuple[list[str], list[str], str]:
-    """A word question as phrases or sentences: a, b, c and the answer, the wrong answers, the source.
+    """Put a word question into contexts: a, b, c and the answer, the wrong answers, the source.
 
     ``here`` and ``there`` are the contexts of its two pairs; ``wrong`` fills the slots of the wrong answers.
     """
@@ -209,14 +202,10 @@ def build_questions(
     seed: int,
     limit: int | None = None,
 ) -> list[Question]:
-    """All questions of all levels, word questions first; the same arguments give the same questions.
+    """Make all questions of all levels, word questions first; the same arguments give the same questions.
 
-    Args:
-        frames: contexts by kind and level.
-        ranking: ranks the wrong answers; None takes random ones.
-        google: Google's questions by section; None for the project's facts.
-        seed: seed of questions, contexts and candidate order.
-        limit: most questions per category; None for UNI's numbers.
+    Without a ranking wrong answers are random; without Google's questions (by section) they are made of the
+    project's facts. ``limit`` is the most per category, None UNI's numbers.
 
     Raises:
         UserError: a question of Google's file that cannot be asked.
@@ -224,31 +213,50 @@ def build_questions(
     questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
         generator = random.Random(f"{seed} {category.name}")
-        facts = load_pairs()[category.name]
-        possible = [(a, b, c, d) for a, b in facts for c, d in facts if a != c and b != d]
-        if google is not None:
-            possible = list(google.get(category.google, ()))
-        wanted = min(category.questions, limit or category.questions, len(possible))
-        asked = [possible[i] for i in sorted(generator.sample(range(len(possible)), wanted))]
-        wrong = list(wrong_answers(category, asked, ranking, generator))
-        pairs = list(dict.fromkeys(pair for terms in asked for pair in (terms[:2], terms[2:])))
+        possible = possible_questions(category) if google is None else google.get(category.google, ())
+        count = min(category.questions, limit or category.questions, len(possible))
+        chosen = [possible[i] for i in sorted(generator.sample(range(len(possible)), count))]
+        wrong = list(wrong_answers(category, chosen, ranking, generator))
         for level in LEVELS if category.kind else LEVELS[:1]:
-            found = frames.get((category.kind, level), [])
-            order = generator.sample(found, len(found))
-            context = {pair: order[i % len(order)] for i, pair in enumerate(pairs)} if order else {}
-            for number, (terms, (words, slots)) in enumerate(zip(asked, wrong, strict=True)):
-                identity, linked = (f"{category.name}-{name}-{number:04d}" for name in (level, "word"))
-                texts, others, source = [*terms], words, "lexicon"
-                if level != "word":
-                    here, there = context[terms[:2]], context[terms[2:]]
-                    texts, others, source = in_context(category, level, terms, slots, here, there)
-                candidates = tuple(generator.sample([texts[3], *others], 1 + len(others)))
-                a, b, c, d = texts
-                question = Question(identity, linked, level, category.name, a, b, c, d, candidates, source)
-                if fault := question.fault():
-                    raise UserError(f"{identity}: {fault}")
-                questions[level].append(question)
-    return [question for found in questions.values() for question in found]
+            contexts = frames.get((category.kind, level), [])
+            questions[level] += questions_of(category, level, chosen, wrong, contexts, generator)
+    return [question for of_level in questions.values() for question in of_level]
+
+
+def possible_questions(category: Category) -> list[Terms]:
+    """Pair the project's facts of a category, in both orders, where they share no word."""
+    facts = load_pairs()[category.name]
+    return [(a, b, c, d) for a, b in facts for c, d in facts if a != c and b != d]
+
+
+def questions_of(
+    category: Category,
+    level: str,
+    chosen: Sequence[Terms],
+    wrong: Sequence[tuple[list[str], list[str]]],
+    contexts: Sequence[Frame],
+    generator: random.Random,
+) -> Iterator[Question]:
+    """Put the chosen questions of a category, with their wrong answers, into contexts of a level.
+
+    Raises:
+        UserError: a question that cannot be asked.
+    """
+    pairs = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
+    order = generator.sample(contexts, len(contexts))
+    context = {pair: order[place % len(order)] for place, pair in enumerate(pairs)} if order else {}
+    for number, (terms, (words, slots)) in enumerate(zip(chosen, wrong, strict=True)):
+        name, word_question = (f"{category.name}-{kind}-{number:04d}" for kind in (level, "word"))
+        texts, others, source = [*terms], words, "lexicon"
+        if level != "word":
+            here, there = context[terms[:2]], context[terms[2:]]
+            texts, others, source = in_context(category, level, terms, slots, here, there)
+        candidates = tuple(generator.sample([texts[3], *others], 1 + len(others)))
+        a, b, c, d = texts
+        question = Question(name, word_question, level, category.name, a, b, c, d, candidates, source)
+        if fault := question.fault():
+            raise UserError(f"{name}: {fault}")
+        yield question
 
 
 def build(config: BuildConfig) -> None:
@@ -274,7 +282,7 @@ def build(config: BuildConfig) -> None:
             "config": config_to_json(config),
             "cache": cache.identity if cache else None,
             "google_sha256": sha256_file(config.google) if config.google else None,
-            "frames": Counter(frame.source.split(":")[0] for found in frames.values() for frame in found),
+            "frames": Counter(frame.source.split(":")[0] for group in frames.values() for frame in group),
             "lengths": table.rows,
             "questions_sha256": sha256_file(path),
         },
@@ -284,13 +292,13 @@ def build(config: BuildConfig) -> None:
 
 
 def length_table(questions: Sequence[Question]) -> Table:
-    """By category: the number of word questions, and mean tokens of a, b, c and the answer beside UNI's."""
+    """Count each category's word questions, and average the tokens of a, b, c and the answer beside UNI's."""
     rows: list[list[Cell]] = []
     for name, category in CATEGORIES.items():
-        asked = {level: [q for q in questions if (q.category, q.level) == (name, level)] for level in LEVELS}
-        row: list[Cell] = [name, len(asked["word"])]
+        groups = {level: [q for q in questions if (q.category, q.level) == (name, level)] for level in LEVELS}
+        row: list[Cell] = [name, len(groups["word"])]
         for level, published in zip(LEVELS[1:], category.tokens, strict=True):
-            lengths = [len(text.split()) for q in asked[level] for text in (q.a, q.b, q.c, q.answer)]
+            lengths = [len(text.split()) for q in groups[level] for text in (q.a, q.b, q.c, q.answer)]
             row += [fmean(lengths), published] if lengths else [None, None]
         rows.append(row)
     columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]

@@ -49,7 +49,7 @@ SLOTS = {
     "adjective": rf"(?:{_THE})/\S+ (?P<slot>\S+/JJ/\S+) \S+/NNS?/",
     "predicate": r"\S+/VB[ZDP]/cop (?P<slot>\S+/JJ/root) \S+/(?:IN|RB|\.)/",
 }
-"""By kind, over a sentence of word/tag/relation."""
+"""Patterns of slots by kind, over a sentence of word/tag/relation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Frame:
 
 
 Frames = Mapping[tuple[str, str], list[Frame]]
-"""By kind and level."""
+"""Contexts by kind and level."""
 
 
 def fill(frame: tuple[str, ...], filler: str) -> str:
-    """The text with ``filler`` in the slot, capitalised if it ends in a full stop."""
+    """Put ``filler`` into the slot; the text is capitalised if it ends in a full stop."""
     text = " ".join(filler if word == SLOT else word for word in frame)
     return text[0].upper() + text[1:] if frame[-1] == "." else text
 
@@ -79,7 +79,7 @@ def _synonyms() -> dict[str, str]:
 
 
 def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """Replace words by their synonyms and adjust "a" and "an"; also the number of replaced words."""
+    """Replace words by their synonyms and adjust "a" and "an"; count the replaced words."""
     out: list[str] = []
     replaced = 0
     for place, word in enumerate(words):
@@ -95,12 +95,10 @@ def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
 def frames_of(
     sentence: ParsedSentence, number: int, taken: Collection[str]
 ) -> Iterator[tuple[str, str, Frame]]:
-    """All frames of one sentence as (kind, level, frame).
+    """Yield all frames of one sentence of a cache, by its number there, as (kind, level, frame).
 
-    Args:
-        sentence: with both trees; one that a parser could not take gives none.
-        number: of the sentence in its cache.
-        taken: lower-case words of the questions, which no context may hold outside its slot.
+    A sentence that a parser could not take gives none. ``taken`` are lower-case words of the questions, which
+    no context may hold outside its slot.
     """
     if sentence.flags or sentence.spans is None or len(sentence.words) > 60:
         return
@@ -122,7 +120,7 @@ def frames_of(
 
 
 def _is_clean(before: list[str], after: list[str], level: str, taken: Collection[str]) -> bool:
-    """Whether what stands around a slot is plain English of the right length."""
+    """Tell whether what stands around a slot is plain English of the right length."""
     shortest, longest = LENGTHS[level]
     if not shortest <= len(before) + 1 + len(after) <= longest:
         return False
@@ -134,7 +132,7 @@ def _is_clean(before: list[str], after: list[str], level: str, taken: Collection
 
 
 def _slots(sentence: ParsedSentence, taken: Collection[str]) -> Iterator[tuple[str, int, int]]:
-    """Kind, first word and one past the last of every possible slot."""
+    """Find every possible slot: its kind, first word and one past the last."""
     columns = (sentence.words, sentence.tags or (), sentence.relations or ())
     text = " ".join(f"{word.lower()}/{tag}/{relation}" for word, tag, relation in zip(*columns, strict=True))
     for kind, pattern in SLOTS.items():
@@ -145,24 +143,22 @@ def _slots(sentence: ParsedSentence, taken: Collection[str]) -> Iterator[tuple[s
 
 
 def collect_frames(cache: TreeCache | None = None, taken: Collection[str] = ()) -> Frames:
-    """Frames by kind and level, in the cache's order.
+    """Collect frames by kind and level, in the cache's order; without a cache the hand-made ones alone.
 
-    Args:
-        cache: a tree cache with both kinds of trees, or None for the hand-made frames alone.
-        taken: see :func:`frames_of`.
+    The cache has both kinds of trees; ``taken`` is that of :func:`frames_of`.
     """
     hand_made: dict[tuple[str, str], list[Frame]] = {}
     for row in read_table(FOLDER / "frames.tsv", ("kind", "level", "left", "right")):
         kind, level, left, right = row.cells
         frame = Frame(tuple(left.split()), tuple(right.split()), f"frames:{row.line}")
         hand_made.setdefault((kind, level), []).append(frame)
-    found: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {key: {} for key in hand_made}
+    cached: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {key: {} for key in hand_made}
     if cache is not None:
         with progress(total=len(cache), description="contexts") as bar:
             for number, sentence in enumerate(cached_sentences(cache, 0, len(cache))):
                 bar.update(1)
                 for kind, level, frame in frames_of(sentence, number, taken):
-                    found[kind, level].setdefault(frame.left, frame)
+                    cached[kind, level].setdefault(frame.left, frame)
     return {
-        key: [*own.values(), *(hand_made[key] if len(own) < ENOUGH else [])] for key, own in found.items()
+        key: [*own.values(), *(hand_made[key] if len(own) < ENOUGH else [])] for key, own in cached.items()
     }

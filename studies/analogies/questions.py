@@ -40,12 +40,12 @@ class Category:
 
     @property
     def semantic(self) -> bool:
-        """Whether the relation is one of meaning, not of grammar."""
+        """Tell whether the relation is one of meaning, not of grammar."""
         return self.kind in ("place", "person") or self.google == "currency"
 
     @property
     def candidates(self) -> int:
-        """Of phrases and sentences (UNI, Table 3: #c)."""
+        """How many candidates phrases and sentences have (UNI, Table 3: #c)."""
         return 5 if self.semantic else 2
 
 
@@ -84,11 +84,11 @@ class Question:
     c: str
     answer: str
     candidates: tuple[str, ...]
-    """In the order of the file, the answer among them."""
+    """The answer and wrong ones, in the order of the file."""
     source: str
 
     def fault(self) -> str | None:
-        """What is wrong with it, or None.
+        """Say what is wrong with the question, or None.
 
         The answer stands once among distinct candidates, none of which is a, b or c.
         """
@@ -108,7 +108,7 @@ class Question:
 
 COLUMNS = tuple(Question.__dataclass_fields__)
 BETWEEN = " | "
-"""Between the candidates in their cell."""
+"""What stands between the candidates in their cell."""
 
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
@@ -140,7 +140,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def read_google(path: Path) -> dict[str, list[Terms]]:
-    """Google's ``questions-words.txt``: ``: section`` lines, then four words (a b c d) per line.
+    """Read Google's ``questions-words.txt``: ``: section`` lines, then four words (a b c d) per line.
 
     Raises:
         UserError: missing file, a line of another number of words, words before the first section, or none of

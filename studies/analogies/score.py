@@ -26,7 +26,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, TypedDict, cast
+from typing import Literal, TypedDict, cast
 
 import numpy as np
 import pandas as pd
@@ -39,11 +39,9 @@ from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table
 from senteval_runner.vectors.models import open_model
 from studies import kit
+from studies.analogies.config import ScoreConfig
 from studies.analogies.contexts import FOLDER
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
-
-if TYPE_CHECKING:
-    from studies.analogies.__main__ import ScoreConfig
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
 RATES = {"PPR": "PPR", "PNR": "PNR"}
@@ -55,7 +53,7 @@ PUBLISHED = "published (UNI), on the authors' own questions, which are not at ha
 PATTERN = (("man", "woman"), ("king", "queen"), ("dad", "mom"))
 """The pairs of UNI's Figure 3 (its Table 7)."""
 DIFFERENCES_SHOWN = 15
-"""Per category and level."""
+"""Most differences that are drawn for a category and level."""
 MERGED = {"capital-common": "capital-country", "capital-world": "capital-country"}
 """UNI calls the two sets of capitals one category."""
 Float = NDArray[np.floating]
@@ -64,12 +62,7 @@ BLOCK = 1024
 
 
 class TextVectors:
-    """Unit vectors of every distinct text of the questions.
-
-    Args:
-        questions: whose texts are encoded.
-        encode: token lists to vectors.
-    """
+    """Unit vectors of every distinct text of the questions, by text."""
 
     def __init__(self, questions: Sequence[Question], encode: SentenceVectors) -> None:
         texts = [text for q in questions for text in (q.a, q.b, q.c, *q.candidates)]
@@ -77,13 +70,13 @@ class TextVectors:
         self.unit_ND = unit(encode([text.split() for text in self.rows]))
 
     def __call__(self, texts: Sequence[str]) -> Float:
-        """Rows [len(texts), D]."""
+        """Look up vectors, [len(texts), D]."""
         rows: Float = self.unit_ND[[self.rows[text] for text in texts]]
         return rows
 
 
 def answer_ranks(questions: Sequence[Question], vectors: TextVectors) -> NDArray[np.int64]:
-    """Rank of the right answer among the candidates, from 1: [Q]."""
+    """Rank the right answer among the candidates, from 1: [Q]."""
     ranks = np.zeros(len(questions), dtype=np.int64)
     for start in range(0, len(questions), BLOCK):
         block = questions[start : start + BLOCK]
@@ -117,12 +110,7 @@ class AnalogyScores(TypedDict):
 
 
 def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> AnalogyScores:
-    """Accuracies, averages, rank distributions and transfer rates (see the module's docstring).
-
-    Args:
-        questions: of all levels.
-        ranks: of their right answers, from 1.
-    """
+    """Average the ranks of the right answers, from 1, as the module's docstring says."""
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
     table["rank"], table["right"] = ranks, np.asarray(ranks) == 1
     table["semantic"] = [CATEGORIES[q.category].semantic for q in questions]
@@ -135,16 +123,16 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
         by_category = here.groupby("category", sort=False)
         scores["accuracy"][level] = by_category["right"].mean().to_dict()
         scores["rank_counts"][level] = {
-            str(name): np.bincount(found, minlength=3)[1:].tolist() for name, found in by_category["rank"]
+            str(name): np.bincount(ranks_Q, minlength=3)[1:].tolist() for name, ranks_Q in by_category["rank"]
         }
         semantic = here[here["semantic"]]
         kinds = {"semantic": semantic["right"], "syntactic": here[~here["semantic"]]["right"]}
-        means = {name: float(found.mean()) for name, found in kinds.items() if len(found)}
+        means = {name: float(right_Q.mean()) for name, right_Q in kinds.items() if len(right_Q)}
         scores["averages"][level] = means | ({"average": fmean(means.values())} if len(means) == 2 else {})
         if level != "word":
             rates = {"PPR": semantic[semantic["from"]]["right"], "PNR": semantic[~semantic["from"]]["right"]}
             scores["transfer"][level] = {
-                n: float(found.mean()) if len(found) else None for n, found in rates.items()
+                name: float(right_Q.mean()) if len(right_Q) else None for name, right_Q in rates.items()
             }
     of_levels = [means["average"] for means in scores["averages"].values() if "average" in means]
     return {**scores, "overall": fmean(of_levels) if len(of_levels) == len(LEVELS) else None}
@@ -170,23 +158,23 @@ def score(config: ScoreConfig, run: kit.Run) -> Page:
         name: kit.Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
         for name, model in models.items()
     }
-    scores = {name: cast(AnalogyScores, found) for name, found in run.figures(cells).items()}
+    scores = {name: cast(AnalogyScores, figures) for name, figures in run.figures(cells).items()}
     page = tables(scores)
     drawn = figures(questions, scores, {name: vectors(name) for name in scores})
     return replace(page, sections=[*page.sections, *drawn])
 
 
 def tables(scores: Mapping[str, AnalogyScores]) -> Page:
-    """Everything that follows from scores alone, by model."""
+    """Make everything that follows from scores alone, by model."""
     sections = [Section("Accuracy (%)", [_table(scores, "averages", LEVELS, AVERAGES)])]
     for level in LEVELS:
-        asked = {
+        names = {
             name: name
             for name in CATEGORIES
             if any(name in s["accuracy"].get(level, {}) for s in scores.values())
         }
-        if asked:
-            rows = _table(scores, "accuracy", [level], asked)
+        if names:
+            rows = _table(scores, "accuracy", [level], names)
             sections.append(Section(f"Accuracy by category, {level}s (%)", [rows]))
     transfer = _table(scores, "transfer", LEVELS[1:], RATES)
     sections.append(Section("Transfer from words (%)", [transfer], note=TRANSFER_NOTE))
@@ -199,14 +187,14 @@ def _table(
     levels: Sequence[str],
     names: Mapping[str, str],
 ) -> Table:
-    """One row per model, the columns of each level side by side, and the mean over levels after averages."""
+    """Make a row per model, the levels side by side, and the mean over levels after averages."""
     columns = [
         f"{level} {short}" if len(levels) > 1 else short for level in levels for short in names.values()
     ]
     rows: list[list[Cell]] = []
-    for model, found in scores.items():
-        values = [found[what].get(level, {}).get(key) for level in levels for key in names]
-        values += [found["overall"]] if what == "averages" else []
+    for model, one in scores.items():
+        values = [one[what].get(level, {}).get(key) for level in levels for key in names]
+        values += [one["overall"]] if what == "averages" else []
         rows.append([model, *(None if value is None else 100 * value for value in values)])
     columns += ["All"] if what == "averages" else []
     theirs = kit.published(FOLDER / f"published-{what}.csv") if what != "accuracy" else {}
@@ -221,7 +209,7 @@ def _table(
 def figures(
     questions: Sequence[Question], scores: Mapping[str, AnalogyScores], vectors: Mapping[str, TextVectors]
 ) -> Iterator[Section]:
-    """Ranks of the right answers, and pairs in the plane, per model."""
+    """Draw the ranks of the right answers, and pairs in the plane, per model."""
     for name, one in scores.items():
         yield Section(f"{name}: rank of the right answer, % of questions", _ranks(one))
         planes = [pattern(questions, vectors[name]), differences(questions, vectors[name])]
@@ -231,40 +219,40 @@ def figures(
 def pair_texts(
     questions: Sequence[Question], level: str, category: str
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """The distinct pairs of a category at a level by the pair's words, in the file's order."""
+    """Find the distinct pairs of a category at a level by the pair's words, in the file's order."""
     words = {q.question_id: q for q in questions if q.level == "word"}
-    found: dict[tuple[str, str], tuple[str, str]] = {}
+    pairs: dict[tuple[str, str], tuple[str, str]] = {}
     for q in questions:
         if q.level == level and q.category == category:
             word = words[q.word_question_id]
-            found.setdefault((word.a, word.b), (q.a, q.b))
-            found.setdefault((word.c, word.answer), (q.c, q.answer))
-    return found
+            pairs.setdefault((word.a, word.b), (q.a, q.b))
+            pairs.setdefault((word.c, word.answer), (q.c, q.answer))
+    return pairs
 
 
 def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
-    """Words, phrases and sentences of one category in one plane, pairs joined (UNI Figure 3)."""
+    """Draw words, phrases and sentences of one category in one plane, pairs joined (UNI Figure 3)."""
     present = {q.category for q in questions}
     category = "male-female" if "male-female" in present else next(c for c in CATEGORIES if c in present)
     texts: list[str] = []
     classes: list[int] = []
     for number, level in enumerate(LEVELS):
-        found = pair_texts(questions, level, category)
-        shown = sorted(found, key=lambda pair: pair not in PATTERN)[: len(PATTERN)]
-        texts += [text for pair in shown for text in found[pair]]
-        classes += [number] * (2 * len(shown))
+        pairs = pair_texts(questions, level, category)
+        first = sorted(pairs, key=lambda pair: pair not in PATTERN)[: len(PATTERN)]
+        texts += [text for pair in first for text in pairs[pair]]
+        classes += [number] * (2 * len(first))
     links = [(left, left + 1) for left in range(0, len(texts), 2)]
     caption = f"PCA of pairs of {category}"
     return plots.scatter(vectors(texts), classes, LEVELS, by="pca", links=links, caption=caption)
 
 
 def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
-    """Right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
-    asked = [name for name, category in CATEGORIES.items() if category.kind]
-    names = list(dict.fromkeys(MERGED.get(name, name) for name in asked))
+    """Draw right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
+    categories = [name for name, category in CATEGORIES.items() if category.kind]
+    names = list(dict.fromkeys(MERGED.get(name, name) for name in categories))
     rows: list[Float] = []
     classes: list[int] = []
-    for category in asked:
+    for category in categories:
         for level in LEVELS:
             pairs = list(pair_texts(questions, level, category).values())[:DIFFERENCES_SHOWN]
             if pairs:
@@ -276,7 +264,7 @@ def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
 
 
 def _ranks(scores: AnalogyScores) -> list[Block]:
-    """Semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
+    """Draw semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
     blocks: list[Block] = []
     for level, by_category in scores["rank_counts"].items():
         semantic = [name for name in by_category if CATEGORIES[name].semantic]

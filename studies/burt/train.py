@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
 
@@ -18,6 +17,7 @@ from runtime.files import atomic_path, sha256_file
 from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
+from studies.burt.config import BurtConfig
 from studies.burt.data import CLASSES, read_data
 from studies.finetune.examples import Stream
 from studies.finetune.heads import PairHead, Siamese
@@ -25,15 +25,12 @@ from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import MAX_LENGTH, ready
 from studies.kit import Cell, Figures, Run
 
-if TYPE_CHECKING:
-    from studies.burt.__main__ import BurtConfig
-
 FILES = ("nli", "nli_dev", "ppdb")
 """Options that name data."""
 FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""
 DROPOUT = 0.1
-"""In every dropout layer (BURT)."""
+"""Rate of every dropout layer (BURT)."""
 GRIDS: Mapping[str, Mapping[str, object]] = {
     "objectives": {
         "NLI": ("nli",),
@@ -76,10 +73,10 @@ def train_all(config: BurtConfig, run: Run) -> Page:
         )
         for name, (folder, row) in rows.items()
     }
-    found = run.figures(cells)
+    trained = run.figures(cells)
     scores = [
         [name, score, 100 * before, 100 * figures["history"][-1][score]]
-        for name, figures in found.items()
+        for name, figures in trained.items()
         for score, before in sorted(figures["history"][0].items())
         if score != "step"
     ]
@@ -87,7 +84,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     after = (
         f"Words, phrases, sentences: {similarity_command(config, [folder for folder, _ in rows.values()])}"
     )
-    data = dict.fromkeys(line for figures in found.values() for line in figures["data"])
+    data = dict.fromkeys(line for figures in trained.values() for line in figures["data"])
     return Page("BURT", [Section("Scores × 100", [table, after]), Section("Data", list(data))])
 
 
@@ -106,7 +103,7 @@ def similarity_command(config: BurtConfig, folders: Sequence[str]) -> str:
 
 
 def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
-    """Folder and options of what is trained, by name; an ablation's rows have their names in Table 4.
+    """Name what is trained, with its folder and options; an ablation's rows have their names in Table 4.
 
     Raises:
         UserError: an option that the table keeps fixed has another value.
@@ -126,25 +123,13 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
 
 
 def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path) -> Figures:
-    """One model: its scores by step, and what it was trained on."""
+    """Train one model; the figures are its scores by step, and what it was trained on."""
     data = read_data(config)
     for line in data.summary:
         run.log(line)
-    device = pick_device("auto")
-    tower = load_tower(
-        backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
-    )
-    heads: dict[str, PairHead] = {
-        name: PairHead(tower.dim, len(classes), config.concatenation, config.seed + place)
-        for place, (name, classes) in enumerate(CLASSES.items())
-        if name in config.objectives
-    }
-    net = Siamese(tower, heads).to(device)
+    net = _net(config, backbone)
     tasks: dict[str, Task] = {
-        name: Task(
-            Stream(data.train[name], config.batch_size, config.seed, name),
-            partial(net.loss, name),
-        )
+        name: Task(Stream(data.train[name], config.batch_size, config.seed, name), partial(net.loss, name))
         for name in config.objectives
     }
     cycle = one_round(config.objectives)
@@ -158,7 +143,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         cycle=cycle,
         evaluate_every=config.evaluate_every,
         evaluate=lambda: {
-            name: accuracy(net.predict(name, one), one.target) for name, one in data.held.items()
+            name: accuracy(net.predict(name, one), one.target) for name, one in data.held_out.items()
         },
         seed=config.seed,
         folder=work,
@@ -170,8 +155,22 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     return {"history": history, "data": data.summary}
 
 
+def _net(config: BurtConfig, backbone: str) -> Siamese:
+    """The tower with a head for each objective."""
+    device = pick_device("auto")
+    tower = load_tower(
+        backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
+    )
+    heads: dict[str, PairHead] = {
+        name: PairHead(tower.dim, len(classes), config.concatenation, config.seed + place)
+        for place, (name, classes) in enumerate(CLASSES.items())
+        if name in config.objectives
+    }
+    return Siamese(tower, heads).to(device)
+
+
 def one_round(objectives: Sequence[str]) -> tuple[str, ...]:
-    """One round of batches: every second one is NLI, the PPDB objectives alternate on the others."""
+    """Order one round of batches: every second one is NLI, the PPDB objectives alternate on the others."""
     others = [name for name in ("identification", "classification") if name in objectives]
     if "nli" not in objectives:
         return tuple(others)
@@ -179,7 +178,7 @@ def one_round(objectives: Sequence[str]) -> tuple[str, ...]:
 
 
 def steps_per_epoch(cycle: Sequence[str], batches: Mapping[str, int]) -> int:
-    """Steps per epoch, given the batches of one pass of each set.
+    """Count the steps of an epoch, given the batches of one pass of each set.
 
     The sets differ in size by orders of magnitude. So an epoch is one pass over NLI, which gets half of the
     steps; without NLI it is one pass over the set that takes longest. The other sets repeat, reshuffled

@@ -9,6 +9,7 @@ Legend: Q queries, N entries, D embedding size.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,62 +41,68 @@ class Data:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything in it."""
+        """Digest everything in the set."""
         rows = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
         return json_digest([self.queries, self.questions, self.answers, *rows], 20)
 
     def embed(self, encode: SentenceVectors) -> dict[str, NDArray[np.floating]]:
-        """Unit vectors of ``query`` [Q, D], ``question`` and ``answer`` [N, D]."""
+        """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors."""
         texts = {"query": self.queries, "question": self.questions, "answer": self.answers}
         return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
 
     def measure(self, scores_QN: Scores) -> dict[str, float]:
-        """``accuracy`` (Success@1) and ``mrr`` of the first relevant entry; equal scores keep the order."""
+        """Measure a ranking of test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
         order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
         rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
         return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
 
 
 def read_faq(folder: Path) -> Data:
-    """Read the files of a set from its folder. Queries without a relevant entry are dropped.
+    """Read a folder with these files. Queries without a relevant entry are dropped.
 
     Raises:
         UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both parts,
             or a part without a query that has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
-    entries = {row.cells[0]: place for place, row in enumerate(rows)}
-    parts = [folder / f"queries-{part}.tsv" for part in ("train", "test")]
+    parts = {part: folder / f"queries-{part}.tsv" for part in ("train", "test")}
     train, test = (
         {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
-        for path in parts
+        for path in parts.values()
     )
     if both := sorted(train.keys() & test.keys()):
-        raise UserError(f"{parts[1]}: query {both[0]!r} is in {parts[0].name} too")
+        raise UserError(f"{parts['test']}: query {both[0]!r} is in {parts['train'].name} too")
     queries = {**train, **test}
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
+    relevant = _read_relevant(path, queries, [row.cells[0] for row in rows])
+    for file, names in zip(parts.values(), (train, test), strict=True):
+        if not names.keys() & relevant.keys():
+            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
+    answered = [query for query in queries if query in relevant]
+    is_train = np.array([query in train for query in answered])
+    return Data(
+        name=folder.absolute().name,  # "." has a name too
+        queries=[" ".join(queries[query].split()) for query in answered],
+        questions=[" ".join(row.cells[1].split()) for row in rows],
+        answers=[" ".join(row.cells[2].split()) for row in rows],
+        relevant_QN=np.array([[row in relevant[query] for row in range(len(rows))] for query in answered]),
+        train=np.flatnonzero(is_train),
+        test=np.flatnonzero(~is_train),
+    )
+
+
+def _read_relevant(path: Path, queries: Collection[str], entries: Sequence[str]) -> dict[str, set[int]]:
+    """Read the rows of the relevant entries by query."""
+    rows = {entry: row for row, entry in enumerate(entries)}
     relevant: dict[str, set[int]] = {}
     for row in read_table(path, ("query_id", "doc_id", "relevance")):
         query, entry, grade = row.cells
-        for kind, name, known in (("query", query, queries), ("entry", entry, entries)):
-            if name not in known:
+        for kind, name, names in (("query", query, queries), ("entry", entry, rows)):
+            if name not in names:
                 raise UserError(f"{row.where}: unknown {kind} {name!r}")
         if (value := number_of(grade)) is None or value % 1:
             raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
         if value > 0:
-            relevant.setdefault(query, set()).add(entries[entry])
-    for file, table in zip(parts, (train, test), strict=True):
-        if not table.keys() & relevant.keys():
-            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
-    served = [query for query in queries if query in relevant]
-    trains = np.array([query in train for query in served])
-    return Data(
-        name=folder.absolute().name,  # "." has a name too
-        queries=[" ".join(queries[query].split()) for query in served],
-        questions=[" ".join(row.cells[1].split()) for row in rows],
-        answers=[" ".join(row.cells[2].split()) for row in rows],
-        relevant_QN=np.array([[place in relevant[query] for place in range(len(rows))] for query in served]),
-        train=np.flatnonzero(trains),
-        test=np.flatnonzero(~trains),
-    )
+            relevant.setdefault(query, set()).add(rows[entry])
+    return relevant

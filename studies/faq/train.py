@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,20 +24,19 @@ from runtime.errors import UserError
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
 from studies.faq.config import FaqConfig
-from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import LoopConfig, Task, fit
+from studies.finetune.examples import Examples, rng
+from studies.finetune.heads import tune_pairs
 
 WRONG = 4
 """Wrong entries per query."""
-DROPOUT, BATCH = 0.1, 16
-"""In every dropout layer; pairs per step: as in UNI's multi-task training."""
+DROPOUT = 0.1
+"""Rate of every dropout layer, as in UNI's multi-task training."""
 MAX_LENGTH = 128
 """Longest text in word pieces; longer ones are cut."""
 
 
 def best_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
-    """The ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
+    """Rank the ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
     return np.argsort(np.where(relevant_QN, np.inf, -scores_QN), axis=1, kind="stable")[:, :count]
 
 
@@ -55,11 +53,11 @@ class LabelledPairs:
 
     @property
     def each(self) -> int:
-        """Pairs of a query: 1 + K, fewer wrong ones where a query has fewer."""
+        """Count the pairs of a query: 1 + K, fewer where some query has fewer wrong entries."""
         return 1 + min(WRONG, int((~self.relevant_QN).sum(axis=1).min()))
 
     def draw(self, pass_index: int) -> Examples:
-        """All pairs of a pass."""
+        """Draw all pairs of a pass."""
         generator = rng(self.seed, "faq", pass_index)
         right_Q = np.argmax(np.where(self.relevant_QN, generator.random(self.relevant_QN.shape), -1), axis=1)
         scores_QN = self.retrieved_QN
@@ -72,7 +70,7 @@ class LabelledPairs:
 
 
 def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
-    """Cosines of queries and entries, float32 [Q, N]."""
+    """Compute the cosines of queries and entries, float32 [Q, N]."""
     table = unit(embed_all(tower, [*queries, *entries]))
     scores: Scores = table[: len(queries)] @ table[len(queries) :].T
     return scores
@@ -81,32 +79,21 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 def tune(
     model: str, pairs: LabelledPairs, config: FaqConfig, folder: Path, report: Callable[[str], None] = print
 ) -> Tower:
-    """A copy of a model after training on ``pairs``; a state in ``folder`` is resumed.
-
-    Args:
-        model: name or folder.
-        pairs: what is trained on; their seed is the run's.
-        config: how.
-        folder: folder of the saved states.
-        report: called with lines for the log.
+    """Train a copy of a model on ``pairs``, whose seed is the run's; a state in ``folder`` is resumed.
 
     Raises:
         UserError: the model has no weights to tune.
     """
     if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
         raise UserError(f"{model!r} is not one transformer: nothing to tune")
-    device = pick_device(config.device)
-    tower = load_whole(model, max_length=MAX_LENGTH, device=device)
+    tower = load_whole(model, max_length=MAX_LENGTH, device=pick_device(config.device))
     set_dropout(tower, DROPOUT)
-    net = Siamese(tower, {"faq": PairHead(tower.dim, 2, "uv-diff", pairs.seed)}).to(device)
-    stream = Stream(pairs.draw, BATCH, pairs.seed, "faq")
-    steps = config.epochs * stream.batches_per_pass
-    fit(
-        net,
-        {"faq": Task(stream, partial(net.loss, "faq"))},
-        LoopConfig(learning_rate=config.learning_rate),
-        steps=steps,
-        evaluate=dict,
+    net = tune_pairs(
+        tower,
+        pairs.draw,
+        "faq",
+        epochs=config.epochs,
+        learning_rate=config.learning_rate,
         seed=pairs.seed,
         folder=folder,
         report=report,

@@ -27,10 +27,10 @@ class Examples:
 
     @classmethod
     def of_pairs(cls, rows: Iterable[tuple[str, str, int]]) -> Examples:
-        """Examples of (text, text, class id)."""
-        held = list(rows)
-        target = np.array([row[2] for row in held], dtype=np.int64)
-        return cls([row[0] for row in held], [row[1] for row in held], target)
+        """Make examples of (text, text, class id)."""
+        every = list(rows)
+        target = np.array([row[2] for row in every], dtype=np.int64)
+        return cls([row[0] for row in every], [row[1] for row in every], target)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -40,23 +40,23 @@ class Examples:
         return Examples([*self.first, *other.first], second, np.concatenate([self.target, other.target]))
 
     def texts(self) -> Iterator[str]:
-        """Every text, first sides before second ones."""
+        """Yield every text, first sides before second ones."""
         yield from self.first
         yield from self.second or ()
 
     def take(self, rows: np.ndarray) -> Examples:
-        """The examples at ``rows`` (int64 [m]), in that order."""
+        """Take the examples at ``rows`` (int64 [m]), in that order."""
         second = None if self.second is None else [self.second[i] for i in rows]
         return Examples([self.first[i] for i in rows], second, self.target[rows])
 
 
 def rng(seed: int, name: str, *counters: int) -> np.random.Generator:
-    """A random generator that depends on nothing but these values."""
+    """Make a random generator that depends on nothing but these values."""
     return np.random.default_rng([seed, zlib.crc32(name.encode()), *counters])
 
 
 def choose(count: int, most: int, name: str) -> np.ndarray:
-    """A fixed random choice of at most ``most`` (0: all) of ``count`` row numbers, in ascending order.
+    """Choose at most ``most`` (0: all) of ``count`` row numbers, always the same, in ascending order.
 
     Files may be sorted, so their first rows would be a biased choice.
     """
@@ -64,12 +64,12 @@ def choose(count: int, most: int, name: str) -> np.ndarray:
 
 
 def normalised(text: str) -> str:
-    """Lower-cased letters and digits only: equal for the same sentence under another tokenisation."""
+    """Keep lower-cased letters and digits only: equal for the same sentence under another tokenisation."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def in_fraction(text: str, fraction: float, salt: str = "") -> bool:
-    """Whether a text falls into a fixed pseudo-random ``fraction`` of all texts, chosen by ``salt``.
+    """Tell whether a text falls into a fixed pseudo-random ``fraction`` of all texts, chosen by ``salt``.
 
     By a hash of the text: adding rows never moves others, and equal texts stay together.
     """
@@ -77,13 +77,13 @@ def in_fraction(text: str, fraction: float, salt: str = "") -> bool:
 
 
 def hold_out(rows: Examples, fraction: float, salt: str = "") -> tuple[Examples, Examples]:
-    """(training, held out); all rows of a first text are on one side."""
-    held = np.array([in_fraction(text, fraction, salt) for text in rows.first], dtype=bool)
-    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+    """Split into (training, held out); all rows of a first text are on one side."""
+    is_held_out = np.array([in_fraction(text, fraction, salt) for text in rows.first], dtype=bool)
+    return rows.take(np.flatnonzero(~is_held_out)), rows.take(np.flatnonzero(is_held_out))
 
 
 def pair_in_fraction(a: str, b: str, fraction: float) -> bool:
-    """:func:`in_fraction` of a pair, the same in either order: no pair is on both sides, turned round."""
+    """Tell the same of a pair, in either order: no pair is on both sides, turned round."""
     return in_fraction(min(normalised(a), normalised(b)), fraction)
 
 
@@ -92,12 +92,12 @@ Draw = Callable[[int], Examples]
 
 
 def fixed(examples: Examples) -> Draw:
-    """The same examples at every pass."""
+    """Give the same examples at every pass."""
     return lambda _: examples
 
 
 def sampled(examples: Examples, fraction: float, seed: int, name: str) -> Draw:
-    """A fresh random ``fraction`` of the examples at every pass (SEQ-MT's ``[sub]``)."""
+    """Draw a fresh random ``fraction`` of the examples at every pass (SEQ-MT's ``[sub]``)."""
     count = max(1, round(fraction * len(examples)))
 
     def draw(pass_index: int) -> Examples:
@@ -114,7 +114,7 @@ def with_negatives(
     others: Sequence[tuple[str, str]] = (),
     phrases: Iterable[str] = (),
 ) -> Draw:
-    """Paraphrase pairs (a, b) of class 1, and ``k`` random negatives (a, c) of class 0 for each distinct a.
+    """Give paraphrase pairs (a, b), class 1, and ``k`` random negatives (a, c), class 0, of each distinct a.
 
     Negatives are new at every pass. ``c`` is any of ``phrases``, by default those of ``pairs``, that is
     neither ``a`` nor a known paraphrase of ``a`` in ``pairs`` or ``others``, the pairs on the other side of a
@@ -152,21 +152,21 @@ class Stream:
 
     def __init__(self, draw: Draw, batch_size: int, seed: int, name: str) -> None:
         self.draw, self.batch_size, self.seed, self.name = draw, batch_size, seed, name
-        self._held = self._pass(0)
-        if not len(self._held[1]):
+        self._current = self._pass(0)
+        if not len(self._current[1]):
             raise UserError(f"{name}: no training examples are left; check the files and filters")
 
     @property
     def batches_per_pass(self) -> int:
-        """ceil(examples per pass / batch size)."""
-        return -(-len(self._held[1]) // self.batch_size)
+        """Count the batches of a pass: ceil(examples / batch size)."""
+        return -(-len(self._current[1]) // self.batch_size)
 
     def batch(self, k: int) -> Examples:
-        """Batch ``k`` (0, 1, ...) of the endless sequence."""
+        """Take batch ``k`` (0, 1, ...) of the endless sequence."""
         pass_index, offset = divmod(k, self.batches_per_pass)
-        if self._held[0] != pass_index:
-            self._held = self._pass(pass_index)
-        _, examples, order = self._held
+        if self._current[0] != pass_index:
+            self._current = self._pass(pass_index)
+        _, examples, order = self._current
         return examples.take(order[offset * self.batch_size : (offset + 1) * self.batch_size])
 
     def _pass(self, pass_index: int) -> tuple[int, Examples, np.ndarray]:

@@ -5,7 +5,9 @@ Shapes: B pairs, D tower's width, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,13 +16,16 @@ from torch.nn import functional
 
 from senteval_runner.towers import Concatenation
 from senteval_runner.towers.transformer import Tower, embed_all
-from studies.finetune.examples import Examples
+from studies.finetune.examples import Draw, Examples, Stream
+from studies.finetune.loop import LoopConfig, Task, fit
 
 _WIDTH = {"uv": 2, "diff": 1, "prod": 1}
+BATCH = 16
+"""Pairs per step of :func:`tune_pairs` (BURT, UNI)."""
 
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
-    """Pair features [B, ·D]: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, in this order (BURT Table 4)."""
+    """Make features [B, ·D] of pairs: ``uv`` [u; v], ``diff`` |u−v|, ``prod`` u∗v, in this order (BURT)."""
     parts = {"uv": (u_BD, v_BD), "diff": ((u_BD - v_BD).abs(),), "prod": (u_BD * v_BD,)}
     return torch.cat([part for name in concatenation.split("-") for part in parts[name]], dim=-1)
 
@@ -34,7 +39,7 @@ class PairHead(nn.Module):
         self.linear = seeded_linear(dim * sum(_WIDTH[p] for p in concatenation.split("-")), classes, seed)
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Logits [B, C]."""
+        """Compute logits [B, C]."""
         logits: Tensor = self.linear(combine(u_BD, v_BD, self.concatenation))
         return logits
 
@@ -48,13 +53,13 @@ class Siamese(nn.Module):
         self.heads = nn.ModuleDict(heads)
 
     def loss(self, task: str, examples: Examples) -> Tensor:
-        """−1/B Σ log softmax(head(u, v))[class]; both sides of the batch share one forward pass."""
+        """Compute −1/B Σ log softmax(head(u, v))[class]; both sides share one forward pass."""
         u_BD, v_BD = self.tower.embed(list(examples.texts())).split(len(examples))
         target = torch.from_numpy(examples.target).to(u_BD.device)
         return functional.cross_entropy(self.heads[task](u_BD, v_BD), target)
 
     def predict(self, task: str, examples: Examples) -> np.ndarray:
-        """Most probable class per pair, int64 [n]."""
+        """Find the most probable class of each pair, int64 [n]."""
         head = self.heads[task]
         table = torch.from_numpy(embed_all(self.tower, list(examples.texts())))
         u_BD, v_BD = table.to(next(head.parameters()).device).split(len(examples))
@@ -62,8 +67,40 @@ class Siamese(nn.Module):
         return classes
 
 
+def tune_pairs(
+    tower: Tower,
+    draw: Draw,
+    name: str,
+    *,
+    epochs: int,
+    learning_rate: float,
+    seed: int,
+    folder: Path,
+    report: Callable[[str], None] = lambda line: None,
+) -> Siamese:
+    """Train a tower and a new head of two classes on [u; v; |u−v|], 16 pairs a step, as BURT and UNI do.
+
+    The tower's weights move; ``seed`` is that of the head, the order of the pairs and dropout. A state of
+    training in ``folder`` is resumed. The head is named ``name``.
+    """
+    device = next(tower.parameters()).device
+    net = Siamese(tower, {name: PairHead(tower.dim, 2, "uv-diff", seed)}).to(device)
+    stream = Stream(draw, BATCH, seed, name)
+    fit(
+        net,
+        {name: Task(stream, partial(net.loss, name))},
+        LoopConfig(learning_rate=learning_rate),
+        steps=epochs * stream.batches_per_pass,
+        evaluate=dict,
+        seed=seed,
+        folder=folder,
+        report=report,
+    )
+    return net
+
+
 def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
-    """A linear layer whose initial weights only depend on ``seed``; the global generator is not touched."""
+    """Make a linear layer whose weights depend on ``seed`` alone; the global generator is not touched."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(inputs, outputs)

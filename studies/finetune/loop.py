@@ -32,14 +32,14 @@ class Task:
 
 
 def rate_factor(step: int, steps: int, warmup: float, decay: bool) -> float:
-    """Factor on the learning rate at ``step`` (0-based): (s+1)/w while s < w; then (S−s)/(S−w), or 1."""
+    """Compute the factor on the rate at ``step`` (0-based): (s+1)/w while s < w; then (S−s)/(S−w), or 1."""
     rising = max(1, round(warmup * steps)) if warmup > 0 else 0
     decaying = ramp(steps - step, steps - rising) if decay else 1.0
     return ramp(step + 1, rising) * decaying
 
 
 def batch_number(step: int, cycle: Sequence[str]) -> int:
-    """How many batches of this step's task were trained before ``step``."""
+    """Count the batches of this step's task that were trained before ``step``."""
     name = cycle[step % len(cycle)]
     rounds, place = divmod(step, len(cycle))
     return rounds * cycle.count(name) + cycle[:place].count(name)
@@ -50,15 +50,79 @@ class LoopConfig:
     """How the weights are trained: AdamW, by default as in BURT."""
 
     learning_rate: float
-    """At its peak."""
+    """The rate at its peak."""
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
     weight_decay: float = 0.0
-    """Decoupled, per step."""
+    """Decoupled decay, per step."""
     warmup: float = 0.1
     """Fraction of all steps in which the rate rises linearly."""
     decay: bool = True
     """Decay the rate linearly to 0 at the last step; otherwise it is constant after the warm-up."""
+
+
+class Turns(LoopTask[int]):
+    """Tasks that are trained in turn: a batch is the number of its step, a run is one epoch."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tasks: Mapping[str, Task],
+        config: LoopConfig,
+        *,
+        cycle: Sequence[str],
+        steps: int,
+        evaluate: Callable[[], Row],
+        select: str,
+        seed: int,
+        report: Callable[[str], None],
+    ) -> None:
+        optimiser = torch.optim.AdamW(
+            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            betas=config.betas,
+            eps=config.epsilon,
+            weight_decay=config.weight_decay,
+            fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
+        )
+        super().__init__(model, optimiser, metric=select, step_seed=seed)
+        self.tasks, self.config, self.cycle, self.steps = tasks, config, cycle, steps
+        self.scores, self.report = evaluate, report
+
+    def batches(self, epoch: int) -> Sequence[int]:
+        """Number the steps."""
+        return range(self.steps)
+
+    def loss_name(self, batch: int) -> str:
+        """Name the loss after the task of a step."""
+        return f"loss/{self.cycle[batch % len(self.cycle)]}"
+
+    def loss(self, batch: int) -> Tensor:
+        """Compute the loss of a step's task on its next batch."""
+        task = self.tasks[self.cycle[batch % len(self.cycle)]]
+        return task.loss(task.stream.batch(batch_number(batch, self.cycle)))
+
+    def learning_rate(self, position: Position) -> float:
+        """Scale the peak rate by :func:`rate_factor`."""
+        factor = rate_factor(position.step, self.steps, self.config.warmup, self.config.decay)
+        return self.config.learning_rate * factor
+
+    def evaluate(self) -> Row:
+        """Score the weights."""
+        return self.scores()
+
+    def is_better(self, row: Row, best: Row) -> bool:
+        """Prefer the higher score; the weights before the first step are scored, but no result."""
+        return row["step"] > 0 and super().is_better(row, best)
+
+    def keep_best(self, bests: Checkpoints, row: Row) -> None:
+        """Keep the best weights, where a score selects them."""
+        if self.metric:
+            super().keep_best(bests, row)
+
+    def evaluated(self, row: Row) -> None:
+        """Report the scores."""
+        values = (f"{key} {value:.4f}" for key, value in _scores(row).items() if isinstance(value, float))
+        self.report("  ".join([f"step {row['step']:>6,}", *values]))
 
 
 def fit(
@@ -87,49 +151,11 @@ def fit(
         KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
     cycle = cycle or tuple(tasks)
-    optimiser = torch.optim.AdamW(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
-        betas=config.betas,
-        eps=config.epsilon,
-        weight_decay=config.weight_decay,
-        fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
-    )
-
-    class Turns(LoopTask[int]):
-        """The tasks in turn; a batch is the number of its step, a run is one epoch."""
-
-        def batches(self, epoch: int) -> Sequence[int]:
-            return range(steps)
-
-        def loss_name(self, batch: int) -> str:
-            return f"loss/{cycle[batch % len(cycle)]}"
-
-        def loss(self, batch: int) -> Tensor:
-            task = tasks[cycle[batch % len(cycle)]]
-            return task.loss(task.stream.batch(batch_number(batch, cycle)))
-
-        def learning_rate(self, position: Position) -> float:
-            return config.learning_rate * rate_factor(position.step, steps, config.warmup, config.decay)
-
-        def evaluate(self) -> Row:
-            return evaluate()
-
-        def is_better(self, row: Row, best: Row) -> bool:
-            # The weights before the first step are scored, but no result.
-            return row["step"] > 0 and super().is_better(row, best)
-
-        def keep_best(self, bests: Checkpoints, row: Row) -> None:
-            if select:
-                super().keep_best(bests, row)
-
-        def evaluated(self, row: Row) -> None:
-            values = (f"{key} {value:.4f}" for key, value in _scores(row).items() if isinstance(value, float))
-            report("  ".join([f"step {row['step']:>6,}", *values]))
-
-    work = Turns(model, optimiser, metric=select, step_seed=seed)
+    options: dict[str, Any] = {"select": select, "seed": seed, "report": report}
+    turns = Turns(model, tasks, config, cycle=cycle, steps=steps, evaluate=evaluate, **options)
     plan = Plan(evaluate_first=True, evaluate_every=evaluate_every or steps)
     run = {"cycle": list(cycle), "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
-    loop = Loop(work, plan, folder, identity=run)
+    loop = Loop(turns, plan, folder, identity=run)
     if loop.resumed:
         report(f"resumed at step {loop.position.step:,} of {steps:,}")
     if loop.run():
@@ -141,5 +167,5 @@ def fit(
 
 
 def _scores(row: Row) -> Row:
-    """A line of the log without what differs between equal runs."""
+    """Drop from a line of the log what differs between equal runs."""
     return {key: value for key, value in row.items() if key not in ("kind", "epoch", "minutes")}

@@ -13,30 +13,30 @@ RELATIONS = ("equivalence", "entailment", "independent")
 MERGED = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Independent": 2}
 """Classes of the labels of PPDB 2.0 that are kept; Exclusion and OtherRelated are dropped (BURT)."""
 MAX_WORDS = 6
-"""Of a phrase (BURT)."""
+"""Longest phrase (BURT)."""
 PER_CLASS = 354_000
 """Most pairs of each class (BURT)."""
 
 
 def usable(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
-    """PPDB's rows that training takes: classes of :data:`RELATIONS`, -1 without a label (1.0).
+    """Filter PPDB's rows: classes are those of :data:`RELATIONS`, -1 without a label (1.0).
 
     Their phrases differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are gone. A
     pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M leave no
     room for one alone.
     """
-    kept: dict[tuple[str, str], int] = {}
+    classes: dict[tuple[str, str], int] = {}
     for a, b, label in rows:
         if a != b and max(len(a.split()), len(b.split())) <= MAX_WORDS and (label is None or label in MERGED):
-            kept.setdefault((a, b), -1 if label is None else MERGED[label])
-    return Examples.of_pairs((a, b, label) for (a, b), label in kept.items())
+            classes.setdefault((a, b), -1 if label is None else MERGED[label])
+    return Examples.of_pairs((a, b, label) for (a, b), label in classes.items())
 
 
 def hold_out_phrases(rows: Examples, fraction: float) -> tuple[Examples, Examples]:
-    """(training, held out); both directions of a pair are on one side."""
-    sides = [pair_in_fraction(a, b, fraction) for a, b in zip(rows.first, rows.second or (), strict=True)]
-    held = np.array(sides, dtype=bool)
-    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+    """Split into (training, held out); both directions of a pair are on one side."""
+    pairs = zip(rows.first, rows.second or (), strict=True)
+    is_held_out = np.array([pair_in_fraction(a, b, fraction) for a, b in pairs], dtype=bool)
+    return rows.take(np.flatnonzero(~is_held_out)), rows.take(np.flatnonzero(is_held_out))
 
 
 def balanced(rows: Examples, per_class: int) -> Examples:

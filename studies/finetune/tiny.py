@@ -20,7 +20,7 @@ from runtime.errors import UserError
 from runtime.files import read_json, write_json, write_text
 
 TINY = "tiny"
-"""As ``--backbone``: build a small BERT."""
+"""The ``--backbone`` for which a small BERT is built."""
 MAX_LENGTH = 128
 """Word pieces per text."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -30,7 +30,7 @@ MAX_LETTERS = 500
 def ready(
     backbone: str | None, output: Path, texts: Callable[[], Sequence[str]], *, seed: int
 ) -> tuple[str, str]:
-    """What to load and a digest of its content; a tiny BERT is built in ``output/backbone`` first.
+    """Tell what to load and a digest of its content; a tiny BERT is built in ``output/backbone`` first.
 
     Its vocabulary is learnt from ``texts``, which are asked for only then.
 
@@ -62,7 +62,7 @@ def build_tiny(
         UserError: no text, or the folder holds a BERT of another configuration.
     """
     quiet()
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+    from transformers import BertTokenizer
 
     texts = [text for text in texts if text.strip()]
     if not texts:
@@ -76,8 +76,18 @@ def build_tiny(
     pieces = folder / "vocab.txt"
     write_text(pieces, "\n".join(learn_vocabulary(texts, vocabulary)) + "\n")
     tokenizer = BertTokenizer(vocab=str(pieces), model_max_length=MAX_LENGTH)
+    _save_bert(folder, len(tokenizer), layers, hidden, seed)
+    tokenizer.save_pretrained(folder)
+    write_json(done, wanted)
+    return folder
+
+
+def _save_bert(folder: Path, vocabulary: int, layers: int, hidden: int, seed: int) -> None:
+    """Write the untrained weights and their configuration."""
+    from transformers import BertConfig, BertForMaskedLM
+
     config = BertConfig(
-        vocab_size=len(tokenizer),
+        vocab_size=vocabulary,
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=max(1, hidden // 64),
@@ -87,13 +97,10 @@ def build_tiny(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         BertForMaskedLM(config).bert.save_pretrained(folder)  # that one has no pooling layer
-    tokenizer.save_pretrained(folder)
-    write_json(done, wanted)
-    return folder
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
-    """Lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces from the most useful on."""
+    """Learn a lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces by usefulness."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     normalizer = normalizers.BertNormalizer(lowercase=True)

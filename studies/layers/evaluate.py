@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,20 +30,22 @@ from senteval_runner.towers.backbones import (
     open_backbone,
 )
 from studies.kit import Cell, Figures, Run
+from studies.layers.config import LayersConfig
 from studies.layers.report import frame, page
 
-if TYPE_CHECKING:
-    from studies.layers.__main__ import LayersConfig
-
 SEED = 1111
-"""SentEval's, of classifiers and folds; and of the rows that --limit draws."""
+"""SentEval's seed of classifiers and folds, and that of the rows that --limit draws."""
 STORAGE = "float16"
-"""Of stored vectors: half the disk space of float32."""
+"""Type of stored vectors: half the disk space of float32."""
 NO_HIDDEN_LAYER = (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness", "WordContent")
 """Tasks that no hidden layer changes: cosines, regressions, and WordContent's logistic regression."""
 LEAST_PER_CLASS = 12
 """Rows that --limit leaves a class, if it has them: the folds need as many."""
 FIGURES = "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x 100 over subsets of STS12-16"
+
+
+Scores = dict[tuple[str, str, str], dict[str, float]]
+"""Scores by (encoder, layers, pooling) and task, in percent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,11 +59,11 @@ class Subject:
     units: list[Unit]
 
     def key(self, unit: Unit) -> list[object]:
-        """Everything that decides the vectors of a unit."""
+        """Collect everything that decides the vectors of a unit."""
         return [*self.backbone.identity, unit.layers, unit.pooling]
 
     def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
-        """The columns of a unit side by side, float32 [n, D]; what the store lacks is encoded now."""
+        """Put the columns of a unit side by side, float32 [n, D]; what the store lacks is encoded now."""
         texts, columns = self.part.fill(sentences), self.backbone.columns
         return np.concatenate(
             [self.part.store.get(texts, columns.index(column)) for column in unit.columns()], axis=1
@@ -75,21 +76,21 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
     Raises:
         UserError: a layer or pooling that an encoder lacks, or no data.
     """
-    tasks, data = expand_tasks(config.tasks), data_folder(config.data)
+    names, data = expand_tasks(config.tasks), data_folder(config.data)
     subjects = open_subjects(config, run)
-    plain = get_protocol(config.protocol)
-    protocols = [plain, *([get_protocol(config.protocol, nhid=config.mlp)] if config.mlp else [])]
+    protocols = [get_protocol(config.protocol)]
     remarks = [
-        f"logistic regression, protocol {plain.name}, seed {SEED}; vectors stored as {STORAGE}; mean and max "
-        "with special tokens",
+        f"logistic regression, protocol {protocols[0].name}, seed {SEED}; vectors stored as {STORAGE}; mean "
+        "and max with special tokens",
         FIGURES,
     ]
     if config.mlp:
+        protocols.append(get_protocol(config.protocol, nhid=config.mlp))
         without = ", ".join(NO_HIDDEN_LAYER)
         remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {without} have none")
-    scores: dict[bool, dict[tuple[str, str, str], dict[str, float]]] = {False: {}, True: {}}
-    """Without and with a hidden layer."""
-    for name in tasks:
+    plain: Scores = {}
+    hidden: Scores = {}
+    for name in names:
         try:
             task = read_task(name, data)
         except UserError as error:
@@ -99,23 +100,30 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
             whole, task = task.splits, limited(task, config.limit)
             rows = ", ".join(f"{key} {len(task.splits[key]):,} of {len(whole[key]):,}" for key in whole)
             remarks.append(f"--limit, not comparable with the full task: {name}: {rows}")
-        decided = [STORAGE, SEED, config.limit, data_hashes(task)]
-        trained = [one for one in protocols if not one.nhid or name not in NO_HIDDEN_LAYER]
-        cells = {
-            (subject.name, unit, protocol.nhid): Cell(
-                name=f"{subject.name}: {unit.name}, {name}" + ", MLP" * bool(protocol.nhid),
-                identity=[*subject.key(unit), dataclasses.asdict(protocol), *decided],
-                compute=partial(_score, subject, unit, task, protocol),
-            )
-            for subject, protocol in product(subjects, trained)
-            for unit in subject.units
-        }
-        for (subject_name, unit, hidden), figures in run.figures(cells).items():
-            row = scores[hidden > 0].setdefault((subject_name, unit.row, unit.pooling), {})
+        cells = task_cells(subjects, protocols, task, config.limit)
+        for (subject, unit, units), figures in run.figures(cells).items():
+            row = (hidden if units else plain).setdefault((subject, unit.row, unit.pooling), {})
             row[name] = figures["score"]
     remarks += [note for subject in subjects for note in subject.backbone.notes()]
     compared = {subject.name: subject.backbone.compared for subject in subjects}
-    return page(frame(scores[False]), frame(scores[True]), compared, remarks)
+    return page(frame(plain), frame(hidden), compared, remarks)
+
+
+def task_cells(
+    subjects: Sequence[Subject], protocols: Sequence[Protocol], task: TaskData, limit: int | None
+) -> dict[tuple[str, Unit, int], Cell]:
+    """Make the cells of a task by encoder, layers and pooling, and hidden units of the classifier."""
+    identity = [STORAGE, SEED, limit, data_hashes(task)]
+    trained = [one for one in protocols if not one.nhid or task.name not in NO_HIDDEN_LAYER]
+    return {
+        (subject.name, unit, protocol.nhid): Cell(
+            name=f"{subject.name}: {unit.name}, {task.name}" + ", MLP" * bool(protocol.nhid),
+            identity=[*subject.key(unit), dataclasses.asdict(protocol), *identity],
+            compute=partial(_score, subject, unit, task, protocol),
+        )
+        for subject, protocol in product(subjects, trained)
+        for unit in subject.units
+    }
 
 
 def _score(subject: Subject, unit: Unit, task: TaskData, protocol: Protocol, folder: Path) -> Figures:
@@ -124,23 +132,20 @@ def _score(subject: Subject, unit: Unit, task: TaskData, protocol: Protocol, fol
 
 
 def open_subjects(config: LayersConfig, run: Run) -> list[Subject]:
-    """All backbones, then the encoders taken whole, under distinct names; left out where that fails.
+    """Open all backbones, then the encoders taken whole, under distinct names; some may be left out.
 
     Raises:
         UserError: a layer or pooling that an encoder lacks.
     """
-    read = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
+    backbones = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
     whole = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
-    found: dict[str, Backbone] = {
-        f"{spec} {WHOLE}": WholeBackbone(one.for_classifiers()) for spec, one in whole.items()
-    }
-    found = read | found
-    names = distinct_names([backbone.name for backbone in found.values()], list(found))
-    return [choose(*pair, config) for pair in zip(names, found.values(), strict=True)]
+    backbones |= {f"{spec} {WHOLE}": WholeBackbone(one.for_classifiers()) for spec, one in whole.items()}
+    names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
+    return [choose(*pair, config) for pair in zip(names, backbones.values(), strict=True)]
 
 
 def choose(name: str, backbone: Backbone, config: LayersConfig) -> Subject:
-    """The layers and poolings of a backbone; only their columns are computed and stored.
+    """Choose the layers and poolings of a backbone; only their columns are computed and stored.
 
     An encoder taken whole has its one row whatever is wanted of the others.
 
@@ -161,7 +166,7 @@ def choose(name: str, backbone: Backbone, config: LayersConfig) -> Subject:
 
 
 def limited(task: TaskData, limit: int) -> TaskData:
-    """A task with about ``limit`` rows per split at most: each class keeps its share, but twelve rows.
+    """Cut a task to about ``limit`` rows per split: each class keeps its share, but twelve rows at least.
 
     The draw is the same for every layer and encoder; rows keep the files' order.
     """
@@ -170,8 +175,8 @@ def limited(task: TaskData, limit: int) -> TaskData:
         rng, y = np.random.RandomState(SEED), np.asarray(split.y)
         groups = [np.flatnonzero(y == label) for label in range(len(task.classes))] or [np.arange(len(y))]
         quotas = [max(round(min(1, limit / len(y)) * len(group)), LEAST_PER_CLASS) for group in groups]
-        drawn = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
-        rows = np.sort(np.concatenate(drawn)).tolist()
+        parts = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
+        rows = np.sort(np.concatenate(parts)).tolist()
         b = None if split.b is None else [split.b[row] for row in rows]
         splits[name] = Split(a=[split.a[row] for row in rows], b=b, y=[split.y[row] for row in rows])
     return dataclasses.replace(task, splits=splits)

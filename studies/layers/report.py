@@ -33,7 +33,7 @@ It cannot be similarity: the majority class has 66 % of MRPC, some 86 % of the b
 AVERAGE = "average"
 """EMP's Average Score: the mean of the six groups, where none is missing."""
 POOLING = "mean"
-"""Of the tables by layer."""
+"""Pooling of the tables by layer."""
 INDEX = ("backbone", "layer", "pooling")
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E"}
 SOURCE = "Ma et al. 2019, Universal Text Representation from BERT: An Empirical Study"
@@ -44,81 +44,73 @@ NOTE = (
 
 
 def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.DataFrame:
-    """Scores by (backbone, layer, pooling) and task, columns in the order of the groups."""
+    """Make a table of scores by (backbone, layer, pooling) and task, columns in the order of the groups."""
     tasks = [
         task for group in TASK_GROUPS.values() for task in group if any(task in s for s in scores.values())
     ]
     index = pd.MultiIndex.from_tuples(list(scores), names=INDEX)
-    return pd.DataFrame(
-        [[found.get(task) for task in tasks] for found in scores.values()], index, tasks, float
-    )
+    return pd.DataFrame([[row.get(task) for task in tasks] for row in scores.values()], index, tasks, float)
 
 
 def normalised(scores: pd.DataFrame) -> pd.DataFrame:
-    """Percentages of each task's best; tasks whose best is not positive are dropped."""
+    """Divide by each task's best, in percent; tasks whose best is not positive are dropped."""
     best = scores.max()
     return 100 * scores.loc[:, best > 0] / best[best > 0]
 
 
 def group_means(scores: pd.DataFrame) -> pd.DataFrame:
-    """Mean score of each group, and their average; none where an evaluated task of the group is missing."""
+    """Average each group, and the groups; none where an evaluated task of the group is missing."""
     groups = {
         name: scores.columns.intersection(list(tasks), sort=False) for name, tasks in TASK_GROUPS.items()
     }
     means = {name: scores[tasks].mean(axis=1, skipna=False) for name, tasks in groups.items() if len(tasks)}
-    found = pd.DataFrame(means, index=scores.index)
+    table = pd.DataFrame(means, index=scores.index)
     if len(means) == len(TASK_GROUPS):
-        found[AVERAGE] = found.mean(axis=1, skipna=False)
-    return found
+        table[AVERAGE] = table.mean(axis=1, skipna=False)
+    return table
 
 
 def pooling_table(scores: pd.DataFrame, compared: Mapping[str, Sequence[str]]) -> pd.DataFrame:
-    """EMP's Table 1: per backbone and pooling, group means averaged over layers.
+    """Average the group means over layers, per backbone and pooling (EMP's Table 1).
 
-    Args:
-        scores: raw or normalised.
-        compared: by backbone the layers that are averaged; none of an encoder taken whole.
+    ``compared`` has the layers of each backbone that are averaged, none of an encoder taken whole.
     """
-    kept = [layer in compared[backbone] for backbone, layer, _ in scores.index]
-    means = group_means(scores)[kept].groupby(level=["backbone", "pooling"], sort=False)
+    rows = [layer in compared[backbone] for backbone, layer, _ in scores.index]
+    means = group_means(scores)[rows].groupby(level=["backbone", "pooling"], sort=False)
     return means.agg(lambda column: column.mean(skipna=False))
 
 
 def layer_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """EMP's Table 2: per backbone and layers under mean pooling, group means; whole encoders have a row."""
+    """Take the group means of layers under mean pooling, and of whole encoders (EMP's Table 2)."""
     means = group_means(scores)
     return means[means.index.get_level_values("pooling").isin([POOLING, OWN])].droplevel("pooling")
 
 
 def difference(scores: pd.DataFrame, first: str, other: str) -> pd.DataFrame:
-    """``other`` minus ``first`` in points, over the rows and tasks that both have."""
+    """Subtract ``first`` from ``other``, in points, over the rows and tasks that both have."""
     after = scores.loc[other]
     change = (after - scores.loc[first].reindex(after.index)).dropna(how="all").dropna(axis=1, how="all")
     return pd.concat({f"{other} − {first}": change}, names=["backbone"])
 
 
 def likeness(scores: pd.DataFrame) -> pd.DataFrame:
-    """How alike the profiles over tasks of layers (rows) and encoders taken whole (columns) are.
+    """Compare the profiles over tasks of layers (rows) with those of encoders taken whole (columns).
 
-    Pearson's r of percentages of each task's best, over three tasks or more.
+    The measure is Pearson's r of percentages of each task's best, over three tasks or more.
     """
     r = normalised(scores).T.corr(min_periods=3)
     pooling = scores.index.get_level_values("pooling")
-    found = r.loc[pooling == POOLING, pooling == OWN]
-    found.columns = found.columns.get_level_values("backbone")
-    return found.droplevel("pooling")
+    table = r.loc[pooling == POOLING, pooling == OWN]
+    table.columns = table.columns.get_level_values("backbone")
+    return table.droplevel("pooling")
 
 
 def page(
     scores: pd.DataFrame, mlp: pd.DataFrame, compared: Mapping[str, Sequence[str]], remarks: Sequence[str]
 ) -> Page:
-    """The whole report.
+    """Make the report of scores, and of those with a hidden layer (``mlp``) where that changes a task.
 
-    Args:
-        scores: by logistic regression where a task has a classifier.
-        mlp: with a hidden layer, of the tasks that it changes.
-        compared: see :func:`pooling_table`.
-        remarks: what a reader of the scores must know.
+    ``compared`` is that of :func:`pooling_table`, ``remarks`` is what a reader of the scores must know.
     """
     sections = [Section("Remarks", remarks)]
     scored = scores.index.get_level_values("backbone")
@@ -131,7 +123,7 @@ def page(
 def _tables(
     scores: pd.DataFrame, mlp: pd.DataFrame, compared: Mapping[str, Sequence[str]]
 ) -> Iterator[Table]:
-    """EMP's Tables 1 and 2, raw and normalised; fine-tuning, MLP and likeness to word vectors."""
+    """Make EMP's Tables 1 and 2, raw and normalised; fine-tuning, MLP and likeness to word vectors."""
     share, best = normalised(scores), ", normalised per task by the best"
     yield _table("Poolings, mean over layers", pooling_table(scores, compared))
     yield _table(f"Poolings, mean over layers{best}", pooling_table(share, compared), "poolings")
@@ -149,7 +141,7 @@ def _tables(
 
 
 def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
-    """A frame with two labels as a table; ``paper`` names the published rows that stand below."""
+    """Print a frame with two labels; ``paper`` names the published rows that stand below."""
     means = means.dropna(axis=1, how="all")
     rows: list[list[Cell]] = [
         [*map(str, labels), *(None if pd.isna(value) else float(value) for value in row)]
@@ -167,7 +159,7 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
 
 
 def heat_maps(scores: pd.DataFrame, compared: Mapping[str, Sequence[str]]) -> Iterator[Figure]:
-    """One heat map per backbone with layers, and one per comparison with the first (EMP's Figure 1)."""
+    """Draw each backbone with layers, and each comparison with the first (EMP's Figure 1)."""
     first, share = next(iter(compared)), normalised(scores)
     for name, layers in compared.items():
         if layers and name in share.index:
@@ -179,7 +171,7 @@ def heat_maps(scores: pd.DataFrame, compared: Mapping[str, Sequence[str]]) -> It
 
 
 def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
-    """Layers by tasks, the top layer first, one panel per pooling."""
+    """Draw layers by tasks, the top layer first, one panel per pooling."""
     layers = list(dict.fromkeys(values.index.get_level_values("layer")))[::-1]
     poolings = dict.fromkeys(values.index.get_level_values("pooling"))
     panels = {one: values.xs(one, level="pooling").reindex(layers).to_numpy() for one in poolings}

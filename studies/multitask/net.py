@@ -65,7 +65,7 @@ class Stage:
 
     @property
     def slug(self) -> str:
-        """The stage as part of a folder name."""
+        """Write the stage as part of a folder name."""
         parts = [self.task, "sub" * self.sampled, self.pooling or "", "prod" * self.product]
         return "-".join(filter(None, parts))
 
@@ -75,7 +75,7 @@ Stages = tuple[Stage, ...]
 
 
 def name_of(stages: Sequence[Stage]) -> str:
-    """The configuration's name, as :func:`parse_stages` reads it."""
+    """Write a configuration's name, as :func:`parse_stages` reads it."""
     return "-".join(map(str, stages))
 
 
@@ -87,9 +87,9 @@ def parse_stages(text: str) -> Stages:
     """
     stages = []
     for part in text.strip().split("-"):
-        found = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", part)
-        letters, sub, letter, star = found.groups() if found else ("", "", "", "")
-        if not found or (star and not (letter and letters in ("P", "NLI"))):
+        match = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", part)
+        letters, sub, letter, star = match.groups() if match else ("", "", "", "")
+        if not match or (star and not (letter and letters in ("P", "NLI"))):
             raise UserError(
                 f"stage {part!r}: want SA, P, STS or NLI, then [sub], (C|M|X), * after P(M) or NLI(M)"
             )
@@ -126,7 +126,7 @@ class TaskHead(nn.Module):
             self.layer = PairHead(tower.dim, OUTPUTS[stage.task], concatenation, seed)
 
     def forward(self, tower: Tower, examples: Examples) -> Tensor:
-        """Logits [B, C], or one value per example [B] for quora (a logit) and sts (cosine or logit)."""
+        """Compute logits [B, C], or a value per example [B] for quora (a logit) and sts (cosine or logit)."""
         stage = self.stage
         if stage.task == "sst":
             out: Tensor = self.layer(tower.embed(examples.first, stage.pooling or "cls"))
@@ -139,7 +139,7 @@ class TaskHead(nn.Module):
         return out.reshape(len(examples)) if OUTPUTS[stage.task] == 1 else out
 
     def loss(self, tower: Tower, examples: Examples) -> Tensor:
-        """The stage's objective.
+        """Compute the stage's objective.
 
         sst, nli: cross-entropy, the mean of −log softmax(logits)[target]. quora: binary cross-entropy, the
         mean of −t log σ(x) − (1−t) log(1−σ(x)). sts: the mean of (cosine − t)², t being the gold score / 5;
@@ -154,7 +154,7 @@ class TaskHead(nn.Module):
         return functional.binary_cross_entropy_with_logits(out, target.float())
 
     def score(self, tower: Tower, examples: Examples, batch_size: int = 64) -> float:
-        """Accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``, without gradients."""
+        """Measure accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``."""
         # Texts of similar length share a batch to save padding; the scores do not depend on it.
         order = np.argsort([len(text) for text in examples.first], kind="stable")
         with torch.inference_mode():
@@ -191,26 +191,26 @@ class MultitaskNet(nn.Module):
         self.heads = nn.ModuleDict()
         for task in TASKS:
             new = Stage(task, None if joint or task == "sst" else pooling)
-            held, folder = latest.get(task, (new, None))
-            style = stage if task == stage.task else held
+            trained, folder = latest.get(task, (new, None))
+            style = stage if task == stage.task else trained
             self.heads[task] = TaskHead(style, self.tower, seed)
-            if folder and (held.pooling, held.product) == (style.pooling, style.product):
+            if folder and (trained.pooling, trained.product) == (style.pooling, style.product):
                 self.heads[task].load_state_dict(load_file(folder / "head.safetensors"))
         self.to(device)
 
     def head(self, task: str) -> TaskHead:
-        """The head of a task."""
+        """Take the head of a task."""
         return self.heads[task]  # type: ignore[return-value]
 
     def scores(self, tasks: Tasks, part: str, names: Iterable[TaskName] = TASKS) -> dict[str, float]:
-        """Metrics by task on ``dev`` or ``test``, with their ``overall``."""
-        found: dict[str, float] = {
+        """Measure the tasks on ``dev`` or ``test``, and their ``overall``."""
+        values: dict[str, float] = {
             name: self.head(name).score(self.tower, getattr(tasks[name], part)) for name in names
         }
-        return {**found, "overall": overall(found)}
+        return {**values, "overall": overall(values)}
 
     def save(self, folder: Path) -> None:
-        """The tower as a model folder, the stage's head beside it."""
+        """Write the tower as a model folder, the stage's head beside it."""
         self.cpu().tower.save(folder)
         head = self.head(self.stage.task).state_dict()
         with atomic_path(folder / "head.safetensors") as temporary:
@@ -218,6 +218,6 @@ class MultitaskNet(nn.Module):
 
 
 def overall(scores: Mapping[str, float]) -> float:
-    """The mean of SST accuracy, Quora accuracy and (STS Pearson + 1) / 2; NLI counts only by itself."""
+    """Average SST accuracy, Quora accuracy and (STS Pearson + 1) / 2; NLI counts only by itself."""
     counted = [name for name in scores if name != "nli"] or ["nli"]
     return fmean((scores[name] + 1) / 2 if name == "sts" else scores[name] for name in counted)

@@ -21,7 +21,6 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out,
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit import Cell, Figures, Run, published
+from studies.multitask.config import MultitaskConfig
 from studies.multitask.net import (
     TASKS,
     MultitaskNet,
@@ -46,9 +46,6 @@ from studies.multitask.net import (
     name_of,
     parse_stages,
 )
-
-if TYPE_CHECKING:
-    from studies.multitask.__main__ import MultitaskConfig
 
 SIZES: Mapping[TaskName, tuple[int, int, int]] = {
     "sst": (8_544, 1_101, 2_210),
@@ -64,7 +61,7 @@ SEQ_MT = LoopConfig(
 )
 """AdamW with a constant 1e-5; its other values are not stated, ours are PyTorch's."""
 COLUMNS = ("SST", "Quora", "SemEval", "SNLI")
-"""As in SEQ-MT's Table 1, the overall score left out."""
+"""Columns of SEQ-MT's Table 1, the overall score left out."""
 NOTE = "Percent: accuracy; SemEval (STS): Pearson x 100. In brackets: not trained yet."
 BEST = 3
 """How many configurations are scored on test (SEQ-MT, Table 2)."""
@@ -112,7 +109,7 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
 
 
 def folder_of(stages: Stages) -> Path:
-    """Where a stage's model lies below the output."""
+    """Tell where a stage's model lies below the output."""
     return Path("stages") / "+".join(stage.slug for stage in stages)
 
 
@@ -158,7 +155,7 @@ def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, *_: object) -> 
 
 
 def best(dev: Mapping[Stages, Figures]) -> list[Stages]:
-    """The configurations with the highest overall dev score, best first; of equal ones the earlier.
+    """Sort out the configurations with the highest overall dev score, best first; of equal ones the earlier.
 
     Without a Siamese stage a configuration is a baseline. SEQ-MT leaves those out of Table 2, SA-P-STS
     though it is third on dev; here they count where nothing else ran.
@@ -167,20 +164,20 @@ def best(dev: Mapping[Stages, Figures]) -> list[Stages]:
     return sorted(siamese or dev, key=lambda stages: -dev[stages]["overall"])[:BEST]
 
 
-def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Table:
+def _table(first: str, scores_of: Mapping[Stages, Figures], quoted: str = "") -> Table:
     """Our rows, and those of the paper below where one has a name of ours."""
     theirs = published(Path(__file__).with_name(quoted)) if quoted else {}
     # A bare star would begin or end italics in Markdown.
-    names = {stages: name_of(stages).replace("*", "\\*") for stages in found}
+    names = {stages: name_of(stages).replace("*", "\\*") for stages in scores_of}
     rows: list[list[TableCell]] = []
-    for stages, scores in found.items():
+    for stages, scores in scores_of.items():
         trained = {stage.task for stage in stages}
         cells = {task: f"{100 * scores[task]:.1f}" for task in TASKS}
         shown = [cell if task in trained else f"({cell})" for task, cell in cells.items()]
         rows.append([names[stages], *shown, scores["overall"]])
     below: list[list[TableCell]] = [
         [names[stages], *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
-        for stages in found
+        for stages in scores_of
         if (row := theirs.get(name_of(stages)))
     ]
     return Table(
@@ -192,7 +189,7 @@ def _table(first: str, found: Mapping[Stages, Figures], quoted: str = "") -> Tab
 
 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:
-    """All four tasks, since every stage is scored on all of them.
+    """Read all four tasks, since every stage is scored on all of them.
 
     Raises:
         UserError: a set is neither given nor in the data folder.
@@ -255,7 +252,7 @@ def _parts(train: Examples | None, dev: Examples | None, test: Examples | None) 
 
 
 def resplit(task: TaskName, every: Examples) -> TaskExamples:
-    """All examples, split at random in the proportions of SEQ-MT."""
+    """Split all examples at random in the proportions of SEQ-MT."""
     total = sum(SIZES[task])
     dev, test = (round(len(every) * size / total) for size in SIZES[task][1:])
     order = rng(0, "split/" + task).permutation(len(every))

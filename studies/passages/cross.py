@@ -38,12 +38,7 @@ SCORE_BATCH = 64
 
 
 class CrossRanker(nn.Module):
-    """s(q, p) of the module's docstring.
-
-    Args:
-        tower: a transformer tower of :func:`senteval_runner.towers.transformer.load_tower`.
-        seed: seed of the MLP's initial weights.
-    """
+    """s(q, p) of the module's docstring over a transformer tower; ``seed`` is that of the MLP's weights."""
 
     def __init__(self, tower: Any, seed: int) -> None:
         super().__init__()
@@ -54,24 +49,24 @@ class CrossRanker(nn.Module):
         self.second = seeded_linear(HIDDEN, 1, seed + 1)
 
     def forward(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Scores [B]."""
+        """Score pairs, [B]."""
         scores: Tensor = self.second(torch.tanh(self.first(self.tower.embed_pairs(pairs))))[:, 0]
         return scores
 
 
 def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
-    """Training pairs of a pass, with fresh negatives.
+    """Draw the training pairs of a pass, with fresh negatives.
 
     ``first`` is the question, ``second`` the relevant passage, ``target`` the irrelevant passage's index.
     """
     questions, passages = data.splits["train"], data.passages
     pairs = draw_pairs(questions, rng(seed, "ranking", pass_index))
-    asked = [questions[number].text for number in pairs[:, 0]]
-    return Examples(asked, [passages[row] for row in pairs[:, 1]], pairs[:, 2])
+    texts = [questions[number].text for number in pairs[:, 0]]
+    return Examples(texts, [passages[row] for row in pairs[:, 1]], pairs[:, 2])
 
 
 def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], margin: float) -> Tensor:
-    """The ranking loss of a batch; both passages of a pair share one forward pass."""
+    """Compute the ranking loss of a batch; both passages of a pair share one forward pass."""
     assert examples.second is not None
     right = list(zip(examples.first, examples.second, strict=True))
     wrong = [(text, passages[row]) for text, row in zip(examples.first, examples.target, strict=True)]
@@ -82,7 +77,7 @@ def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], mar
 def cross_scores(
     net: CrossRanker, questions: Sequence[Question], passages: Sequence[str]
 ) -> list[NDArray[np.float32]]:
-    """Scores of every question's candidates, [K] each."""
+    """Score every question's candidates, [K] each."""
     pairs = [(q.text, passages[row]) for q in questions for row in q.candidates]
     # Pairs of similar length share a batch, because padding costs as much as words.
     order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
@@ -98,15 +93,10 @@ def cross_scores(
 def fine_tune(
     data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path, report: Report
 ) -> tuple[CrossRanker, list[Row]]:
-    """Train on the set, resuming a state in ``folder``; keep the weights of the pass that is best on dev.
+    """Train on a set of filtered questions and keep the pass that is best on dev.
 
-    Args:
-        data: see :func:`~corpora.ranking.sets.filtered`.
-        backbone: name or folder of a Hugging Face encoder, which reads as many word pieces as it can.
-        config: passes, margin and device.
-        seed: seed of the MLP, the pairs and dropout.
-        folder: folder of the saved states.
-        report: called with one line per evaluation.
+    A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
+    can. ``seed`` is that of the MLP, the pairs and dropout; ``report`` gets a line per evaluation.
 
     Raises:
         UserError: the backbone cannot be loaded.

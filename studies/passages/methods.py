@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.report.page import Column, Page, Score, Section, Table, bootstrap
+from senteval_runner.report.page import Column, Page, Score, Section, Table
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors.models import open_model
 from studies.kit import Cell, Figures, Run, published
@@ -36,7 +36,7 @@ from studies.passages.ranker import (
 )
 
 SCORERS: tuple[Scorer, ...] = ("linear", "mlp")
-"""On [u; v] and [u; v; |u-v|; u*v]."""
+"""Scorers on [u; v] and [u; v; |u-v|; u*v]."""
 Label = tuple[str, str, str]
 """Model, feature and scorer of a row."""
 COLUMNS: tuple[str | Column, ...] = (
@@ -64,7 +64,7 @@ class Method(NamedTuple):
     """JSON values of everything that decides its scores, except set and seed."""
     seeds: int
     compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
-    """(set, seed, folder for unfinished work) to the scores of the test questions and what to say of them."""
+    """Gives the test questions' scores and further figures, from set, seed and folder for unfinished work."""
 
 
 def rank(config: PassagesConfig, run: Run) -> Page:
@@ -105,61 +105,80 @@ def rank(config: PassagesConfig, run: Run) -> Page:
 
 
 def _figures(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
-    """Means over the test questions, and the average precision of each."""
+    """Compute the means over the test questions, and keep the average precision of each."""
     scores, more = method.compute(data, seed, folder)
-    found = measure(data.splits["test"], scores)
-    return {**mean(found), "average_precisions": found["map"].tolist(), **more}
+    values = measure(data.splits["test"], scores)
+    return {**mean(values), "average_precisions": values["map"].tolist(), **more}
 
 
 def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
-    """All methods, in the order of the tables."""
-    options: dict[str, Any] = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
-    models = _open_models(config, run)
+    """Make all methods, in the order of the tables."""
+    frozen = FrozenScorers(_open_models(config, run), config)
+    return [Method(("BM25", "words", ""), ["bm25"], 1, bm25), *frozen.methods(), *cross_encoders(config, run)]
 
-    held: dict[tuple[str, str], dict[str, Part]] = {}
 
-    def parts(model: str, data: PassageSet) -> dict[str, Part]:
-        if (model, data.name) not in held:
-            held.clear()  # one model and set in memory at a time
-            held[model, data.name] = _parts(models[model], data)
-        return held[model, data.name]
+def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+    """Score the test questions; word statistics come from all passages of the set."""
+    index = Bm25(data.passages)
+    return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
 
-    def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
-        index = Bm25(data.passages)  # word statistics come from all passages of the set
-        return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
 
-    def frozen(
-        model: str, feature: Feature, scorer: Scorer | None, data: PassageSet, seed: int, folder: Path
+class FrozenScorers:
+    """Scorers on the vectors of some models; those of one model and set are in memory at a time."""
+
+    def __init__(self, models: Mapping[str, OpenedEncoder], config: PassagesConfig) -> None:
+        self.models, self.config = models, config
+        names = ("epochs", "learning_rate", "margin")
+        self.options: dict[str, Any] = {name: getattr(config, name) for name in names}
+        self._parts: tuple[tuple[str, str], dict[str, Part]] = (("", ""), {})
+
+    def parts(self, model: str, data: PassageSet) -> dict[str, Part]:
+        """Encode the splits of a set by a model."""
+        key = model, data.name
+        if self._parts[0] != key:
+            self._parts = key, _parts(self.models[model], data)
+        return self._parts[1]
+
+    def scores(
+        self,
+        model: str,
+        feature: Feature,
+        scorer: Scorer | None,
+        data: PassageSet,
+        seed: int,
+        folder: Path,
     ) -> tuple[Scores, Figures]:
-        train, dev, test = (parts(model, data)[split] for split in ("train", "dev", "test"))
+        """Train a scorer on a set, unless it is the cosine, and score the test questions."""
+        train, dev, test = (self.parts(model, data)[split] for split in ("train", "dev", "test"))
         dim = train.passage_ND.shape[1]
         net = make_scorer(feature, scorer, dim, seed)
-        curve = [] if feature == "cosine" else train_scorer(net, train, dev, seed=seed, **options)
+        curve = [] if feature == "cosine" else train_scorer(net, train, dev, seed=seed, **self.options)
         return score(net, test), {"dimensions": dim, "curve": curve}
+
+    def methods(self) -> Iterator[Method]:
+        """Make a method of every model with every feature and scorer."""
+        for (name, model), feature in product(self.models.items(), self.config.features):
+            for scorer in SCORERS if feature.startswith("uv") else (None,):
+                options = None if feature == "cosine" else self.options
+                yield Method(
+                    (name, feature, scorer or ""),
+                    [*model.identity, feature, scorer, options],
+                    self.config.runs if options else 1,
+                    partial(self.scores, name, feature, scorer),
+                )
+
+
+def cross_encoders(config: PassagesConfig, run: Run) -> Iterator[Method]:
+    """Make a method of every cross-encoder that can be opened."""
 
     def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
         net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder, report=run.log)
         return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
-    methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
-    for (name, model), feature in product(models.items(), config.features):
-        for scorer in SCORERS if feature.startswith("uv") else (None,):
-            trained = None if feature == "cosine" else options
-            identity = [*model.identity, feature, scorer, trained]
-            seeds = config.runs if trained else 1
-            compute = partial(frozen, name, feature, scorer)
-            methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
-    for backbone in config.cross:
+    for backbone, source in run.opened({one: partial(find_source, one) for one in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
-        try:
-            source = find_source(backbone)
-        except UserError as error:
-            run.leave_out(backbone, error)
-            continue
         identity = ["cross", source.key, config.cross_epochs, config.margin]
-        label = (name, "cross-encoder", "mlp")
-        methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
-    return methods
+        yield Method((name, "cross-encoder", "mlp"), identity, config.runs, partial(tuned, backbone))
 
 
 def _open_models(config: PassagesConfig, run: Run) -> dict[str, OpenedEncoder]:
@@ -207,14 +226,14 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
 
 
 def _scores(seeds: Sequence[Figures]) -> list[Score]:
-    """Percentages, deviations over several seeds, an interval of MAP."""
-    found = []
+    """Make percentages, with deviations over several seeds and an interval of MAP."""
+    scores = []
     for metric in METRICS:
         score = Score.over_seeds([100 * figures[metric] for figures in seeds])
         assert score is not None
         if metric == "map":
             values = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
-            over = bootstrap(100 * values, np.arange(len(values)))
+            over = Score.over_groups(100 * values, np.arange(len(values)))
             score = Score(score.value, score.deviation, over.interval)
-        found.append(score)
-    return found
+        scores.append(score)
+    return scores

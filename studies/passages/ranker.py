@@ -11,7 +11,8 @@ that gives every candidate one score ranks the relevant ones last. Precision div
 k candidates; recall and average precision divide by all relevant passages, missed ones included; success is 1
 if any of them is among the first k. Questions without a relevant passage score 0.
 
-Legend: B pairs of a batch, T pairs of a pass, N distinct texts, D embedding size, K candidates, H hidden.
+Legend: B pairs of a batch, T pairs of a pass, P pairs of a question and a candidate, N distinct texts,
+D embedding size, K candidates, H hidden.
 """
 
 from __future__ import annotations
@@ -52,39 +53,39 @@ Scores = Sequence[NDArray[np.floating]]
 
 
 def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Candidates best first, [K]; among equal scores irrelevant ones first, then in the file's order."""
+    """Order candidates best first, [K]; of equal scores irrelevant ones first, then in the file's order."""
     order: NDArray[np.int64] = np.lexsort((np.arange(len(scores_K)), relevant_K, -scores_K))
     return order
 
 
 def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
-    """Every metric of :data:`METRICS` per question, [Q], as fractions."""
+    """Compute every metric of :data:`METRICS` per question, [Q], as fractions."""
     rows = []
     for question, scores_K in zip(questions, scores, strict=True):
         assert len(scores_K) == len(question.candidates)
         right_K = question.relevant[ranked(np.asarray(scores_K), question.relevant)]
         places = np.flatnonzero(right_K) + 1
         total = max(1, len(places) + question.missed)
-        found = [int(right_K[:k].sum()) for k in DEPTHS]
+        hits = [int(right_K[:k].sum()) for k in DEPTHS]
         rows.append(
             [
                 1 / places[0] if len(places) else 0.0,
                 float((np.arange(1, len(places) + 1) / places).sum()) / total,
-                *(n / k for n, k in zip(found, DEPTHS, strict=True)),
-                *(n / total for n in found),
-                *(float(n > 0) for n in found),
+                *(n / k for n, k in zip(hits, DEPTHS, strict=True)),
+                *(n / total for n in hits),
+                *(float(n > 0) for n in hits),
             ]
         )
     return dict(zip(METRICS, np.array(rows, dtype=np.float64).T, strict=True))
 
 
 def mean(values: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-    """Means over questions."""
+    """Average every metric over the questions."""
     return {name: float(per_question.mean()) for name, per_question in values.items()}
 
 
 def ranking_loss(positive_B: Tensor, negative_B: Tensor, margin: float) -> Tensor:
-    """Mean over pairs of max(0, margin − s(q, p⁺) + s(q, p⁻))."""
+    """Average max(0, margin − s(q, p⁺) + s(q, p⁻)) over pairs."""
     return torch.relu(margin - positive_B + negative_B).mean()
 
 
@@ -92,7 +93,7 @@ class Cosine(nn.Module):
     """uᵀv / D of vectors of length √D: the cosine; nothing to train."""
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Scores [B]."""
+        """Score pairs, [B]."""
         return (u_BD * v_BD).sum(-1) / u_BD.shape[-1]
 
 
@@ -105,7 +106,7 @@ class Bilinear(nn.Module):
         nn.init.xavier_uniform_(self.w_DD, generator=torch.Generator().manual_seed(seed))
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Scores [B]."""
+        """Score pairs, [B]."""
         return ((u_BD @ self.w_DD) * v_BD).sum(-1) / u_BD.shape[-1]
 
 
@@ -125,13 +126,13 @@ class Concatenated(nn.Module):
         )
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Scores [B]."""
+        """Score pairs, [B]."""
         scores: Tensor = self.layers(combine(u_BD, v_BD, self.feature))[:, 0]
         return scores
 
 
 def make_scorer(feature: Feature, scorer: Scorer | None, dim: int, seed: int) -> nn.Module:
-    """The scorer of a feature; ``scorer`` matters for concatenations only."""
+    """Make the scorer of a feature; ``scorer`` matters for concatenations only."""
     if feature == "cosine":
         return Cosine()
     if feature == "bilinear":
@@ -151,25 +152,23 @@ class Part:
 
 
 def scaled(vectors_ND: NDArray[np.floating]) -> Tensor:
-    """Rows of length √D; zero rows stay zero."""
+    """Scale rows to length √D; zero rows stay zero."""
     return torch.from_numpy((unit(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
 
 
 def score(scorer: nn.Module, part: Part) -> list[NDArray[np.float32]]:
-    """Scores of every question's candidates, [K] each."""
+    """Score every question's candidates, [K] each."""
     counts = [len(q.candidates) for q in part.questions]
-    asked = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    rows = torch.from_numpy(np.concatenate([q.candidates for q in part.questions]))
+    question_P = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
+    passage_P = torch.from_numpy(np.concatenate([q.candidates for q in part.questions]))
+    batches = zip(question_P.split(SCORE_BATCH), passage_P.split(SCORE_BATCH), strict=True)
     with torch.inference_mode():
-        found = [
-            scorer(part.question_ND[some], part.passage_ND[others])
-            for some, others in zip(asked.split(SCORE_BATCH), rows.split(SCORE_BATCH), strict=True)
-        ]
-    return np.split(torch.cat(found).numpy(), np.cumsum(counts)[:-1])
+        scores = [scorer(part.question_ND[a], part.passage_ND[b]) for a, b in batches]
+    return np.split(torch.cat(scores).numpy(), np.cumsum(counts)[:-1])
 
 
 def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) -> NDArray[np.int64]:
-    """(question's number, relevant passage, irrelevant passage), [T, 3], in random order.
+    """Draw (question's number, relevant passage, irrelevant passage), [T, 3], in random order.
 
     Every relevant candidate is paired with four different irrelevant ones of its question, or all.
     """
@@ -185,16 +184,7 @@ def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) ->
 def train_scorer(
     scorer: nn.Module, train: Part, dev: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[float]:
-    """Train in place and keep the pass that is best on dev (the start counts as pass 0).
-
-    Args:
-        scorer: (u, v) to scores.
-        train: questions with a relevant and an irrelevant candidate each.
-        dev: questions that select the pass.
-        epochs: most passes.
-        learning_rate: of AdamW.
-        margin: margin of the loss.
-        seed: seed of pairs and order.
+    """Train in place with AdamW, and keep the pass that is best on dev (the start counts as pass 0).
 
     Returns:
         The selected score on dev after each pass, the start first.
@@ -209,21 +199,31 @@ def train_scorer(
         return mean(measure(dev.questions, score(scorer, dev)))[SELECT]
 
     curve = [on_dev()]
-    kept = copy.deepcopy(scorer.state_dict())
+    best = copy.deepcopy(scorer.state_dict())
     with progress(total=epochs, unit="pass", description="train scorer") as bar:
         while len(curve) <= epochs and len(curve) - curve.index(max(curve)) <= PATIENCE:
             for pairs_B3 in torch.from_numpy(draw_pairs(train.questions, generator)).split(BATCH):
-                asked, right, wrong = pairs_B3.unbind(1)
-                u_BD, passage_ND = train.question_ND[asked], train.passage_ND
-                loss = ranking_loss(scorer(u_BD, passage_ND[right]), scorer(u_BD, passage_ND[wrong]), margin)
-                if not torch.isfinite(loss):
-                    raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
+                loss = pairs_loss(scorer, train, pairs_B3, margin)
                 optimiser.zero_grad(set_to_none=True)
                 torch.autograd.backward(loss)
                 optimiser.step()
             curve.append(on_dev())
             bar.update(1)
             if curve[-1] > max(curve[:-1]):
-                kept = copy.deepcopy(scorer.state_dict())
-    scorer.load_state_dict(kept)
+                best = copy.deepcopy(scorer.state_dict())
+    scorer.load_state_dict(best)
     return curve
+
+
+def pairs_loss(scorer: nn.Module, train: Part, pairs_B3: Tensor, margin: float) -> Tensor:
+    """Compute the loss of pairs as :func:`draw_pairs` gives them.
+
+    Raises:
+        UserError: the loss is not finite.
+    """
+    question_B, right_B, wrong_B = pairs_B3.unbind(1)
+    u_BD, passage_ND = train.question_ND[question_B], train.passage_ND
+    loss = ranking_loss(scorer(u_BD, passage_ND[right_B]), scorer(u_BD, passage_ND[wrong_B]), margin)
+    if not torch.isfinite(loss):
+        raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
+    return loss

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -36,20 +36,17 @@ from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower, load_whole
 from senteval_runner.vectors.models import open_model
-from studies.finetune.examples import Examples, Stream, fixed
-from studies.finetune.heads import PairHead, Siamese
-from studies.finetune.loop import LoopConfig, Task, fit
+from studies.finetune.examples import Examples, fixed
+from studies.finetune.heads import tune_pairs
 from studies.finetune.phrases import PER_CLASS, split_phrases
 from studies.kit import Cell, Figures, Run, published
-
-if TYPE_CHECKING:
-    from studies.similarity.__main__ import SimilarityConfig
+from studies.similarity.config import SimilarityConfig
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
-"""With the encoder fine-tuned, as in BURT."""
-EPOCHS, BATCH = 2, 16
+"""The column where the encoder is fine-tuned, as in BURT."""
+EPOCHS = 2
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
     "sentences": (*STS_TASKS, *(f"{name} (trained head)" for name in RELATEDNESS_TASKS)),
@@ -59,7 +56,7 @@ AVERAGES: Mapping[str, Sequence[str]] = {
 
 
 class Model:
-    """A row, loaded when it is needed; the seed is that of random encoders."""
+    """A model of the table, loaded when it is needed; the seed is that of random encoders."""
 
     def __init__(self, spec: str, seed: int) -> None:
         self.spec, self.seed = spec, seed
@@ -71,11 +68,11 @@ class Model:
 
     @cached_property
     def vectors(self) -> SentenceVectors:
-        """Its frozen vectors."""
+        """Open the model's frozen vectors."""
         return open_model(self.spec, seed=self.seed)
 
     def tower(self) -> Tower:
-        """A fresh copy for training."""
+        """Load a fresh copy for training."""
         device = pick_device("auto")
         if self.kinds == ["pooled"]:
             pooling, _, name = self.spec.partition(":")
@@ -93,7 +90,7 @@ class SimilaritySet:
     texts: Sequence[str]
     """Both sides of all pairs, tokens joined by spaces."""
     score: Callable[[Model, Path], Figures]
-    """From a model and a folder for unfinished work to figures by column of the table."""
+    """Gives a model's figures by column of the table, from a folder for unfinished work."""
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
@@ -119,10 +116,10 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         for one in sets
         if one.name != SEMEVAL or model.tunable
     }
-    found: dict[str, Figures] = {}
+    rows: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
-        found.setdefault(spec, {}).update(figures)
-    ours = {name: with_averages(figures) for name, figures in found.items()}
+        rows.setdefault(spec, {}).update(figures)
+    ours = {name: with_averages(figures) for name, figures in rows.items()}
     columns = list(dict.fromkeys(column for row in ours.values() for column in row))
     file = Path(__file__).with_name(f"published-{config.published}.csv")
     theirs = published(file) if config.published else {}
@@ -209,7 +206,7 @@ def _semeval(
 def correlate(
     vectors: SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> float:
-    """Spearman's correlation x 100 of cosines with gold scores; constant cosines count as 0."""
+    """Correlate cosines with gold scores, Spearman x 100; constant cosines count as 0."""
     similarity = cosines(*(vectors([t.split() for t in side]).astype(np.float64) for side in (left, right)))
     if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
         return 0.0
@@ -217,7 +214,7 @@ def correlate(
 
 
 def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
-    """STS12-16 by cosine, the mean over their parts; STS-B and SICK-R with a trained head, and by cosine.
+    """Score STS12-16 by cosine, their parts averaged; STS-B and SICK-R with a trained head, and by cosine.
 
     The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
     """
@@ -233,7 +230,7 @@ def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> 
 def frozen_accuracy(
     vectors: SentenceVectors, train: WordPhrasePairs, test: WordPhrasePairs, seed: int
 ) -> float:
-    """Accuracy on ``test`` of the classifier tuned on ``train``.
+    """Tune a classifier on ``train``, and give its accuracy on ``test``.
 
     Raises:
         UserError: a class has fewer training pairs than there are folds.
@@ -258,30 +255,21 @@ def tuned_accuracy(
     seed: int,
     learning_rate: float,
 ) -> float:
-    """Accuracy on ``test`` of tower and head, trained on ``train``; the tower's weights move.
+    """Train tower and head on ``train``, and give their accuracy on ``test``; the tower's weights move.
 
     Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
     """
-    device = next(tower.parameters()).device
-    net = Siamese(tower, {"same": PairHead(tower.dim, 2, "uv-diff", seed)}).to(device)
     fitted, scored = (
         Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
     )
-    stream = Stream(fixed(fitted), BATCH, seed, "semeval2013")
-    fit(
-        net,
-        {"same": Task(stream, partial(net.loss, "same"))},
-        LoopConfig(learning_rate=learning_rate),
-        steps=EPOCHS * stream.batches_per_pass,
-        evaluate=dict,
-        seed=seed,
-        folder=folder,
-    )
-    return round(100 * accuracy(net.predict("same", scored), scored.target), 2)
+    name = "semeval2013"
+    options: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": learning_rate}
+    net = tune_pairs(tower, fixed(fitted), name, seed=seed, folder=folder, **options)
+    return round(100 * accuracy(net.predict(name, scored), scored.target), 2)
 
 
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
-    """PPDB's phrase pairs and their scores of equivalence; two single words are none.
+    """Read PPDB's phrase pairs and their scores of equivalence; two single words are none.
 
     ``Equivalence`` is the probability that the authors' classifier gives that relation. Pairs are filtered
     and balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` keeps out of
@@ -306,9 +294,10 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
 
 
 def with_averages(scores: Mapping[str, float]) -> dict[str, float]:
-    """Scores by column and the averages whose columns are all there: over some it would be another score."""
-    found = dict(scores)
-    for name, columns in AVERAGES.items():
-        if set(columns) <= scores.keys():
-            found[name] = fmean(scores[column] for column in columns)
-    return found
+    """Add the averages whose columns are all there: over some of them it would be another score."""
+    averages = {
+        name: fmean(scores[column] for column in columns)
+        for name, columns in AVERAGES.items()
+        if set(columns) <= scores.keys()
+    }
+    return {**scores, **averages}

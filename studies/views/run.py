@@ -27,9 +27,9 @@ from runtime.errors import UserError
 from runtime.files import read_json, read_record, write_json, write_text
 from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.protocol.statistics import RESAMPLES, drawn_scores, interval
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table
-from senteval_runner.report.resamples import RESAMPLES, drawn_scores
 from senteval_runner.report.tables import paper_row, score_sections, task_means
 from studies.views.__main__ import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
@@ -221,8 +221,7 @@ def ahead(one: Sequence[Results], other: Sequence[Results], tasks: Sequence[str]
 
     value, gain_SR = fmean(gains(figures)), np.array(gains(drawn))
     seeds_RS = np.random.default_rng(0).integers(len(one), size=(RESAMPLES, len(one)))
-    low, high = np.percentile(gain_SR.T[np.arange(RESAMPLES)[:, None], seeds_RS].mean(1), (2.5, 97.5))
-    return Score(value, interval=(float(low), float(high)))
+    return Score(value, interval=interval(gain_SR.T[np.arange(RESAMPLES)[:, None], seeds_RS].mean(1)))
 
 
 class Scored:

@@ -47,4 +47,4 @@ def test_the_lines_are_all_that_an_evaluation_asks_for(
     assert cli([str(file)]) == 2
     assert "no text to list: give --tasks" in capsys.readouterr().err
     assert layers(["--encoders", str(vectors), "--tasks", "MRPC", "--data", str(data), *cache, *output]) == 2
-    assert "python -m studies.sentences lists all" in capsys.readouterr().err
+    assert "python -m studies.sentences FILE --tasks NAMES lists all" in capsys.readouterr().err

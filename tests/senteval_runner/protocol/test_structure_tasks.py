@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from senteval_runner import evaluate
+from senteval_runner.protocol.statistics import paired_bootstrap
 from senteval_runner.protocol.structure_tasks import binding_scores, pair_scores
-from senteval_runner.report.resamples import paired_bootstrap
 from tests.senteval_runner.report.test_tables import result
 
 

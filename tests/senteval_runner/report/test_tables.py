@@ -13,8 +13,8 @@ from scipy.stats import pearsonr, rankdata
 from sklearn.metrics import f1_score
 
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.protocol.statistics import Resamples, drawn_scores, paired_bootstrap
 from senteval_runner.report import tables
-from senteval_runner.report.resamples import Resamples, drawn_scores, paired_bootstrap
 from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
 from tests.senteval_runner.test_run import Run
 from tests.senteval_runner.test_run import run as run

@@ -17,8 +17,9 @@ from multiview.words.vectors import WordVectors
 from parsing.trees.sentences import ParsedSentence
 from runtime.errors import UserError
 from studies.analogies import build, contexts
-from studies.analogies.__main__ import ScoreConfig, cli
+from studies.analogies.__main__ import cli
 from studies.analogies.build import Ranking, build_questions, content_words, load_pairs
+from studies.analogies.config import ScoreConfig
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of
 from studies.analogies.questions import CATEGORIES, Question, read_google, read_questions, write_questions
 from studies.analogies.score import TextVectors, answer_ranks, summarise

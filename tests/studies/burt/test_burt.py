@@ -16,7 +16,8 @@ from runtime.errors import UserError
 from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
-from studies.burt.__main__ import Ablation, BurtConfig, cli
+from studies.burt.__main__ import cli
+from studies.burt.config import Ablation, BurtConfig
 from studies.burt.data import read_data, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, hold_out, normalised
@@ -95,7 +96,7 @@ def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tm
     (tmp_path / "ppdb.txt").write_text("\n".join(rows))
     given = config({**files, "ppdb": tmp_path / "ppdb.txt"}, tmp_path, objectives=("identification",))
     data = read_data(dataclasses.replace(given, held_out=0.2))
-    drawn, held = data.train["identification"](0), data.held["identification"]
+    drawn, held = data.train["identification"](0), data.held_out["identification"]
     held_pairs = held.take(np.flatnonzero(held.target))
     assert len(held_pairs) > 5 and not {*drawn.texts()} & {*held_pairs.texts()}
     # All x are paraphrases, all y are: who knows one side of the split alone would take some for negatives.
@@ -107,7 +108,7 @@ def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tm
     ]
     (tmp_path / "ppdb.txt").write_text("\n".join(rows))
     data = read_data(dataclasses.replace(given, held_out=0.2))
-    for side in (data.train["identification"](0), data.held["identification"]):
+    for side in (data.train["identification"](0), data.held_out["identification"]):
         assert [
             a[0] == b[0] for a, b in zip(side.first, side.second or (), strict=True)
         ] == side.target.tolist()

@@ -21,7 +21,7 @@ from studies.faq.config import FaqConfig
 from studies.faq.data import read_faq
 from studies.faq.train import LabelledPairs, cosines
 from studies.finetune.examples import Examples
-from studies.finetune.heads import PairHead, Siamese
+from studies.finetune.heads import BATCH, PairHead, Siamese
 from studies.finetune.tiny import build_tiny
 from studies.kit import read_presets
 
@@ -217,7 +217,7 @@ def test_the_papers_preset(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "300 pairs, 1,200 training and 200 test queries" in capsys.readouterr().err
     config = FaqConfig(**read_presets(FaqConfig)["paper"])
     assert (len(config.models), config.runs, config.sampling) == (6, 5, ("retrieved",))
-    assert (train.BATCH, config.epochs, config.learning_rate) == (16, 2, 2e-5)
+    assert (BATCH, config.epochs, config.learning_rate) == (16, 2, 2e-5)
     assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
     words = tmp_path / "words.txt"
     words.write_text("change 1 2\nplease 3 4\n")

@@ -26,7 +26,8 @@ from senteval_runner.towers.backbones import (
 )
 from studies.kit import Run, published, read_presets, run_study
 from studies.layers import evaluate, report
-from studies.layers.__main__ import LayersConfig, cli
+from studies.layers.__main__ import cli
+from studies.layers.config import LayersConfig
 from studies.layers.evaluate import evaluate as layers
 from studies.layers.report import (
     AVERAGE,

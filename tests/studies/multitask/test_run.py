@@ -16,7 +16,8 @@ from runtime.files import read_record
 from runtime.training_task import Task as LoopTask
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
-from studies.multitask.__main__ import MultitaskConfig, cli
+from studies.multitask.__main__ import cli
+from studies.multitask.config import MultitaskConfig
 from studies.multitask.net import MultitaskNet, Stage, TaskHead, TaskName, name_of, overall, parse_stages
 from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT

@@ -1,6 +1,6 @@
-"""Scores on resamples of a test set's items, drawn with replacement: what intervals and differences rest on.
+"""Resamples of a test set's items, drawn with replacement: what every interval and difference rests on.
 
-Legend of dimension suffixes: N items, R resamples.
+Legend of dimension suffixes: N items, K groups of items, R resamples.
 """
 
 from __future__ import annotations
@@ -23,52 +23,70 @@ PAIR_TASKS = tuple(task for task in STRUCTURE_TASKS if task != "Binding")
 """Tasks of structure whose main metric is average precision."""
 
 
-def _pearson(gold_RN: Values, found_RN: Values) -> Values:
-    """A constant side has 0."""
-    g_RN, f_RN = (side - side.mean(1, keepdims=True) for side in (gold_RN, found_RN))
+def interval(values_R: Values) -> tuple[float, float]:
+    """Take the ends of the 95 % interval of what resamples gave."""
+    low, high = np.quantile(values_R, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def grouped_mean(
+    values_N: NDArray[np.floating], group_N: NDArray[np.integer]
+) -> tuple[float, tuple[float, float]]:
+    """Take the mean of values and its 95 % interval from 2,000 resamples.
+
+    Whole groups (books, questions) are drawn, because the items of a group are not independent.
+    """
+    _, index_N = np.unique(group_N, return_inverse=True)
+    count_K = np.bincount(index_N).astype(np.float64)
+    sum_K = np.bincount(index_N, weights=values_N)
+    groups = len(count_K)
+    draws_RK = np.random.default_rng(0).multinomial(groups, np.full(groups, 1 / groups), 2000)
+    return float(values_N.mean()), interval((draws_RK @ sum_K) / (draws_RK @ count_K))
+
+
+def _pearson(gold_RN: Values, predicted_RN: Values) -> Values:
+    """Pearson's r of each resample; a constant side has 0."""
+    g_RN, p_RN = (side - side.mean(1, keepdims=True) for side in (gold_RN, predicted_RN))
     with np.errstate(divide="ignore", invalid="ignore"):
-        r_R: Values = (g_RN * f_RN).sum(1) / np.sqrt((g_RN**2).sum(1) * (f_RN**2).sum(1))
+        r_R: Values = (g_RN * p_RN).sum(1) / np.sqrt((g_RN**2).sum(1) * (p_RN**2).sum(1))
     return np.nan_to_num(r_R)
 
 
-def _average_precision(gold_RN: Values, found_RN: Values) -> Values:
-    pairs = zip(gold_RN, found_RN, strict=True)
-    return 100 * np.array([average_precision_score(gold_N, found_N) for gold_N, found_N in pairs])
+def _average_precision(gold_RN: Values, predicted_RN: Values) -> Values:
+    pairs = zip(gold_RN, predicted_RN, strict=True)
+    return 100 * np.array([average_precision_score(gold_N, predicted_N) for gold_N, predicted_N in pairs])
 
 
 SCORES: dict[str, Callable[[Values, Values], Values]] = {
-    "acc": lambda gold_RN, found_RN: 100 * (gold_RN == found_RN).mean(1),
-    "f1": lambda gold_RN, found_RN: 200 * (gold_RN * found_RN).sum(1) / (gold_RN + found_RN).sum(1).clip(1),
-    "mse": lambda gold_RN, found_RN: ((gold_RN - found_RN) ** 2).mean(1),
+    "acc": lambda gold_RN, predicted_RN: 100 * (gold_RN == predicted_RN).mean(1),
+    "f1": lambda gold_RN, predicted_RN: (
+        200 * (gold_RN * predicted_RN).sum(1) / (gold_RN + predicted_RN).sum(1).clip(1)
+    ),
+    "mse": lambda gold_RN, predicted_RN: ((gold_RN - predicted_RN) ** 2).mean(1),
     "pearson": _pearson,
     "spearman": _pearson,  # of ranks
     "ap": _average_precision,
 }
-"""By the last part of a metric's name: from items [R, N], gold and found, to the scores [R], as metrics have
-them."""
+"""Scores [R] of items [R, N], gold and predicted, by the last part of a metric's name."""
 
 
 def scores_of(result: TaskResult, metric: str, *, draws: int = 0) -> Values:
-    """A task's score on all items, [1], or on resamples of them, [draws].
+    """Score a task on all items, [1], or on resamples of them, [draws].
 
-    Drawn items keep their ranks among all: to rank every resample anew takes seconds a task and moves an end
-    of an interval by less than its own error. The same draws come for every result of a task.
-
-    Args:
-        result: with gold labels and predictions.
-        metric: of the task; ``all.`` is the mean over subsets, ``concatenated.`` is over all their items.
-        draws: resamples; 0 takes the items as they are.
+    A metric ``all.`` is the mean over subsets, ``concatenated.`` is over all their items. Drawn items keep
+    their ranks among all: to rank every resample anew takes seconds a task and moves an end of an interval by
+    less than its own error. The same draws come for every result of a task.
     """
     scope, _, kind = metric.removesuffix(".mean").rpartition(".")
     names = sorted(result.gold)  # stored in any order
     predicted = ["cosine"] if scope == "cosine" else names
     gold = [np.asarray(result.gold[name], np.float64) for name in names]
-    found = [np.asarray(result.predictions[name], np.float64) for name in predicted]
+    predictions = [np.asarray(result.predictions[name], np.float64) for name in predicted]
     if scope == "concatenated":
-        gold, found = [np.concatenate(gold)], [np.concatenate(found)]
+        gold, predictions = [np.concatenate(gold)], [np.concatenate(predictions)]
     stream, parts = np.random.RandomState(0), []
-    for gold_N, found_N in zip(gold, found, strict=True):
-        items, n = [gold_N, found_N], len(gold_N)
+    for gold_N, predicted_N in zip(gold, predictions, strict=True):
+        items, n = [gold_N, predicted_N], len(gold_N)
         if kind == "spearman":
             items = [rankdata(side) for side in items]
         if not draws:
@@ -88,14 +106,14 @@ class Resamples:
         self._known: dict[tuple[str, int], Values] = {}
 
     def scores(self, metric: str, *, draws: int = 0) -> Values:
-        """See :func:`scores_of`."""
+        """Score as :func:`scores_of` does, once."""
         if (metric, draws) not in self._known:
             self._known[metric, draws] = scores_of(self.result, metric, draws=draws)
         return self._known[metric, draws]
 
 
 def drawn_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
-    """One task's metrics on resamples, [R] each: means over the results of several seeds.
+    """Take one task's metrics on resamples, [R] each: means over the results of several seeds.
 
     Without those that no predictions are kept of: subsets by themselves, ``Binding``, whose items come in
     frames, and results of an earlier version.
@@ -103,14 +121,14 @@ def drawn_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
     first, drawn = results[0], {}
     for metric in first.metrics if first.task != "Binding" else ():
         scope, _, kind = metric.removesuffix(".mean").rpartition(".")
-        kept = scope in ("", "all", "concatenated") or (scope == "cosine" and "cosine" in first.predictions)
-        if kind in SCORES and kept and not (kind == "acc" and first.task in PAIR_TASKS):
+        has_items = scope in ("", "all", "concatenated") or (scope == "cosine" and scope in first.predictions)
+        if kind in SCORES and has_items and not (kind == "acc" and first.task in PAIR_TASKS):
             drawn[metric] = np.mean([scores_of(one, metric, draws=RESAMPLES) for one in results], axis=0)
     return drawn
 
 
 def paired_bootstrap(a: Resamples, b: Resamples, *, ranked: bool = False) -> tuple[float, float]:
-    """How far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
+    """Tell how far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
 
     Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman
     over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice
