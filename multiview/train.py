@@ -20,7 +20,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from multiview.config import LAPTOP, TrainConfig, found_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
-from runtime.cli import LOGGER, Command, given_option, log_to
+from runtime.cli import LOGGER, Command, log_to
 from runtime.dry_run import Estimate, peak_memory
 from runtime.errors import MissingExtraError, UserError, refusals
 from runtime.files import atomic_path, locked, read_json, write_json
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
 
 CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 """Steps of a dry run, of which two are enough after so many seconds."""
-
-
-def defaults_from(args: Sequence[str]) -> TrainConfig:
-    """The defaults that ``--preset NAME`` on a command line asks for."""
-    return preset(given_option(args, "--preset") or LAPTOP)
 
 
 def main(config: TrainConfig) -> int:
@@ -293,7 +288,7 @@ cli = Command(
     "multiview.train",
     (__doc__ or "").split("\n\n")[0],
     kept="checkpoints are kept; the same command resumes",
-    defaults=defaults_from,
+    defaults=lambda name: preset(name or LAPTOP),
     plugins=True,
 )
 

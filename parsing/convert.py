@@ -1,7 +1,7 @@
 """Turn a checkpoint of supar's into a model folder, once.
 
-    python -m parsing.convert dep ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
-    python -m parsing.convert dep biaffine-dep-en runs/parsers/ptb --trust-pickle
+    python -m parsing.convert ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
+    python -m parsing.convert biaffine-dep-en runs/parsers/ptb --trust-pickle
 
 A checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
 that opens one, and only with --trust-pickle. The folder that comes out holds numbers and JSON, loads without
@@ -16,7 +16,7 @@ from typing import Annotated
 
 import tyro
 
-from runtime.cli import Command, Commands, configuration
+from runtime.cli import Command, configuration
 from runtime.errors import UserError, printable
 
 
@@ -67,11 +67,12 @@ def main(config: Convert) -> None:
     print(f"{config.output}: sha256 {identity['sha256'][:16]}")
 
 
-ABOUT = "a supar dependency parser (biaffine-dep over words and characters)"
-cli = Commands(
-    {"dep": Command(Convert, main, "parsing.convert dep", ABOUT, owns=lambda config: config.output)},
+cli = Command(
+    Convert,
+    main,
     "parsing.convert",
-    "Convert a checkpoint:",
+    "Convert a checkpoint of a supar dependency parser (biaffine-dep over words and characters).",
+    owns=lambda config: config.output,
 )
 
 

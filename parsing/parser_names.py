@@ -16,7 +16,7 @@ def check_parser(kind: str, spec: str) -> None:
     if spec == "builtin" or Path(spec).is_dir():
         return
     if kind == "dep":
-        convert = f"python -m parsing.convert dep {spec} FOLDER --trust-pickle"
+        convert = f"python -m parsing.convert {spec} FOLDER --trust-pickle"
         raise UserError(f"{spec}: no such model folder; a library's model becomes one with {convert}")
     if not (Path(spec).exists() or spec.startswith("benepar")):
         raise UserError(f"{spec}: no such folder or file, and no benepar model's name such as benepar_en3")

@@ -45,7 +45,7 @@ PAPER_SAMPLE = (
     "which are faster than the paper's"
 )
 PAPER_PARSERS = (
-    "--preset paper needs --dep-model FOLDER (nearest to the paper's: parsing.convert dep biaffine-dep-en of "
+    "--preset paper needs --dep-model FOLDER (nearest to the paper's: parsing.convert biaffine-dep-en of "
     "https://github.com/yzhangcs/parser) and --const-model NAME (nearest: benepar_en3 of "
     "https://github.com/nikitakit/self-attentive-parser)"
 )
@@ -257,7 +257,7 @@ cli = Command(
     main,
     "parsing.run",
     "Parse a corpus into a cache of dependency and constituency trees.",
-    defaults=preset_defaults(ParseConfig, {"paper": PAPER}),
+    defaults=preset_defaults(ParseConfig, lambda: {"paper": PAPER}),
 )
 
 

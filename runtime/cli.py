@@ -163,8 +163,8 @@ class Command:
     """The folder that a configuration writes to. One run at a time may own it; a dry run does not."""
     kept: str = "what was finished is kept; the same command resumes"
     """What survives Ctrl-C, as one clause of the message."""
-    defaults: Callable[[Sequence[str]], Any] | None = None
-    """Maps the command line to a configuration that holds the defaults (a preset)."""
+    defaults: Callable[[str], Any] | None = None
+    """Maps the name after ``--preset``, empty without one, to a configuration that holds the defaults."""
     plugins: bool = False
     """Takes ``--plugin MODULE``: the command opens models, whose views may be of another package."""
 
@@ -211,12 +211,17 @@ class Command:
         if self.plugins:
             parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
             parser.add_argument("--plugin", action="append", default=[])
-            found, words = parser.parse_known_args(words)
+            options, words = parser.parse_known_args(words)
             about = f"{about}\n\n{PLUGIN_HELP}"
-            for module in found.plugin:
+            for module in options.plugin:
                 import_plugin(module)
-        given = {} if self.defaults is None else {"default": self.defaults(words)}
-        given["console_outputs"] = TORCHRUN not in os.environ or os.environ["RANK"] == "0"
+        settings: dict[str, Any] = {
+            "console_outputs": TORCHRUN not in os.environ or os.environ["RANK"] == "0"
+        }
+        if self.defaults is not None:
+            parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+            parser.add_argument("--preset", nargs="?")
+            settings["default"] = self.defaults(parser.parse_known_args(words)[0].preset or "")
         rules = tyro.constructors.ConstructorRegistry()
         named = tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
@@ -227,7 +232,7 @@ class Command:
         )
         rules.primitive_rule(lambda info: named if info.type is Path else None)
         with rules:
-            return tyro.cli(self.config, prog=prog, description=about, args=words, **given)
+            return tyro.cli(self.config, prog=prog, description=about, args=words, **settings)
 
     def _refuse(self, message: str, code: int) -> int:
         if _first_to_say(message):
@@ -295,15 +300,14 @@ def told_version(words: Sequence[str]) -> bool:
     return True
 
 
-def preset_defaults(config: type[Config], presets: Presets) -> Callable[[Sequence[str]], Config]:
-    """What :class:`Command` takes as ``defaults``.
+def preset_defaults(config: type[Config], presets: Callable[[], Presets]) -> Callable[[str], Config]:
+    """What :class:`Command` takes as ``defaults``: a configuration with the values of a preset.
 
-    Args:
-        config: a configuration with a field ``preset``; options given beside ``--preset`` win over it.
-        presets: an unknown name changes nothing here, so that the field's own type refuses it.
+    ``presets`` is called when the command runs. A name that is not among them changes nothing here, so that
+    the type of the field ``preset`` refuses it.
     """
 
-    def defaults(args: Sequence[str]) -> Config:
+    def defaults(name: str) -> Config:
         import tyro
 
         required: dict[str, Any] = {
@@ -311,16 +315,9 @@ def preset_defaults(config: type[Config], presets: Presets) -> Callable[[Sequenc
             for field in dataclasses.fields(config)  # type: ignore[arg-type]
             if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         }
-        return config(**{**required, **presets.get(given_option(args, "--preset"), {})})
+        return config(**{**required, **presets().get(name, {})})
 
     return defaults
-
-
-def given_option(args: Sequence[str], option: str) -> str:
-    """The value of one option on a command line; empty without it."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(option, dest="value", nargs="?", default="")
-    return parser.parse_known_args(args)[0].value or ""
 
 
 def import_plugin(module: str) -> None:

@@ -149,7 +149,14 @@ def plain_build() -> Iterator[None]:
             torch.set_default_dtype(before)
 
 
-class Undrawn(TorchFunctionMode):
+@contextlib.contextmanager
+def shapes_alone() -> Iterator[None]:
+    """Make networks as in :func:`plain_build`, without memory for their weights."""
+    with plain_build(), torch.device("meta"), _NoNormalWeights():
+        yield
+
+
+class _NoNormalWeights(TorchFunctionMode):
     """Leaves normal distributions out: on the device ``meta`` they import torch's compiler, for a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

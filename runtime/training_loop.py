@@ -70,15 +70,6 @@ class Plan:
     """Steps between readings of the metrics."""
 
 
-class _Alone:
-    """One process; :class:`multiview.training.gradient.DistributedContext` is several."""
-
-    first = True
-
-    def sum_on_hosts(self, values: list[float]) -> list[float]:
-        return values
-
-
 class Loop(Generic[Batch]):
     """One training run in one folder; a checkpoint found there is taken up.
 
@@ -106,7 +97,8 @@ class Loop(Generic[Batch]):
     ) -> None:
         self.task, self.plan, self.folder = task, plan, folder
         self.identity = dict(identity or {})
-        self.processes = processes or _Alone()
+        self.processes = processes
+        self.first = processes is None or bool(processes.first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.bests = Checkpoints(folder / "best", 1)
         self.position = Position()
@@ -151,7 +143,7 @@ class Loop(Generic[Batch]):
             UserError: a loss or gradient is not finite; the last checkpoint stays.
         """
         position = self.position
-        if self.processes.first:
+        if self.first:
             self.folder.mkdir(parents=True, exist_ok=True)
             rows = read_log(self.folder / LOG) if self.resumed else []
             with atomic_path(self.folder / LOG) as temporary:
@@ -159,7 +151,7 @@ class Loop(Generic[Batch]):
                 temporary.write_text("".join(kept), encoding="utf-8")
         if not self.resumed and self.plan.evaluate_first:
             self._evaluate(epoch=0)
-        show = None if self.processes.first else False
+        show = None if self.first else False
         bar = progress(
             total=position.steps, initial=position.step, unit="step", description="train", show=show
         )
@@ -215,7 +207,7 @@ class Loop(Generic[Batch]):
 
     def save(self) -> None:
         """Write a checkpoint of the current position."""
-        if not self.processes.first:
+        if not self.first:
             return
         state = {"position": asdict(self.position), "identity": self.identity}
         try:
@@ -246,30 +238,34 @@ class Loop(Generic[Batch]):
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
             row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
-            better = self.processes.first and self.task.is_better(row, position.best)
+            better = self.first and self.task.is_better(row, position.best)
             # The first process decides for all, since their last bits may differ.
-            (found,) = self.processes.sum_on_hosts([float(better)])
-            position.waited = 0 if found else position.waited + 1
-            if found:
+            (best,) = self._sum([float(better)])
+            position.waited = 0 if best else position.waited + 1
+            if best:
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
-                if self.processes.first:
+                if self.first:
                     self.task.keep_best(self.bests, row)
         position.sums = {}
         self._write(row)
         self.task.evaluated(row)
 
     def _write(self, row: Row) -> None:
-        if self.processes.first:
+        if self.first:
             with open(self.folder / LOG, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:
         """Take the first process's clock; return a signal that any process received."""
-        asked = [float(self._signal == number) for number in SIGNALS]
-        shared = self.processes.sum_on_hosts([seconds if self.processes.first else 0.0, *asked])
-        self.position.seconds = shared[0]
-        return next((int(number) for number, asking in zip(SIGNALS, shared[1:], strict=True) if asking), 0)
+        received = [float(self._signal == number) for number in SIGNALS]
+        self.position.seconds, *counts = self._sum([seconds if self.first else 0.0, *received])
+        return next((int(number) for number, count in zip(SIGNALS, counts, strict=True) if count), 0)
+
+    def _sum(self, values: list[float]) -> list[float]:
+        """The values summed over the processes."""
+        sums: list[float] = values if self.processes is None else self.processes.sum_on_hosts(values)
+        return sums
 
 
 @contextlib.contextmanager

@@ -214,7 +214,7 @@ def command(
         main,
         module,
         description,
-        defaults=lambda words: preset_defaults(config, read_presets(config))(words),
+        defaults=preset_defaults(config, lambda: read_presets(config)),
         owns=lambda chosen: chosen.output,
         kept="finished cells and the last saved states are kept; the same command resumes",
         plugins=plugins,

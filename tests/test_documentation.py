@@ -28,7 +28,7 @@ COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )
 SUBCOMMANDS = ("dep", "const", "build", "run")
-FIRST_WORD = {"parsing.convert": "dep", "parsing.score": "dep", "studies.analogies": "run"}
+FIRST_WORD = {"parsing.score": "dep", "studies.analogies": "run"}
 """Whose options are meant where a line names none."""
 
 

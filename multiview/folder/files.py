@@ -34,7 +34,7 @@ from multiview.words.vectors import (
     VECTORS,
 )
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
-from runtime.device import Undrawn, plain_build
+from runtime.device import plain_build, shapes_alone
 from runtime.errors import UserError
 from runtime.files import (
     atomic_path,
@@ -386,7 +386,7 @@ def _check_sizes(
     """
     config, tables = folder / "config.json", 1 + max(tables_of(record.views))
     try:
-        with plain_build(), torch.device("meta"), Undrawn():
+        with shapes_alone():
             words = WordTable.load(folder, record.words, tables=tables, fixed=fixed)
             wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:

@@ -34,7 +34,7 @@ from parsing.networks.features import ParserVocabulary, TypeTable, length_batche
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
-from runtime.device import Undrawn, plain_build, plain_torch
+from runtime.device import plain_torch, shapes_alone
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, sha256_file, write_json
 from runtime.folders import current, refuse_others, replaced
@@ -104,7 +104,7 @@ class ModelFolder:
     def build(self, make: Callable[[], Module]) -> Module:
         """A module with the folder's weights, in eval mode; a UserError if they do not fit its sizes."""
         try:
-            with plain_build(), torch.device("meta"), Undrawn():
+            with shapes_alone():
                 module = make()
             module.load_state_dict(self.tensors, assign=True)
         except (OverflowError, RuntimeError, TypeError) as error:

@@ -12,7 +12,7 @@ import torch
 from multiview.config import TrainConfig, options_of, preset
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
-from multiview.train import cli, defaults_from, main
+from multiview.train import cli, main
 from multiview.training.data import Split, cut, open_trees
 from multiview.training.trainer import Trainer
 from runtime import device as threads
@@ -42,17 +42,17 @@ PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we 
 
 
 def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
-    paper = defaults_from(["--preset", "paper"])
+    paper = preset("paper")
     values = options_of(paper)
     assert {name: values[name] for name in PAPER} == PAPER and paper.table.min_count == 1
     assert len(paper.view_list) * 2 * paper.encoder.width == 4800  # of two models
     for wrong in ("nothing", "/dev/zero", ""):
         with pytest.raises(UserError, match="choose one of laptop"):
             preset(wrong)
-    assert TrainConfig() == defaults_from([]) == preset("laptop") and preset("gpu").preset == "gpu"
+    assert TrainConfig() == preset("laptop") and preset("gpu").preset == "gpu"
     mine = tmp_path / "mine.toml"
     mine.write_text("words = 'fixed'\n[loop]\nbatch = 7\n")
-    config = defaults_from([f"--preset={mine}"])
+    config = preset(str(mine))
     assert (config.words, config.loop.batch, config.model_name) == ("fixed", 7, "dep-const-mine")
     assert "--trees 'my trees'" in training_command(preset("gpu", trees=Path("my trees")))
 

@@ -254,5 +254,5 @@ def test_other_files_are_refused(tmp_path, capsys, content):
     torch.save(content, path)
     if content is None:
         path.write_bytes(b"\x80\x65 not pickle's own error")
-    assert convert(["dep", str(path), str(tmp_path / "out"), "--trust-pickle"]) == 2
+    assert convert([str(path), str(tmp_path / "out"), "--trust-pickle"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()

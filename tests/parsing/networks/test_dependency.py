@@ -190,7 +190,7 @@ def test_supars_own_models_parse_alike_once_converted(tmp_path, capsys, options)
     parser = supar_parser(tmp_path, **options)
     sentences = [*TOKENS, ["The", "zebra", "sat", "."]]
     parser.save(str(tmp_path / "theirs.pt"))
-    arguments = ["dep", str(tmp_path / "theirs.pt"), str(tmp_path / "ours")]
+    arguments = [str(tmp_path / "theirs.pt"), str(tmp_path / "ours")]
     assert convert(arguments) == 2 and not (tmp_path / "ours").exists()
     assert "add --trust-pickle" in capsys.readouterr().err
     assert convert([*arguments, "--trust-pickle"]) == 0

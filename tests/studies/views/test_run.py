@@ -16,7 +16,6 @@ import tyro
 import parsing.run
 from multiview.config import TrainConfig, decisive_options, preset
 from multiview.folder.card import training_command
-from multiview.train import defaults_from
 from runtime.files import read_json
 from senteval_runner.protocol.config import TaskResult
 from studies.views import run as views
@@ -38,7 +37,7 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
         if system.trained and system.seed == 2 and system.rate == 5e-4:
             how = training(config, system)
             args = shlex.split(training_command(how))[3:]
-            assert tyro.cli(TrainConfig, args=args, default=defaults_from(args)) == how
+            assert tyro.cli(TrainConfig, args=args, default=preset(how.preset)) == how
             ours = decisive_options(how)
             found[system.words, system.name, system.trees.name] = {k for k in paper if paper[k] != ours[k]}
     same = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
