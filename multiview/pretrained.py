@@ -95,10 +95,10 @@ def vectors_of(value: Any, door: str) -> Tensor:
         value = torch.from_numpy(array.astype(np.float32)) if array.dtype.kind in "fiu" else array
     if not isinstance(value, torch.Tensor) or value.is_complex() or not 1 <= value.ndim <= 2:
         raise UserError(f"{door}: {described(value)} is no array of numbers [vectors, dimensions]")
-    found: Tensor = torch.atleast_2d(value).float()
-    if not (finite := torch.isfinite(found).all(dim=1)).all():
+    vectors: Tensor = torch.atleast_2d(value).float()
+    if not (finite := torch.isfinite(vectors).all(dim=1)).all():
         raise UserError(f"{door}: vector {int(finite.int().argmin())} has NaN or infinity")
-    return found
+    return vectors
 
 
 def _array(value: Any, what: str) -> NDArray[Any]:

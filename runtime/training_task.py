@@ -296,10 +296,10 @@ class Task(ABC, Generic[Batch]):
         """What else the next step reads."""
         return adam_tensors(self.optimiser)
 
-    def load(self, found: Checkpoint) -> None:
+    def load(self, checkpoint: Checkpoint) -> None:
         """Take up weights and the optimiser's state."""
-        load_parameters(self.module, found.weights)
-        load_adam(self.optimiser, found.optimiser)
+        load_parameters(self.module, checkpoint.weights)
+        load_adam(self.optimiser, checkpoint.optimiser)
 
 
 def ramp(part: float, whole: float) -> float:

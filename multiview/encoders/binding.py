@@ -98,8 +98,8 @@ def role_pairs(
     Without those of negation, which are signs (:mod:`multiview.encoders.poles`).
     """
     arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
-    said = arcs.role != ROLES.index("neg")
-    arcs = Arcs(arcs.role[said], arcs.head[said], arcs.dependent[said])
+    others = arcs.role != ROLES.index("neg")
+    arcs = Arcs(arcs.role[others], arcs.head[others], arcs.dependent[others])
     number_N, counts = np.full(len(batch.token), -1), arcs.role == ROLES.index("num")
     number_N[arcs.head[counts]] = arcs.dependent[counts]  # he ran two miles and she three
     counted = np.flatnonzero((number_N[arcs.dependent] >= 0) & ~counts)

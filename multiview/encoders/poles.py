@@ -68,23 +68,23 @@ _WHOLE = _words("unless invaluable impassive indifferent")
 @cache
 def antonyms() -> dict[str, dict[str, float]]:
     """The antonyms of each word, with their nearness from 0 to 1."""
-    found: dict[str, dict[str, float]] = {}
+    opposites: dict[str, dict[str, float]] = {}
     for row in _table("opposites.tsv"):
         for one, other in ((row["one"], row["other"]), (row["other"], row["one"])):
-            found.setdefault(one, {})[other] = int(row["nearness"]) / 100
-    return found
+            opposites.setdefault(one, {})[other] = int(row["nearness"]) / 100
+    return opposites
 
 
 def bases(word: str) -> list[str]:
-    """What a word in lower case may be a form of: the word itself, its base if irregular, without endings."""
-    found = [word, *([IRREGULAR[word]] if word in IRREGULAR else [])]
+    """List what a word in lower case may be a form of: itself, its irregular base, it without endings."""
+    forms = [word, *([IRREGULAR[word]] if word in IRREGULAR else [])]
     for ending, letters in _ENDINGS.items():
         stem = word.removesuffix(ending)
         if len(stem) > 2 and stem != word:
-            found += [stem + more for more in letters]
+            forms += [stem + more for more in letters]
             if len(ending) > 1 and stem[-1] == stem[-2]:
-                found.append(stem[:-1])  # bigger, stopping
-    return found
+                forms.append(stem[:-1])  # bigger, stopping
+    return forms
 
 
 @cache
@@ -119,16 +119,16 @@ def _stem(word: str) -> str:
 @cache
 def _poles() -> dict[str, Poles]:
     """Of each base, its own pairs and those of the words that are its negation."""
-    found: dict[str, Poles] = {}
+    poles_of: dict[str, Poles] = {}
     for row in _table("opposites.tsv"):
         (one, one_sign), (other, other_sign) = signed(row["one"]), signed(row["other"])
         if one != other:
             pole, near = f"{row['one']}|{row['other']}", int(row["nearness"]) / 100
-            found.setdefault(one, {})[pole] = one_sign * near
-            found.setdefault(other, {})[pole] = -other_sign * near
-    lengths = {base: sum(near**2 for near in pairs.values()) ** 0.5 for base, pairs in found.items()}
+            poles_of.setdefault(one, {})[pole] = one_sign * near
+            poles_of.setdefault(other, {})[pole] = -other_sign * near
+    lengths = {base: sum(near**2 for near in pairs.values()) ** 0.5 for base, pairs in poles_of.items()}
     return {
-        base: {pole: near / lengths[base] for pole, near in pairs.items()} for base, pairs in found.items()
+        base: {pole: near / lengths[base] for pole, near in pairs.items()} for base, pairs in poles_of.items()
     }
 
 
@@ -138,7 +138,7 @@ def poles(base: str) -> Poles:
 
 
 def has_opposite(word: str) -> bool:
-    """Whether a word in lower case has an opposite."""
+    """Tell whether a word in lower case has an opposite."""
     base, sign = signed(word)
     return sign < 0 or base in antonyms()
 
@@ -160,13 +160,13 @@ def spelt(types: Sequence[str], width: int) -> NDArray[np.float32]:
     own_US /= np.maximum(np.linalg.norm(own_US, axis=1, keepdims=True), 1e-12)
     own_US *= np.array([sign for _, sign in read], np.float32).reshape(-1, 1)
     places: dict[str, int] = {}
-    found = [
+    weights = [
         (place, places.setdefault(pole, len(places)), sign * share * POLE**0.5)
         for place, (base, sign) in enumerate(read)
         for pole, share in poles(base).items()
     ]
-    if found:
-        row, pole, weight = (np.array(part) for part in zip(*found, strict=True))
+    if weights:
+        row, pole, weight = (np.array(part) for part in zip(*weights, strict=True))
         own_US[np.unique(row)] *= (1 - POLE) ** 0.5
         np.add.at(own_US, row, weight.astype(np.float32)[:, None] * signs_of(list(places), width)[pole])
     return own_US

@@ -280,10 +280,10 @@ class Trainer(Task[Job]):
         """Moments of dense parameters and of word tables."""
         return self.updates.state()
 
-    def load(self, found: Checkpoint) -> None:
+    def load(self, checkpoint: Checkpoint) -> None:
         """Take up weights and moments."""
-        load_parameters(self.network, found.weights)
-        self.updates.load(found.optimiser)
+        load_parameters(self.network, checkpoint.weights)
+        self.updates.load(checkpoint.optimiser)
 
     def run(self) -> int:
         """Train until the end, a limit or a signal, from the newest checkpoint on.

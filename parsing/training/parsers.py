@@ -218,11 +218,11 @@ class ParserTask(Task[list[int]]):
         """Adam's moments and the average."""
         return super().optimiser_state() | {f"average.{name}": value for name, value in self.averages.items()}
 
-    def load(self, found: Checkpoint) -> None:
+    def load(self, checkpoint: Checkpoint) -> None:
         """Take up weights, moments and average."""
-        super().load(found)
+        super().load(checkpoint)
         for name, average in self.averages.items():
-            average.copy_(found.optimiser[f"average.{name}"])
+            average.copy_(checkpoint.optimiser[f"average.{name}"])
 
 
 def length_buckets(

@@ -39,6 +39,7 @@ def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyP
         ("cls:someone/bert", "pooled", "cls:someone/bert"),
         ("bag:random?scale=trees", "bag", "bag:random?scale=trees"),
         ("builtin?views=seq?scale=none?structure=0.2", "multiview", None),
+        ("builtin?readout=features?views=seq", "multiview", "builtin?views=seq?readout=features"),
         ("bertin", "sentence-transformers", "bertin"),
     ],
 )
@@ -55,6 +56,10 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -
         ("nowhere.txt", "no such file or folder"),
         ("random:dep,const@7", "cannot be divided by 2"),
         ("random:seq,lstm", "view 'lstm'"),
+        ("random:", "expected random:VIEWS"),
+        ("bag:random?views=seq", "expected bag:WORDS"),
+        ("builtin?views=seq?views=seq", "expected MODEL, MODEL"),
+        ("builtin?structure=half", "expected MODEL, MODEL"),
         ("sif:random", r"expected sif:WORDS\?corpus=runs/trees/NAME"),
         ("builtin?views=dep", "view 'dep': this model has 0-seq, 1-seq, seq"),
         ("all-MiniLM-L6-v2?views=dep", "a MODEL of multiview.train"),
