@@ -107,7 +107,7 @@ def parse_name(spec: str) -> EncoderName:
     prefix, colon, rest = base.partition(":")
     if is_path or not (prefix and colon) or prefix not in FORMS:
         prefix, rest = "", base
-    sized = DIM.fullmatch(rest) if prefix else None
+    sized = DIM.fullmatch(rest) if prefix and not Path(rest).exists() else None
     name = EncoderName(
         spec=spec,
         prefix=prefix,
@@ -127,7 +127,8 @@ def _check_options(name: EncoderName, repeated: bool) -> None:
     readable = name.options.get("readout", "raw") in READINGS
     has_base = bool(name.base) and ("?" not in name.base or Path(name.base).exists())
     known = own <= {*form.options} and (own or not form.needs_option)
-    if repeated or not (has_base and known and shaped and readable):
+    sized = name.dim is not None and not name.is_drawn
+    if repeated or sized or not (has_base and known and shaped and readable):
         raise name.wrong_form()
     if name.file is not None and not name.file.is_file():
         raise UserError(f"model {name.spec!r}: {name.file}: no such file")

@@ -58,6 +58,8 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -
         ("random:seq,lstm", "view 'lstm'"),
         ("random:", "expected random:VIEWS"),
         ("bag:random?views=seq", "expected bag:WORDS"),
+        ("bag:words.txt@300", "expected bag:WORDS"),
+        ("cls:someone/bert@300", "expected cls:NAME"),
         ("builtin?views=seq?views=seq", "expected MODEL, MODEL"),
         ("builtin?structure=half", "expected MODEL, MODEL"),
         ("sif:random", r"expected sif:WORDS\?corpus=runs/trees/NAME"),
