@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,7 @@ from runtime.cli import (
     Positive,
     Seed,
     config_from_json,
+    config_to_json,
     configuration,
 )
 from runtime.errors import UserError
@@ -180,6 +182,23 @@ class LoopConfig:
     """Stop after so many validations without a lower loss; 0: never."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """Holds what the options of a training come to."""
+
+    views: list[str]
+    folder: Path
+    """Where the model goes."""
+    words: Literal["trained", "tuned", "fixed", "both"]
+    """What becomes of them."""
+    one_scale: bool
+    """Whether features have one scale."""
+    decisive: dict[str, str]
+    """The options that determine the weights, as text."""
+    record: dict[str, Any]
+    """All options as JSON."""
+
+
 @configuration
 class TrainConfig:
     """Options of ``python -m multiview.train``; in Python, :func:`preset` gives those of a preset."""
@@ -248,6 +267,17 @@ class TrainConfig:
         """Tells whether ``vectors`` names a way to make them, and no file."""
         made = self.vectors in (BUILTIN_WORDS, TRAIN)
         return made or self.vectors.startswith(DISTIL)
+
+    def resolved(self) -> Resolved:
+        """Work out what the options come to."""
+        return Resolved(
+            views=self.view_list,
+            folder=self.folder,
+            words=self.words_mode,
+            one_scale=self.one_scale,
+            decisive=decisive_options(self),
+            record=config_to_json(self),
+        )
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.

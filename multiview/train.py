@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from multiview.config import LAPTOP, TrainConfig, found_trees, preset
+from multiview.config import LAPTOP, Resolved, TrainConfig, found_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
 from runtime.cli import LOGGER, Command, log_to
 from runtime.dry_run import Estimate, peak_memory
@@ -51,13 +51,14 @@ def main(config: TrainConfig) -> int:
     from multiview.encoders.registry import trained_views
     from multiview.training.gradient import DistributedContext
 
-    views = config.view_list
+    resolved = config.resolved()
+    views = resolved.views
     trained = trained_views(views)  # a misspelt one is refused before a corpus is read
     if len(trained) < 2 or trained != views[: len(trained)]:
         raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
     with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
         if not problems:
-            return _train(config, distributed)
+            return _train(config, resolved, distributed)
         print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
         estimate(_without_vectors(config), distributed)
         raise UserError(" | ".join(problems))
@@ -82,17 +83,18 @@ def _without_vectors(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
 
 
-def _train(config: TrainConfig, distributed: DistributedContext) -> int:
+def _train(config: TrainConfig, resolved: Resolved, distributed: DistributedContext) -> int:
     """Train the model, or both of them, in a folder that no other run writes to."""
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
     from multiview.training.data import open_trees
 
-    cache, folder, writes = open_trees(config.trees), config.folder, distributed.first and not config.dry_run
+    cache, folder = open_trees(config.trees), resolved.folder
+    writes = distributed.first and not config.dry_run
     if writes:
         refuse_others(folder, "views", "members")
     with locked(folder, option="--name or --output") if writes else contextlib.nullcontext():
-        if config.words_mode != "both":
+        if resolved.words != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
             part = dataclasses.replace(config, words=words, output=folder, name=words)
@@ -115,7 +117,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     if config.dry_run:
         dry_run(trainer)
         return 0
-    expands = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
+    expands = config.table.expand > 0 and trainer.resolved.words != "fixed" and distributed.first
     # Opened now, since bad vectors would be found only after hours of training.
     new_words = trainer.vectors.open_new_words() if expands else None
     logger = log_to(trainer.folder)

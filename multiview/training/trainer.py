@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import LoopConfig, TrainConfig, decisive_options
+from multiview.config import LoopConfig, TrainConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.encoders.scale import Scale, spread
 from multiview.folder.card import Card
@@ -53,7 +53,7 @@ from multiview.words.table import WordTable
 from multiview.words.vectors import CACHE
 from parsing.trees.batch import Batch, offsets_of
 from parsing.trees.cache import TreeCache
-from runtime.cli import LOGGER, config_to_json
+from runtime.cli import LOGGER
 from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Plan
@@ -97,12 +97,14 @@ class Trainer(Task[Job]):
     ) -> None:
         self.distributed, self.cache = distributed or DistributedContext(), cache
         loop = _shared_segments(config.loop, self.distributed.world)
-        self.config, self.folder = replace(config, loop=loop), config.folder
+        self.config = replace(config, loop=loop)
+        self.resolved = self.config.resolved()
+        self.folder = self.resolved.folder
         self.card = Card(self.config, cache)
         self.device = pick_device(config.device, self.distributed.local_rank)
         file = config.objective.teacher
         teacher = None if file is None else open_teacher(file, cache)
-        views, table = config.view_list, config.table
+        views, table = self.resolved.views, config.table
         self.vectors, words = named_vectors(config, cache), starting_words(config, cache)
         torch.manual_seed(config.seed)
         dim = 0 if teacher is None else teacher.shape[1]
@@ -247,7 +249,7 @@ class Trainer(Task[Job]):
         network = self.kept_network(beside=self.card.words_help(self._scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {})
         training = {
-            "config": config_to_json(self.config),
+            "config": self.resolved.record,
             "trees": str(identity.get("content_sha256", "")),
             "step": row["step"],
             "sentences": extra.get("sentences", 0),
@@ -261,7 +263,7 @@ class Trainer(Task[Job]):
     @cached_property
     def sample(self) -> list[Batch]:
         """Sentences over which features are brought to one scale; none with the paper's preset."""
-        spans = spread(self.split.training) if self.config.one_scale else []
+        spans = spread(self.split.training) if self.resolved.one_scale else []
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def kept_network(self, *, beside: bool) -> ViewStack:
@@ -302,7 +304,7 @@ class Trainer(Task[Job]):
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
-        identity = decisive_options(self.config) | content
+        identity = self.resolved.decisive | content
         loop = Loop(self, plan, self.folder, identity=identity, processes=self.distributed, option="--name")
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
