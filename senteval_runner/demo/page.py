@@ -171,7 +171,7 @@ def _in_words(tasks: Sequence[str], ahead: Mapping[str, Sequence[Score | None]])
     if not won.get(START):
         yield (
             "So on so little text training does not pay beyond its start. What does: more text (commands are "
-            "below), or builtin as it is."
+            "below) and, for who did what to whom, the structure in builtin, which needs no training."
         )
 
 
