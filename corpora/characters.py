@@ -50,7 +50,7 @@ def as_written(text: str, words: Iterable[str]) -> list[str]:
     seen = plain(text)
     if seen == text:
         return list(words)
-    hidden = {place for found in _HIDDEN.finditer(text) for place in range(*found.span())}
+    hidden = {place for match in _HIDDEN.finditer(text) for place in range(*match.span())}
     # Decomposed, every character stands for itself.
     origin = [
         p for p, c in enumerate(text) if p not in hidden for _ in normalize("NFD", c.translate(_PRINTED))

@@ -89,18 +89,18 @@ def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
         UserError: ``path`` does not exist, a name is not UTF-8, a file is a pipe or a device, a folder holds
             a link to itself or to one above it, or no such file.
     """
-    found = [path]
+    files = [path]
     if path.is_dir():
-        found = [file for file in _below(path) if stem(file).endswith(suffix)]
-        found.sort(key=lambda file: file.relative_to(path).parts)
-        if not found:
+        files = [file for file in _below(path) if stem(file).endswith(suffix)]
+        files.sort(key=lambda file: file.relative_to(path).parts)
+        if not files:
             raise UserError(f"{path}: no {suffix}{' ' if suffix else ''}files in this folder")
-    for file in found:
+    for file in files:
         check_regular(file)
         # Documents are named after files.
         if not is_encodable(str(file)):
             raise UserError(f"{os.fsencode(file)!r}: the name is not UTF-8; rename it")
-    return found
+    return files
 
 
 def _below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
@@ -290,9 +290,9 @@ def encodable(word: str) -> str:
 # Tables
 
 
-def bad_row(path: Path, line: int, expected: str, found: str) -> UserError:
+def bad_row(path: Path, line: int, expected: str, value: str) -> UserError:
     """The error for a bad row."""
-    return UserError(f"{path}:{line}: expected {expected}, found {found[:80]!r}")
+    return UserError(f"{path}:{line}: expected {expected}, found {value[:80]!r}")
 
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

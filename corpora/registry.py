@@ -54,14 +54,12 @@ def open_corpus(
 
     Args:
         spec: ``books``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
-        format: ``lines`` or ``running``; None is the corpus's default.
-        tokenize: ``spacy`` or ``space``; None is the corpus's default.
+        format: ``lines`` or ``running``. As of ``tokenize`` and ``split``, None is the corpus's default,
+            which its ``identity`` states.
+        tokenize: ``spacy`` or ``space``.
         limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
         data: folder of ``umbc``; by default that of the environment variable MULTIVIEW_DATA, else ``data``.
-        split: ``train``, ``heldout`` or ``all`` of ``books``; None is ``train``.
-
-    Returns:
-        A corpus; its ``identity`` states the defaults that were used.
+        split: ``train``, ``heldout`` or ``all`` of ``books``.
 
     Raises:
         UserError: unknown corpus, or an option it does not support.
@@ -83,15 +81,20 @@ def open_corpus(
         raise UserError(
             f"{name or repr(name)}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}"
         )
+    return _corpus_of_files(path, format, tokenize, count)
+
+
+def _corpus_of_files(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
+    """The corpus of a file or folder, which holds text or a treebank."""
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower()) for file in files}
     if kinds == {None}:
-        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
+        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
     if len(kinds) > 1:
         raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
     if (format, tokenize) != (None, None):
         raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
-    return treebank_corpus(path, files, str(kinds.pop()), limit=count)
+    return treebank_corpus(path, files, str(kinds.pop()), limit=limit)
 
 
 def parse_limit(text: str | int | None) -> int | None:
@@ -102,8 +105,8 @@ def parse_limit(text: str | int | None) -> int | None:
     """
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
-    number = Decimal(found[1]) * {"": 1, "k": 10**3, "m": 10**6}[found[2]] if found else Decimal(0)
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
+    number = Decimal(match[1]) * {"": 1, "k": 10**3, "m": 10**6}[match[2]] if match else Decimal(0)
     if number < 1 or number != int(number):
         raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M")
     return int(number)

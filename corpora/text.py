@@ -48,7 +48,7 @@ class Tokenizer:
     def __init__(self, name: str, *, running: bool = True) -> None:
         if name not in ("spacy", "space"):
             raise UserError(f"--tokenize {name}: must be spacy or space")
-        self.is_space = name == "space"
+        self.is_space, self.running = name == "space", running
         self.identity = "space"
         """Name and version: what decides the tokens."""
         if running or not self.is_space:
@@ -74,9 +74,9 @@ class Tokenizer:
 
     def sentences(self, text: str) -> list[Tokens]:
         """Sentences of running text; empty for text without tokens."""
-        found = self._split_up(plain(text))
-        written = iter(as_written(text, itertools.chain.from_iterable(found)))
-        return [tuple(itertools.islice(written, len(sentence))) for sentence in found]
+        sentences = self._split_up(plain(text))
+        written = iter(as_written(text, itertools.chain.from_iterable(sentences)))
+        return [tuple(itertools.islice(written, len(sentence))) for sentence in sentences]
 
     def _split_up(self, text: str) -> list[Tokens]:
         from spacy.tokens import Doc
@@ -203,6 +203,24 @@ def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Docume
         continued = True
 
 
+def sentences_of_file(
+    file: Path, tokenizer: Tokenizer, clean: Callable[[str], str]
+) -> Iterator[Sentence | None]:
+    """The sentences of a text, None for every blank line."""
+    for line in read_lines(file):
+        if not plain(line.text).strip():
+            yield None
+        elif not tokenizer.running:
+            tokens = tokenizer.line(clean(line.text))
+            yield Sentence(tokens, replaced_bytes=line.replaced, truncated=line.truncated)
+        else:  # only those with replaced or cut words carry the line's marks
+            sentences = tokenizer.sentences(clean(line.text))
+            for number, tokens in enumerate(sentences, start=1):
+                replaced = line.replaced and any("\ufffd" in token for token in tokens)
+                cut = line.truncated and number == len(sentences)
+                yield Sentence(tokens, replaced_bytes=replaced, truncated=cut)
+
+
 def text_corpus(
     path: Path,
     *,
@@ -216,48 +234,25 @@ def text_corpus(
 ) -> Corpus:
     """The text file, or the files of a folder in sorted order, as a corpus.
 
-    Args:
-        path: a file or a folder.
-        format: ``lines`` or ``running``.
-        tokenize: ``spacy`` or ``space``.
-        limit: sentences to keep, or None.
-        name: of the corpus; by default the file's name without suffixes.
-        suffix: of the files to read in a folder; empty reads all.
-        clean: applied to every line before it is split into words.
-        about: what else decides the content.
+    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; the name is by default the
+    file's without suffixes. Of a folder, the files with a suffix are read, if one is given. ``clean`` is
+    applied to every line before it is split into words, and ``about`` says what else decides the content.
 
     Raises:
         UserError: no files, or an unknown format or tokenizer.
     """
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
-    running = format == "running"
     files = list_files(path, suffix)
-    tokenizer = Tokenizer(tokenize, running=running)
-
-    def sentences(file: Path) -> Iterator[Sentence | None]:
-        """The sentences of a file, None for every blank line."""
-        for line in read_lines(file):
-            if not plain(line.text).strip():
-                yield None
-            elif not running:
-                tokens = tokenizer.line(clean(line.text))
-                yield Sentence(tokens, replaced_bytes=line.replaced, truncated=line.truncated)
-            else:  # only those with replaced or cut words carry the line's marks
-                found = tokenizer.sentences(clean(line.text))
-                for number, tokens in enumerate(found, start=1):
-                    replaced = line.replaced and any("\ufffd" in token for token in tokens)
-                    yield Sentence(
-                        tokens, replaced_bytes=replaced, truncated=line.truncated and number == len(found)
-                    )
+    tokenizer = Tokenizer(tokenize, running=format == "running")
 
     def documents() -> Iterator[Document]:
         for file in files:
-            number = itertools.count()
-            for is_blank, found in itertools.groupby(sentences(file), key=lambda one: one is None):
+            number, sentences = itertools.count(), sentences_of_file(file, tokenizer, clean)
+            for is_blank, block in itertools.groupby(sentences, key=lambda sentence: sentence is None):
                 if not is_blank:
                     identifier = f"{relative_name(path, file)}#{next(number)}"
-                    yield from in_pieces(identifier, filter(None, found))
+                    yield from in_pieces(identifier, filter(None, block))
 
     return Corpus(
         name or path.resolve().name.split(".")[0] or "text",

@@ -50,13 +50,15 @@ def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None
         UserError: a row without 10 columns, ids out of order, a head outside the sentence.
     """
     numbered = _numbered_sentences(path, tags)
-    for (number, given), group in itertools.groupby(numbered, key=lambda one: one[:2]):
-        yield from in_pieces(given or f"{name or path.name}#{number}", (sentence for _, _, sentence in group))
+    for (number, identifier), group in itertools.groupby(numbered, key=lambda one: one[:2]):
+        yield from in_pieces(
+            identifier or f"{name or path.name}#{number}", (sentence for _, _, sentence in group)
+        )
 
 
 def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str, Sentence]]:
     """Each sentence with its document's number and given id (or "")."""
-    number, given, inside = 0, "", False
+    number, identifier, inside = 0, "", False
     for is_blank, block in itertools.groupby(read_lines(path), key=lambda line: not line.text.strip()):
         rows = []
         for line in () if is_blank else block:
@@ -65,10 +67,10 @@ def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str,
                 rows.append(line)
             elif key.split() in (["newdoc"], ["newdoc", "id"]):
                 number += inside  # a document without sentences does not count
-                given, inside = value.strip(), False
+                identifier, inside = value.strip(), False
         if rows:
             inside = True
-            yield number, given, _conllu_sentence(path, rows, tags)
+            yield number, identifier, _conllu_sentence(path, rows, tags)
 
 
 def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:

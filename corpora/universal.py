@@ -49,7 +49,7 @@ _RELATIONS = {
 
 def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
     """UPOS of a sentence: what its Penn tags say, as far as Universal Dependencies allow it a relation."""
-    found = []
+    tags_of_words = []
     for word, tag, relation in zip(words, tags, _bases(relations), strict=True):
         upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
         if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
@@ -63,8 +63,8 @@ def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequenc
         elif upos == "PROPN" and relation == "fixed":
             upos = "NOUN"
         usual, *others = _TAKES.get(relation, upos).split()
-        found.append(upos if upos in others else usual)
-    return found
+        tags_of_words.append(upos if upos in others else usual)
+    return tags_of_words
 
 
 def valid(sentence: Sentence) -> Sentence:
@@ -91,46 +91,46 @@ def _bases(relations: Sequence[str]) -> list[str]:
 
 def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
     """Relations that cannot stand beside the others are replaced, once."""
-    found = list(sentence.relations or ())
-    bases, seen = _bases(found), set()
-    upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(found), found)
+    names = list(sentence.relations or ())
+    bases, seen = _bases(names), set()
+    upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(names), names)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
     for at in sorted(range(len(heads)), key=lambda at: abs(heads[at] - at - 1)):
         head, base, above = heads[at], bases[at], bases[heads[at] - 1]
-        only = base in ("csubj", "nsubj", "obj") and not found[at].endswith("subj:outer")
+        only = base in ("csubj", "nsubj", "obj") and not names[at].endswith("subj:outer")
         place = (head, base[-3:]) if only else (head, at)
         apart = base == "goeswith" and head != at and (heads[at - 1], bases[at - 1]) != (head, base)
         if not head:
-            found[at] = found[at] if base == "root" else "root"
+            names[at] = names[at] if base == "root" else "root"
         elif base == "root" or apart or place in seen or (base in _RIGHTWARD and head > at + 1):
-            found[at] = "dep"
+            names[at] = "dep"
         elif base == "fixed" and upos[head - 1] == "PROPN":
-            found[at] = "flat"
+            names[at] = "flat"
         elif base == "obl" and above in _NOMINAL and upos[head - 1] in _NOUNS and head not in clauses:
-            found[at] = "nmod" + found[at][3:]
+            names[at] = "nmod" + names[at][3:]
         if head and base not in _BELOW.get(above, base).split():
-            found[head - 1] = "dep"
+            names[head - 1] = "dep"
         seen.add(place)
-    return replace(sentence, relations=tuple(found))
+    return replace(sentence, relations=tuple(names))
 
 
 def _reattached(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
     """Heads where nothing crosses an arc to punctuation: a mark moves to a unit that begins or ends at it."""
-    found, marks = list(heads), [word for word, base in enumerate(bases, 1) if base == "punct"]
+    places, marks = list(heads), [word for word, base in enumerate(bases, 1) if base == "punct"]
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
     near = {m: [*[w for w in words if w < m][-1:], *[w for w in words if w > m][:1]] for m in marks}
     arcs = sorted((abs(w - heads[w - 1]), w, heads[w - 1]) for w in words if heads[w - 1])
     for mark in marks * 3:
-        if _crossings(found, mark, found[mark - 1]):
+        if _crossings(places, mark, places[mark - 1]):
             over = next(([w, h] for _, w, h in arcs if min(w, h) < mark < max(w, h)), [heads.index(0) + 1])
-            options = [found[mark - 1], *over, *near[mark]]
-            found[mark - 1] = min(options, key=lambda head: _crossings(found, mark, head))
+            options = [places[mark - 1], *over, *near[mark]]
+            places[mark - 1] = min(options, key=lambda head: _crossings(places, mark, head))
     for mark in marks * 2:
-        if _crossings(found, mark, found[mark - 1]):  # arcs of words cross each other
+        if _crossings(places, mark, places[mark - 1]):  # arcs of words cross each other
             for other in marks:
-                found[other - 1] = near[mark][0] if near[other] == near[mark] else found[other - 1]
-    return tuple(found)
+                places[other - 1] = near[mark][0] if near[other] == near[mark] else places[other - 1]
+    return tuple(places)
 
 
 def _crossings(heads: Sequence[int], mark: int, head: int) -> int:

@@ -58,8 +58,10 @@ def main(config: ExportConfig) -> None:
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
     if config.conllu is not None:
         mended: Counter[str] = Counter()
-        found = documents(cache)
-        write_conllu(config.conllu, (valid_document(d, mended) for d in found) if config.validate else found)
+        source = documents(cache)
+        write_conllu(
+            config.conllu, (valid_document(d, mended) for d in source) if config.validate else source
+        )
         print(f"{config.conllu}: written")
         if config.validate:
             print(f"  {mended['changed']:,} of {mended['words']:,} words changed by --validate")

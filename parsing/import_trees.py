@@ -61,32 +61,14 @@ def import_trees(
         UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree, or
             the folder holds a cache already.
     """
-    from corpora.inputs import input_hash
     from parsing.pipeline.driver import shards_of
-    from parsing.trees.brackets import labels_and_tags, read_trees
     from parsing.trees.cache import write_shard
     from runtime.files import locked
 
-    files = {name: path for name, path in (("conllu", conllu), ("ptb", ptb)) if path is not None}
+    files = [path for path in (conllu, ptb) if path is not None]
     if not files:
         raise UserError("--conllu or --ptb is needed")
-    hashes = {f"{name}_sha256": input_hash(path, [path]) for name, path in files.items()}
-    source = {"name": "gold", "version": "1", **hashes}
-    golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
-    relations = sorted({name for gold in golds for name in gold.relations or ()} - {FALLBACK_NAME})
-    labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
-    manifest = Manifest(
-        identity={
-            "corpus": {"name": output.name, "reader": "import-1", **hashes},
-            "dependency": source if conllu else None,
-            "constituency": source if ptb else None,
-        },
-        relations=(*relations, FALLBACK_NAME) if conllu else (),
-        labels=(*labels, DUMMY_NAME) if ptb else (),
-        tags=(*(tag for tag in tags if tag != FALLBACK_NAME), FALLBACK_NAME) if ptb else (),
-        shard_sentences=shard_sentences,
-        complete=True,
-    )
+    manifest = treebank_manifest(output.name, conllu, ptb, shard_sentences)
     with locked(output):
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
@@ -96,10 +78,35 @@ def import_trees(
             batch = gold_batch(list(itertools.islice(golds, len(shard.sentences))), manifest, conllu or ptb)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
         if not rows:
-            raise UserError(f"{' and '.join(map(str, files.values()))}: no sentences")
+            raise UserError(f"{' and '.join(map(str, files))}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
     return manifest
+
+
+def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_sentences: int) -> Manifest:
+    """The manifest of a treebank's cache, without shards: what it is made of, and the names of its ids."""
+    from corpora.inputs import input_hash
+    from parsing.trees.brackets import labels_and_tags, read_trees
+
+    files = {"conllu_sha256": conllu, "ptb_sha256": ptb}
+    hashes = {key: input_hash(path, [path]) for key, path in files.items() if path is not None}
+    source = {"name": "gold", "version": "1", **hashes}
+    sentences = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
+    relations = {name for sentence in sentences for name in sentence.relations or ()} - {FALLBACK_NAME}
+    labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
+    return Manifest(
+        identity={
+            "corpus": {"name": name, "reader": "import-1", **hashes},
+            "dependency": source if conllu else None,
+            "constituency": source if ptb else None,
+        },
+        relations=(*sorted(relations), FALLBACK_NAME) if conllu else (),
+        labels=(*labels, DUMMY_NAME) if ptb else (),
+        tags=(*(tag for tag in tags if tag != FALLBACK_NAME), FALLBACK_NAME) if ptb else (),
+        shard_sentences=shard_sentences,
+        complete=True,
+    )
 
 
 def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:

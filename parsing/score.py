@@ -62,15 +62,15 @@ def main(kind: str, config: ScoreOptions) -> None:
     torch.set_num_threads(1)  # as a worker of parsing.run
     parser = load_parser(kind, config.model, config.device)
     start = time.perf_counter()
-    found = score(parser, gold)
+    figures = score(parser, gold)
     rate = len(gold) / (time.perf_counter() - start)
     print(f"{config.model} on {len(gold):,} sentences ({rate:,.0f} a second): {TITLES[kind]}")
-    print("  ".join(f"{name} {value:.2f}" for name, value in found.items()))
+    print("  ".join(f"{name} {value:.2f}" for name, value in figures.items()))
     if "device" in parser.identity:
         words = [one.words if kind == "const" else one.tokens for one in gold]
-        found["same_trees"] = same_trees(parser.parse(words), load_parser(kind, config.model).parse(words))
-        print(f"same trees as on the CPU: {found['same_trees']:.2f} %")
-    print(json.dumps({**{k: round(v, 4) for k, v in found.items()}, **parser.identity}))
+        figures["same_trees"] = same_trees(parser.parse(words), load_parser(kind, config.model).parse(words))
+        print(f"same trees as on the CPU: {figures['same_trees']:.2f} %")
+    print(json.dumps({**{k: round(v, 4) for k, v in figures.items()}, **parser.identity}))
 
 
 def same_trees(ours: Sequence[object], reference: Sequence[object]) -> float:

@@ -59,8 +59,10 @@ def make(nlp: Language, name: str, dep: str | None, const: str | None, max_token
     from parsing.text_parser import load
 
     if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
-        told = f"multiview_parser: the builtin parsers know English alone, and this pipeline is {nlp.lang!r}"
-        warnings.warn(told, stacklevel=2)
+        warning = (
+            f"multiview_parser: the builtin parsers know English alone, and this pipeline is {nlp.lang!r}"
+        )
+        warnings.warn(warning, stacklevel=2)
     nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]  # as spaCy's own are
     return ParserComponent(load(dep, const, max_tokens=max_tokens))
 

@@ -55,6 +55,7 @@ from parsing.trees.batch import (
     DeviceLost,
     Int,
     Int32,
+    Int64,
     Inventories,
     UInt8,
     offsets_of,
@@ -121,7 +122,7 @@ class TextParser:
         if not is_encodable(text):
             raise UserError(f"parse: {text!r:.60}: {NOT_UTF8}")
         lines = re.split("\r?\n" if "\n" in text else "\r", text)
-        return self.parse([found for line in lines for found in self._tokenizer.sentences(line)])
+        return self.parse([tokens for line in lines for tokens in self._tokenizer.sentences(line)])
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -302,19 +303,21 @@ def parse_each(
             tell(_fault(f"{name} parser", error, sentences[which[0]]))
             return {}
     half = len(which) // 2
-    found = parse_each(parse, sentences, which[:half], name, tell)
-    return found | parse_each(parse, sentences, which[half:], name, tell)
+    first_half = parse_each(parse, sentences, which[:half], name, tell)
+    return first_half | parse_each(parse, sentences, which[half:], name, tell)
 
 
-def _check_parser(parse: Callable[[Sequence[Tokens]], Sequence[object]], name: str, found: Exception) -> None:
+def _check_parser(
+    parse: Callable[[Sequence[Tokens]], Sequence[object]], name: str, failure: Exception
+) -> None:
     """Raise a UserError with what was ``found`` if the parser fails on a known sentence, too."""
     try:
         parse([KNOWN])
     except Exception:
-        line = " ".join(str(found).split())
+        line = " ".join(str(failure).split())
         raise UserError(
-            f"{name} parser: fails on any sentence here ({type(found).__name__}: {line})"
-        ) from found
+            f"{name} parser: fails on any sentence here ({type(failure).__name__}: {line})"
+        ) from failure
 
 
 def assemble(
@@ -334,49 +337,11 @@ def assemble(
     ids: dict[str, int] = {}
     token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]
     offsets = offsets_of([len(tokens) for tokens in sentences])
-    lengths = np.diff(offsets)
     arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
     if arcs is not None:
-        fallback = len(inventories.relations) - 1
-        # The fallback first, for all: a chain, each word's head the one before it.
-        head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
-        relation = np.full(offsets[-1], fallback, np.int32)
-        for i, tokens in enumerate(sentences):
-            defect, arc, here = "", arcs.get(i), slice(offsets[i], offsets[i + 1])
-            if arc is not None:
-                defect = "ids outside the parser's inventories, or not one per word"
-                if len(arc.heads) == len(tokens) and _fits(arc.relations, len(tokens), fallback + 1):
-                    defect = DEFECTS[dependency_heights(arc.heads, np.array([0, len(tokens)]))[1][0]]
-            if defect:
-                tell(_fault("dependency tree", defect, tokens))
-            if arc is None or defect:
-                flags[i] |= DEP_FALLBACK
-            else:
-                head[here], relation[here] = arc.heads, arc.relations
-        arrays |= zip(VIEW_FIELDS["dep"], (head, relation, dependency_heights(head, offsets)[0]), strict=True)
+        arrays |= _dependency_fields(sentences, offsets, len(inventories.relations) - 1, arcs, flags, tell)
     if spans is not None:
-        dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
-        tag = np.full(offsets[-1], no_tag, np.int32)
-        trees = []
-        for i, tokens in enumerate(sentences):
-            n, parse, tree = len(tokens), spans.get(i), None
-            if parse is not None:
-                try:
-                    labels = parse.labels
-                    if not (_fits(parse.tags, n, no_tag + 1) and _fits(labels, len(labels), dummy)):
-                        raise ValueError("ids outside the parser's inventories")
-                    tree = binarise(parse, dummy)
-                    tag[offsets[i] : offsets[i + 1]] = parse.tags
-                except ValueError as error:
-                    tell(_fault("constituency tree", error, tokens))
-            if tree is None:
-                flags[i] |= CONST_FALLBACK
-                tree = left_branching(n, dummy)
-            trees.append(tree)
-        names = VIEW_FIELDS["const"]
-        columns = [np.concatenate([getattr(tree, name) for tree in trees] or [tag]) for name in names[1:5]]
-        height = constituency_heights(columns[1], columns[2], offsets)[0]
-        arrays |= zip(names, (tag, *columns, height), strict=True)
+        arrays |= _constituency_fields(sentences, offsets, inventories, spans, flags, tell)
     return Batch(
         sentence_offsets=offsets,
         flags=flags,
@@ -385,6 +350,66 @@ def assemble(
         relations=inventories.relations,
         **arrays,
     )
+
+
+def _dependency_fields(
+    sentences: Sequence[Tokens],
+    offsets: Int64,
+    fallback: int,
+    arcs: dict[int, DependencyParse],
+    flags: UInt8,
+    tell: Tell,
+) -> dict[str, Int32]:
+    """The arrays of dependency trees; ``fallback`` is the relation of words without a sound tree."""
+    # The fallback first, for all: a chain, each word's head the one before it.
+    head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
+    relation = np.full(offsets[-1], fallback, np.int32)
+    for i, tokens in enumerate(sentences):
+        defect, arc, here = "", arcs.get(i), slice(offsets[i], offsets[i + 1])
+        if arc is not None:
+            defect = "ids outside the parser's inventories, or not one per word"
+            if len(arc.heads) == len(tokens) and _fits(arc.relations, len(tokens), fallback + 1):
+                defect = DEFECTS[dependency_heights(arc.heads, np.array([0, len(tokens)]))[1][0]]
+        if defect:
+            tell(_fault("dependency tree", defect, tokens))
+        if arc is None or defect:
+            flags[i] |= DEP_FALLBACK
+        else:
+            head[here], relation[here] = arc.heads, arc.relations
+    heights = dependency_heights(head, offsets)[0]
+    return dict(zip(VIEW_FIELDS["dep"], (head, relation, heights), strict=True))
+
+
+def _constituency_fields(
+    sentences: Sequence[Tokens],
+    offsets: Int64,
+    inventories: Inventories,
+    spans: dict[int, ConstituencyParse],
+    flags: UInt8,
+    tell: Tell,
+) -> dict[str, Int32]:
+    """The arrays of constituency trees; sentences without a sound one get the left-branching tree."""
+    dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
+    tag, trees = np.full(offsets[-1], no_tag, np.int32), []
+    for i, tokens in enumerate(sentences):
+        n, parse, tree = len(tokens), spans.get(i), None
+        if parse is not None:
+            try:
+                labels = parse.labels
+                if not (_fits(parse.tags, n, no_tag + 1) and _fits(labels, len(labels), dummy)):
+                    raise ValueError("ids outside the parser's inventories")
+                tree = binarise(parse, dummy)
+                tag[offsets[i] : offsets[i + 1]] = parse.tags
+            except ValueError as error:
+                tell(_fault("constituency tree", error, tokens))
+        if tree is None:
+            flags[i] |= CONST_FALLBACK
+            tree = left_branching(n, dummy)
+        trees.append(tree)
+    names = VIEW_FIELDS["const"]
+    columns = [np.concatenate([getattr(tree, name) for tree in trees] or [tag]) for name in names[1:5]]
+    height = constituency_heights(columns[1], columns[2], offsets)[0]
+    return dict(zip(names, (tag, *columns, height), strict=True))
 
 
 def _fits(values: Int, length: int, bound: int) -> bool:

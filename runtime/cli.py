@@ -282,14 +282,14 @@ class Commands:
             return 0
         if words and words[0] in self.variants:
             return self.variants[words[0]](words[1:])
-        asked = words[:1] in (["-h"], ["--help"])
+        help_wanted = words[:1] in (["-h"], ["--help"])
         usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
         about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
         print(
             "\n".join([usage, "", self.description, "", *about, "", VERSION_HELP]),
-            file=sys.stdout if asked else sys.stderr,
+            file=sys.stdout if help_wanted else sys.stderr,
         )
-        return 0 if asked else 2
+        return 0 if help_wanted else 2
 
 
 def told_version(words: Sequence[str]) -> bool:

@@ -64,13 +64,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def refusals(*needed: Callable[[], object]) -> list[str]:
     """The line of each of ``needed`` that raises :class:`UserError`."""
-    found = []
+    lines = []
     for need in needed:
         try:
             need()
         except UserError as error:
-            found.append(str(error))
-    return found
+            lines.append(str(error))
+    return lines
 
 
 def printable(text: str) -> str:

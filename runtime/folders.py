@@ -38,8 +38,8 @@ def refuse_others(folder: Path, *keys: str) -> None:
         UserError: there is.
     """
     path = current(folder) / "config.json"
-    found = read_json(path) if path.is_file() else dict.fromkeys(keys)
-    if not (isinstance(found, dict) and found.keys() & set(keys)):
+    record = read_json(path) if path.is_file() else dict.fromkeys(keys)
+    if not (isinstance(record, dict) and record.keys() & set(keys)):
         raise UserError(f"{folder}: holds something else, with a config.json; choose another folder")
 
 

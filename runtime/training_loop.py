@@ -102,18 +102,18 @@ class Loop(Generic[Batch]):
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.bests = Checkpoints(folder / "best", 1)
         self.position = Position()
-        found = self.checkpoints.newest()
-        self.resumed = found is not None
-        if found is not None:
-            saved = found.state["identity"]
+        checkpoint = self.checkpoints.newest()
+        self.resumed = checkpoint is not None
+        if checkpoint is not None:
+            saved = checkpoint.state["identity"]
             for key in sorted(saved.keys() | self.identity.keys()):
                 if saved.get(key) != self.identity.get(key):
                     raise UserError(
                         f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
                         f"{self.identity.get(key)!r}; give another {option} or delete the folder"
                     )
-            self.position = Position(**found.state["position"])
-            task.load(found)
+            self.position = Position(**checkpoint.state["position"])
+            task.load(checkpoint)
         lengths = [len(task.batches(epoch)) for epoch in range(plan.epochs)]
         self.position.steps = min(sum(lengths), plan.max_steps or sum(lengths))
         self.position.limit_s = 60 * plan.max_minutes
@@ -147,8 +147,8 @@ class Loop(Generic[Batch]):
             self.folder.mkdir(parents=True, exist_ok=True)
             rows = read_log(self.folder / LOG) if self.resumed else []
             with atomic_path(self.folder / LOG) as temporary:
-                kept = [json.dumps(row) + "\n" for row in rows if row["step"] <= position.step]
-                temporary.write_text("".join(kept), encoding="utf-8")
+                lines = [json.dumps(row) + "\n" for row in rows if row["step"] <= position.step]
+                temporary.write_text("".join(lines), encoding="utf-8")
         if not self.resumed and self.plan.evaluate_first:
             self._evaluate(epoch=0)
         show = None if self.first else False
@@ -199,10 +199,10 @@ class Loop(Generic[Batch]):
         Raises:
             UserError: there is no whole checkpoint of them.
         """
-        found = self.bests.newest(self.position.best.get("step"))
-        if found is None:
+        checkpoint = self.bests.newest(self.position.best.get("step"))
+        if checkpoint is None:
             raise UserError(f"{self.bests.folder}: the best weights are damaged; delete {self.folder}")
-        load_parameters(self.task.module, found.weights)
+        load_parameters(self.task.module, checkpoint.weights)
         self.task.module.eval()
 
     def save(self) -> None:

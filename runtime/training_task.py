@@ -91,8 +91,8 @@ class Checkpoints:
 
         Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
         """
-        kept = [path for path in self.listed() if path <= self._path(step)][-self.keep :]
-        for path in set(self.listed()) - set(kept):
+        newest = [path for path in self.listed() if path <= self._path(step)][-self.keep :]
+        for path in set(self.listed()) - set(newest):
             shutil.rmtree(path, ignore_errors=True)
 
     def _path(self, step: int) -> Path:

@@ -135,13 +135,13 @@ def find_files(name: str, data: Path) -> Files:
         UserError: some are missing; the message names all of them, and their source.
     """
     wanted = task_paths(name, Path(data))
-    found, missing = Files(), []
+    files, missing = Files(), []
     for split, paths in wanted.items():
-        found[split] = []
+        files[split] = []
         for path in paths:
             packed = path.with_name(path.name + ".gz")
             here = next((one for one in (path, packed) if one.is_file()), None)
-            found[split].append(here or path)
+            files[split].append(here or path)
             missing += [] if here else [path]
     if missing:
         where = "data/probing" if name in PROBING_FILES else "data/downstream/get_transfer_data.bash"
@@ -150,7 +150,7 @@ def find_files(name: str, data: Path) -> Files:
             home = "what docs/structure.md says"
         names = ", ".join(str(path).removeprefix(f"{data}/") for path in missing)
         raise UserError(f"{name}: no such file in {data}: {names} (nor with .gz); get them by {home}")
-    return found
+    return files
 
 
 def _read_text(path: Path, encoding: str) -> str:
@@ -237,11 +237,11 @@ def _read_sts(name: str, files: Files) -> TaskData:
         for row, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
             if len(pair) != 2:
                 raise bad_row(inputs, row, "2 tab-separated columns", line)
-        kept = [row for row, score in enumerate(scores) if score != ""]
+        scored = [row for row, score in enumerate(scores) if score != ""]
         splits[subset] = Split(
-            a=[pairs[row][0].split() for row in kept],
-            b=[pairs[row][1].split() for row in kept],
-            y=[_value(golds, row + 1, scores[row], ()) for row in kept],
+            a=[pairs[row][0].split() for row in scored],
+            b=[pairs[row][1].split() for row in scored],
+            y=[_value(golds, row + 1, scores[row], ()) for row in scored],
         )
     return TaskData(name=name, kind="pair", splits=splits, files=files)
 
@@ -278,12 +278,12 @@ def _read_probing(name: str, files: Files) -> TaskData:
     classes = tuple(sorted({columns[1] for _, columns in rows["tr"]}))
     ids = {label: number for number, label in enumerate(classes)}
     splits = {}
-    for split, found in zip(("train", "dev", "test"), rows.values(), strict=True):
-        for row, columns in found:
+    for split, part in zip(("train", "dev", "test"), rows.values(), strict=True):
+        for row, columns in part:
             if columns[1] not in ids:
                 raise bad_row(path, row, "a label that occurs in the train rows", "\t".join(columns))
-        y = [ids[columns[1]] for _, columns in found]
-        splits[split] = Split(a=[columns[-1].split() for _, columns in found], y=y)
+        y = [ids[columns[1]] for _, columns in part]
+        splits[split] = Split(a=[columns[-1].split() for _, columns in part], y=y)
     files = {split: [path] for split in splits}
     return TaskData(name=name, kind="single", splits=splits, classes=classes, files=files)
 
@@ -322,10 +322,10 @@ def _read_structure(name: str, files: Files) -> TaskData:
     words = Tokenizer("spacy", running=False)
     splits = {
         split: Split(
-            a=[list(words.line(a)) for _, a, _ in found],
-            b=[list(words.line(b)) for _, _, b in found],
-            y=[int(same) for same, _, _ in found],
+            a=[list(words.line(a)) for _, a, _ in part],
+            b=[list(words.line(b)) for _, _, b in part],
+            y=[int(same) for same, _, _ in part],
         )
-        for split, found in pairs.items()
+        for split, part in pairs.items()
     }
     return TaskData(name=name, kind="pair", splits=splits, classes=BINARY_CLASSES, files=files)

@@ -73,11 +73,11 @@ def triplets(part: str, fillings: int = FILLINGS, seed: int = 0) -> list[Triplet
     """
     drawn = random.Random(f"{part} {seed}")
     words = {row["class"]: [w.split() for w in row["words"].split("; ")] for row in _rows("words.tsv", part)}
-    found = []
+    filled = []
     for number, row in enumerate(_rows("frames.tsv", part)):
         texts = (row["anchor"], row["same"], row["other"])
-        found += [Triplet(row["kind"], number, *_filled(texts, words, drawn)) for _ in range(fillings)]
-    return found
+        filled += [Triplet(row["kind"], number, *_filled(texts, words, drawn)) for _ in range(fillings)]
+    return filled
 
 
 def synonyms() -> list[tuple[str, str]]:
@@ -128,14 +128,14 @@ def read_paws(path: Path) -> list[Pair]:
     Raises:
         UserError: a missing column, or a label that is neither 0 nor 1.
     """
-    found = []
+    pairs = []
     for row in read_table(path, ("sentence1", "sentence2", "label")):
         first, second, label = row.cells
         if label not in ("0", "1"):
             raise bad_row(row.path, row.line, "a label 0 or 1", label)
         texts = (text.replace("``", '"').replace("''", '"') for text in (first, second))
-        found.append((label == "1", *texts))
-    return found  # type: ignore[return-value]
+        pairs.append((label == "1", *texts))
+    return pairs  # type: ignore[return-value]
 
 
 def read_minimal(path: Path) -> list[Pair]:

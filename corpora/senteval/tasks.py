@@ -196,18 +196,18 @@ def expand_tasks(text: str) -> list[str]:
     return list(dict.fromkeys(canonical_task(name, tuple(GROUPS)) for name in names))
 
 
-def data_folder(given: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
-    """SentEval's data: the folder given, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
+def data_folder(data: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
+    """SentEval's data: a folder that is named, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
 
     Args:
-        given: the folder, or None.
+        data: the folder, or None.
         tasks: what is to be read, by the toolkit's names; some tasks need no file.
 
     Raises:
         UserError: no such folder, and a task needs it.
     """
     outside = os.environ.get("MULTIVIEW_DATA")
-    folder = given or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    folder = data or (Path(outside) / "senteval" if outside else Path("data/senteval"))
     if not folder.is_dir() and any(_FILES[name] for name in tasks):
         raise UserError(
             f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "

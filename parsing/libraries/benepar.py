@@ -69,16 +69,16 @@ class BeneparParser(DeviceParser):
             InputSentence(words=words, space_after=self._spaces_after(words), escaped_words=words)
             for words in sentences
         ]
-        found = []
+        parses = []
         for output, words in zip(self.parser.parse(inputs, return_compressed=True), sentences, strict=True):
-            kept = np.asarray(output.labels) != 0  # one-word spans without a label are left out
-            kept[0] = True
+            labelled = np.asarray(output.labels) != 0  # one-word spans without a label are left out
+            labelled[0] = True
             spans = (
-                np.asarray(v)[kept].astype(np.int32) for v in (output.starts, output.ends, output.labels)
+                np.asarray(v)[labelled].astype(np.int32) for v in (output.starts, output.ends, output.labels)
             )
             tags = np.zeros(len(words)) if output.tags is None else np.asarray(output.tags)
-            found.append(ConstituencyParse(tags.astype(np.int32), *spans))
-        return found
+            parses.append(ConstituencyParse(tags.astype(np.int32), *spans))
+        return parses
 
     def _reads(self, token: str) -> bool:
         if self.parser.char_encoder is not None or not token.strip():

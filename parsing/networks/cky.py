@@ -150,6 +150,11 @@ def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, 
     starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]
     roots = np.cumsum(2 * lengths - 1) - (2 * lengths - 1)
-    kept = labels != 0
-    kept[roots] = True
-    return starts[kept], ends[kept], labels[kept], np.add.reduceat(kept, roots, dtype=np.int64)
+    labelled = labels != 0
+    labelled[roots] = True
+    return (
+        starts[labelled],
+        ends[labelled],
+        labels[labelled],
+        np.add.reduceat(labelled, roots, dtype=np.int64),
+    )

@@ -105,14 +105,14 @@ class SpanHead(nn.Sequential):
         arrays = [
             torch.as_tensor(values).to(projected_PH.device).split(DEVICE_CHUNK_SPANS) for values in host
         ]
-        found = []
+        chunks = []
         for left, right, null, gold_S in zip(*arrays, strict=True):
             scores = last(norm(projected_PH[right] - projected_PH[left] + first.bias).relu())
             if cost:  # of every label but the gold one
                 scores = scores + cost * (1 - F.one_hot(gold_S, scores.shape[1] + 1)[:, 1:])
             score, label = scores.max(-1)
-            found.append((torch.maximum(score, null), torch.where(score > null, label + 1, 0)))
-        best, label = (torch.cat(column) for column in zip(*found, strict=True))
+            chunks.append((torch.maximum(score, null), torch.where(score > null, label + 1, 0)))
+        best, label = (torch.cat(column) for column in zip(*chunks, strict=True))
         arriving = to_host(best), to_host(label.int())
         return lambda: (np.asarray(arriving[0](), np.float32), np.asarray(arriving[1](), np.int32))
 

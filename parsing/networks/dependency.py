@@ -190,10 +190,10 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     while True:
         s[0] = s.reshape(-1)[:: len(s) + 1] = MIN
         tree: Int64 = s.argmax(1)
-        found = _first_cycle(tree)
-        if not found:
+        cycle = np.array(_first_cycle(tree), np.int64)
+        if not len(cycle):
             break
-        left, cycle = np.ones(len(s), np.bool_), np.array(found)
+        left = np.ones(len(s), np.bool_)
         left[cycle] = False
         rest = np.flatnonzero(left)
         s, head, entered = _contracted(s, tree, cycle, rest)

@@ -49,8 +49,8 @@ class ParserVocabulary:
             seen = [plain(token) for token in tokens]
             words.update(token.lower() for token in seen)
             characters.update(*seen)
-        kept = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
-        return cls(words=(*SPECIALS, *kept), characters=(*SPECIALS, *sorted(characters)))
+        frequent = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
+        return cls(words=(*SPECIALS, *frequent), characters=(*SPECIALS, *sorted(characters)))
 
 
 class TypeTable:
@@ -94,9 +94,9 @@ class TypeTable:
 
     def features(self, rows_U: Int64) -> tuple[Tensor, Tensor, Tensor]:
         """Word ids [U], character ids [U, C] (padded with 0) and character counts [U], on the host."""
-        found = torch.from_numpy(self._features[rows_U])
-        counts_U = found[:, 1].contiguous()
-        return found[:, 0], found[:, 2 : 2 + int(counts_U.max())], counts_U
+        features = torch.from_numpy(self._features[rows_U])
+        counts_U = features[:, 1].contiguous()
+        return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
         word = plain(token)

@@ -83,23 +83,23 @@ class ModelFolder:
 
     def mapping(self, file: str, key: str = "") -> dict[str, Any]:
         """A file, ``config.json`` or ``vocab.json``, or one mapping in it; a UserError if it is none."""
-        found = self.files[file].get(key) if key else self.files[file]
-        if not isinstance(found, dict):
+        value = self.files[file].get(key) if key else self.files[file]
+        if not isinstance(value, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
-        return found
+        return value
 
     def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
         """The same as a configuration, without what older versions wrote more; a UserError if it is none."""
         known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
-        kept = {name: value for name, value in self.mapping(file, key).items() if name in known}
-        return config_from_json(config_type, kept, where=self.path / file)
+        values = {name: value for name, value in self.mapping(file, key).items() if name in known}
+        return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
         """One list of the vocabulary: relations, labels or tags; a UserError if there is none."""
-        found = self.files[VOCABULARY].get(key)
-        if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+        value = self.files[VOCABULARY].get(key)
+        if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
-        return tuple(found)
+        return tuple(value)
 
     def build(self, make: Callable[[], Module]) -> Module:
         """A module with the folder's weights, in eval mode; a UserError if they do not fit its sizes."""
@@ -207,8 +207,8 @@ class DeviceParser:
         """Encode and score on a device from now on; trees are still decoded on the host."""
         self._module.to(device)
         self._place(device)
-        kept = {key: value for key, value in self.identity.items() if key != "device"}
-        self.identity = {**kept, "device": device.type} if self.on_gpu else kept
+        others = {key: value for key, value in self.identity.items() if key != "device"}
+        self.identity = {**others, "device": device.type} if self.on_gpu else others
 
     @plain_torch()
     def run_batches(

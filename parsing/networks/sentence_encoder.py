@@ -358,11 +358,11 @@ class TypeVectors:
         if len(self.table) > len(self._known):
             more = max(len(self.table), 2 * len(self._known)) - len(self._known)
             # The vectors first: no exception in between leaves a word without one.
-            kept, new = (
+            old, new = (
                 self._vectors[: len(self._known)],
                 self._vectors.new_zeros(more, self.encoder.input_dim),
             )
-            self._vectors = torch.cat([kept, new])
+            self._vectors = torch.cat([old, new])
             self._known = np.append(self._known, np.zeros(more, dtype=bool))
         device, missing = self._vectors.device, batch.rows_U[~self._known[batch.rows_U]]
         if len(missing):

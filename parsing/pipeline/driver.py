@@ -230,8 +230,8 @@ def _call(method: str, *args: Any) -> Any:
 
 def _refuse_other(output: Path, stored: Manifest | None, identity: Mapping[str, Any]) -> None:
     """Refuse a cache whose identity is another in one of the parts of ``identity``."""
-    held = {part: stored.identity.get(part) for part in identity} if stored else identity
-    if changed := difference(held, identity):
+    identity_of_cache = {part: stored.identity.get(part) for part in identity} if stored else identity
+    if changed := difference(identity_of_cache, identity):
         raise UserError(
             f"{output}: holds the trees of another run ({changed}); use another --output or delete it"
         )
@@ -248,6 +248,8 @@ def run_corpus(
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
+
+    This is longer than 40 lines because it has the order in which a run reads, refuses and writes.
 
     Args:
         corpus: documents of tokenised sentences.
@@ -269,21 +271,9 @@ def run_corpus(
         _refuse_other(output, stored, text)  # before workers load parsers
         next(iter(corpus), None)  # so is one without sentences
         with pool as pool:
-            description = pool.submit("describe")
-            try:
-                parsers, inventories = description.result()
-            except (BrokenExecutor, MemoryError) as error:
-                raise UserError(f"no worker could load the parsers ({error}); {FEWER}") from None
-            identity = {**parsers, **text}
-            identity["options"] = {**parsers["options"], "shard_sentences": shard_sentences}
-            _refuse_other(output, stored, identity)
-            manifest = stored or Manifest(
-                identity=identity,
-                relations=inventories.relations,
-                labels=inventories.labels,
-                tags=inventories.tags,
-                shard_sentences=shard_sentences,
-            )
+            manifest = _manifest(pool, text, shard_sentences)
+            _refuse_other(output, stored, manifest.identity)
+            manifest = stored or manifest
             if config is not None:  # only now: a refused run changes nothing
                 log_to(output)
                 write_json(output / "config.json", config)
@@ -300,13 +290,8 @@ def run_corpus(
                     for part, batch in parse_parts(pool, parts):
                         bar.total = expected()
                         bar.update(len(batch))
-                        shard, done = part.shard, part.shard.done
-                        done[part.start] = batch
-                        if sum(map(len, done.values())) == len(shard.sentences):
-                            whole = join([done[start] for start in sorted(done)])
-                            rows[shard.index] = write_shard(
-                                output, shard.index, whole, shard.document_starts, shard.document_ids
-                            )
+                        if row := _finished_shard(output, part, batch):
+                            rows[row.index] = row
                             listed(manifest, rows, complete=False).write(output)
                 if not rows:
                     raise UserError(f"{corpus.name}: has no sentences")
@@ -315,13 +300,40 @@ def run_corpus(
     return RunSummary(manifest, manifest.total("sentences") - before, time.monotonic() - began)
 
 
+def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Manifest:
+    """The manifest of a cache that holds nothing yet, of a text and the workers' parsers."""
+    description = pool.submit("describe")
+    try:
+        parsers, inventories = description.result()
+    except (BrokenExecutor, MemoryError) as error:
+        raise UserError(f"no worker could load the parsers ({error}); {FEWER}") from None
+    options = {**parsers["options"], "shard_sentences": shard_sentences}
+    return Manifest(
+        identity={**parsers, **text, "options": options},
+        relations=inventories.relations,
+        labels=inventories.labels,
+        tags=inventories.tags,
+        shard_sentences=shard_sentences,
+    )
+
+
+def _finished_shard(output: Path, part: Part, batch: Batch) -> ShardRow | None:
+    """Keep the trees of a part; write its shard and return its row when they are the last."""
+    shard, done = part.shard, part.shard.done
+    done[part.start] = batch
+    if sum(map(len, done.values())) < len(shard.sentences):
+        return None
+    whole = join([done[start] for start in sorted(done)])
+    return write_shard(output, shard.index, whole, shard.document_starts, shard.document_ids)
+
+
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
     """The first value in which two identities differ, as ``corpus.sha256: 'a' is now 'b'``."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in sorted(set(stored) | set(wanted)):
-            found = difference(stored.get(key), wanted.get(key), f"{at}.{key}" if at else key)
-            if found:
-                return found
+            first = difference(stored.get(key), wanted.get(key), f"{at}.{key}" if at else key)
+            if first:
+                return first
         return None
     return None if stored == wanted else f"{at}: {stored!r} is now {wanted!r}"
 
@@ -364,7 +376,8 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
     """Trees of every part, in the order in which they are done.
 
     A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
-    memory for two, and it shows which part is at fault. Dead workers are replaced.
+    memory for two, and it shows which part is at fault. Dead workers are replaced. The function is long
+    because what is running and what is tried again change together.
 
     Raises:
         UserError: the corpus could not be read, the device is lost, or a part's workers died or had no memory

@@ -193,21 +193,21 @@ class ParserTask(Task[list[int]]):
     def evaluating(self) -> Iterator[None]:
         """The average in place of the weights."""
         with super().evaluating():
-            kept = {name: p.detach().clone() for name, p in self.module.named_parameters()}
+            trained = {name: p.detach().clone() for name, p in self.module.named_parameters()}
             load_parameters(self.module, self.averages)
             yield
-            load_parameters(self.module, kept)
+            load_parameters(self.module, trained)
 
     def evaluate(self) -> dict[str, float]:
         """Scores of the parsers on dev, per cent, and the mean of LAS and F1, which decides."""
         # New parsers each time: cached type vectors are outdated after a step.
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         if self.dependency is not None:
-            found |= self.score("dep", BiaffineParser(self.dependency, {}))
+            scores |= self.score("dep", BiaffineParser(self.dependency, {}))
         if self.constituency is not None:
-            found |= self.score("const", SpanParser(self.constituency, {}))
-        main = [found[name] for name in ("las", "f1") if name in found]
-        return {**found, "mean": sum(main) / len(main)}
+            scores |= self.score("const", SpanParser(self.constituency, {}))
+        main = [scores[name] for name in ("las", "f1") if name in scores]
+        return {**scores, "mean": sum(main) / len(main)}
 
     def score(self, kind: str, parser: Any) -> Scores:
         """Of a parser, dep or const, on dev."""

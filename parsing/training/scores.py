@@ -88,13 +88,13 @@ def attachment_scores(
     """
     gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
     gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
-    kept = np.array([tag != PUNCT for s in sentences for tag in (s.tags or [""] * len(s.tokens))])
+    spoken = np.array([tag != PUNCT for s in sentences for tag in (s.tags or [""] * len(s.tokens))])
     head_right = gold_heads == np.concatenate([p.heads for p in parses])
     predicted = np.array(relations)[np.concatenate([p.relations for p in parses])]
     both_right = head_right & (gold_relations == predicted)
     return {
-        "uas": 100 * float(head_right[kept].mean()),
-        "las": 100 * float(both_right[kept].mean()),
+        "uas": 100 * float(head_right[spoken].mean()),
+        "las": 100 * float(both_right[spoken].mean()),
         "uas_punct": 100 * float(head_right.mean()),
         "las_punct": 100 * float(both_right.mean()),
     }
@@ -102,13 +102,13 @@ def attachment_scores(
 
 def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
     """Labelled brackets with multiplicity, over the words that are not punctuation."""
-    kept = [0]  # words that are not punctuation before each fencepost
+    words_before = [0]  # words that are not punctuation before each fencepost
     for tag in gold_tags:
-        kept.append(kept[-1] + (tag not in PUNCTUATION))
+        words_before.append(words_before[-1] + (tag not in PUNCTUATION))
     return Counter(
-        (kept[start], kept[end], label)
+        (words_before[start], words_before[end], label)
         for start, end, chain in tree.spans
-        if kept[start] < kept[end] and chain
+        if words_before[start] < words_before[end] and chain
         for label in chain.split(CHAIN)
     )
 

@@ -39,6 +39,8 @@ DEFECTS = (
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     """Height of each word: 0 without dependents, else 1 + the highest dependent's.
 
+    It is compiled as one function: parts of it would be compiled one by one.
+
     Args:
         head: [N], 1-based head within the sentence, 0 for the root.
         offsets: int64 [B+1], where sentences start.
@@ -178,10 +180,10 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
     _, _, *ends = constituency_heights(tree.left, tree.right, np.array([0, n], np.int64))
     first, last = (np.concatenate([words, end]) for end in ends)
     labels = np.concatenate([tree.leaf_label, tree.label])
-    kept = labels != np.repeat([NULL_LABEL, dummy_label], [n, n - 1])
-    kept[-1] = True
+    labelled = labels != np.repeat([NULL_LABEL, dummy_label], [n, n - 1])
+    labelled[-1] = True
     order = np.lexsort((-last, first))  # preorder: no two nodes of a binary tree have the same words
-    order = order[kept[order]]
+    order = order[labelled[order]]
     return ConstituencyParse(tags=tags, starts=first[order], ends=last[order] + 1, labels=labels[order])
 
 
@@ -211,7 +213,7 @@ def _fill_tree(
 ) -> bool:
     """Fill the arrays of a tree in one pass over words and spans; False if they are no tree.
 
-    A raised exception could not be kept on disk.
+    It is one function because all steps change what is open. A raised exception could not be kept on disk.
     """
     n, m = len(leaf_label), len(starts)
     if m == 0 or starts[0] != 0 or ends[0] != n:

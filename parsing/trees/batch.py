@@ -59,7 +59,7 @@ def flag_reasons(flags: UInt8) -> dict[str, int]:
     dep, const = (flags & DEP_FALLBACK) > 0, (flags & CONST_FALLBACK) > 0
     empty, blank, long = ((flags & bit) > 0 for bit in (EMPTY, BLANK_TOKEN, TOO_LONG))
     explained = empty | blank | long
-    found = {
+    reasons = {
         "empty": empty,
         "blank token": blank,
         "too long": long & (dep | const),
@@ -68,7 +68,7 @@ def flag_reasons(flags: UInt8) -> dict[str, int]:
         "dependency fault": dep & ~explained,
         "constituency fault": const & ~explained,
     }
-    return {name: int(np.count_nonzero(where)) for name, where in found.items() if where.any()}
+    return {name: int(np.count_nonzero(where)) for name, where in reasons.items() if where.any()}
 
 
 def offsets_of(lengths: Sequence[int] | Int) -> Int64:

@@ -61,7 +61,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
     """
     words: list[str] = []
     tags: list[str] = []
-    found: list[tuple[int, int, str]] = []  # children before their parents
+    nodes: list[tuple[int, int, str]] = []  # children before their parents
     # Of each open node its label, the words before it and its children: sentences may be nested deeply.
     above: list[tuple[str, int]] = []
     children = [0]
@@ -73,7 +73,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
             label, start = above.pop()
             label = strip_function(label)
             if start < len(words) and (above or label not in WRAPPERS):
-                found.append((start, len(words), label))
+                nodes.append((start, len(words), label))
         elif not word:
             above.append((label, len(words)))
             children.append(0)
@@ -84,16 +84,20 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
         children[-1] += 1
     else:
         if words and not above:
-            chains: dict[tuple[int, int], list[str]] = {}
-            for start, end, label in reversed(found):
-                chains.setdefault((start, end), []).append(label)
-            chains.setdefault((0, len(words)), [""])
-            spans = sorted(chains, key=lambda span: (span[0], -span[1]))
-            named = tuple((start, end, CHAIN.join(chains[start, end])) for start, end in spans)
-            return SpanTree(tuple(words), tuple(tags), named)
+            return SpanTree(tuple(words), tuple(tags), _joined_chains(nodes, len(words)))
     raise UserError(
         f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
     )
+
+
+def _joined_chains(nodes: Sequence[tuple[int, int, str]], words: int) -> tuple[tuple[int, int, str], ...]:
+    """The spans of nodes, children before their parents, in preorder; unary chains are one span."""
+    chains: dict[tuple[int, int], list[str]] = {}
+    for start, end, label in reversed(nodes):
+        chains.setdefault((start, end), []).append(label)
+    chains.setdefault((0, words), [""])
+    spans = sorted(chains, key=lambda span: (span[0], -span[1]))
+    return tuple((start, end, CHAIN.join(chains[start, end])) for start, end in spans)
 
 
 def write_tree(tree: SpanTree) -> str:
@@ -110,8 +114,8 @@ def write_tree(tree: SpanTree) -> str:
     pieces = []
     for position, (word, tag) in enumerate(zip(tree.words, tree.tags, strict=True)):
         pieces += [f"({label}" for label in opened.get(position, ())]
-        held = escape(re.sub(r"\s", "_", word)) or "_"
-        pieces.append(f"({tag} {held})" + ")" * closed.get(position + 1, 0))
+        text = escape(re.sub(r"\s", "_", word)) or "_"
+        pieces.append(f"({tag} {text})" + ")" * closed.get(position + 1, 0))
     return f"(TOP {' '.join(pieces)})"
 
 
@@ -121,12 +125,12 @@ def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int])
     Raises:
         KeyError: a label or tag that the mappings lack.
     """
-    kept = [span for i, span in enumerate(tree.spans) if i == 0 or span[2]]
+    spans = [span for i, span in enumerate(tree.spans) if i == 0 or span[2]]
     return ConstituencyParse(
         tags=np.array([tags[tag] for tag in tree.tags], np.int32),
-        starts=np.array([start for start, _, _ in kept], np.int32),
-        ends=np.array([end for _, end, _ in kept], np.int32),
-        labels=np.array([labels[label] for _, _, label in kept], np.int32),
+        starts=np.array([start for start, _, _ in spans], np.int32),
+        ends=np.array([end for _, end, _ in spans], np.int32),
+        labels=np.array([labels[label] for _, _, label in spans], np.int32),
     )
 
 

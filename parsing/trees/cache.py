@@ -210,8 +210,10 @@ class TreeCache:
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
         self._checked: set[int] = set()
         self._next = 0  # where a sequential reader reads next
-        held = {name for view, names in VIEW_FIELDS.items() if self.has(view) for name in names}
-        self.fields = tuple(name for name in TOKEN_FIELDS + NODE_FIELDS if name in held | {"token"})
+        fields_of_views = {name for view, names in VIEW_FIELDS.items() if self.has(view) for name in names}
+        self.fields = tuple(
+            name for name in TOKEN_FIELDS + NODE_FIELDS if name in fields_of_views | {"token"}
+        )
         """The fields :meth:`read` can return, in their canonical order."""
 
     @classmethod

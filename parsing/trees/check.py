@@ -69,10 +69,10 @@ def check_shard(path: Path, row: ShardRow) -> None:
         UserError: missing, or not the file that was written.
     """
     try:
-        found = sha256_file(path)
+        digest = sha256_file(path)
     except UserError as error:
         raise UserError(f"{error}; {REMEDY}") from None
-    if found != row.sha256:
+    if digest != row.sha256:
         raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
 
 
@@ -106,8 +106,8 @@ def _arrays(file: h5py.File, row: ShardRow, fields: Sequence[str]) -> dict[str, 
     lengths |= {name: row.tokens - row.sentences * (name in NODE_FIELDS) for name in fields}
     lengths |= {"document_starts": row.documents, "document_id_offsets": row.documents + 1}
     lengths |= dict.fromkeys(("type_offsets", "type_bytes", "document_id_bytes"))
-    found = {name: _dataset(file, name, length) for name, length in lengths.items()}
-    return {name: _values(name, data) for name, data in found.items()}
+    datasets = {name: _dataset(file, name, length) for name, length in lengths.items()}
+    return {name: _values(name, data) for name, data in datasets.items()}
 
 
 def _check_content(
@@ -193,10 +193,10 @@ def _defects(
 
     offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)
     rows = np.arange(len(offsets))
-    labels, found = len(names.labels), {name: arrays[name].astype(np.int32, copy=False) for name in fields}
+    labels, columns = len(names.labels), {name: arrays[name].astype(np.int32, copy=False) for name in fields}
     bounds = {"token": len(arrays["type_offsets"]) - 1, "relation": len(names.relations)}
     bounds |= {"tag": len(names.tags), "leaf_label": labels, "label": labels}
-    for name, values in found.items():
+    for name, values in columns.items():
         begins = offsets - rows if name in NODE_FIELDS else offsets
         if arrays[name].itemsize > values.itemsize:
             yield begins, values != arrays[name], f"{name}: a number of more than 32 bits"
@@ -205,10 +205,10 @@ def _defects(
             yield begins, wrong, f"{name}: an id that is not one of {bounds[name]}"
     trees = []
     if "head" in fields:
-        trees.append((*dependency_heights(found["head"], offsets), found["dep_height"], offsets))
+        trees.append((*dependency_heights(columns["head"], offsets), columns["dep_height"], offsets))
     if "left" in fields:
-        heights, defects, _, _ = constituency_heights(found["left"], found["right"], offsets)
-        trees.append((heights, defects, found["const_height"], offsets - rows))
+        heights, defects, _, _ = constituency_heights(columns["left"], columns["right"], offsets)
+        trees.append((heights, defects, columns["const_height"], offsets - rows))
     for heights, defects, stored, begins in trees:
         for number, defect in enumerate(DEFECTS[1:], 1):
             yield rows, defects == number, defect

@@ -117,8 +117,8 @@ class Trees(tuple[ParsedSentence, ...]):
     @overload
     def __getitem__(self, index: slice) -> Trees: ...
     def __getitem__(self, index: Any) -> Any:
-        found: Any = super().__getitem__(index)
-        return Trees(found) if isinstance(index, slice) else found
+        item: Any = super().__getitem__(index)
+        return Trees(item) if isinstance(index, slice) else item
 
     def to_conllu(self, *, validate: bool = False) -> str:
         """All sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`.
