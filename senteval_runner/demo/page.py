@@ -164,8 +164,8 @@ def _in_words(tasks: Sequence[str], ahead: Mapping[str, Sequence[Score | None]])
     for name, scores in ahead.items():
         signs = {task: _sign(score) for task, score in zip(tasks, scores, strict=True) if score is not None}
         where = {word: [t for t, s in signs.items() if s == sign] for word, sign in _SIGNS.items()}
-        said = [f"{word} in {' and '.join(found)}" for word, found in where.items() if found]
-        lines.append(f"{name}, {', '.join(said) or 'nowhere beyond the intervals'}")
+        said = [f"{word} in {', '.join(found)}" for word, found in where.items() if found]
+        lines.append(f"{name}, {' and '.join(said) or 'nowhere beyond the intervals'}")
         won[name] = where["ahead"]
     yield f"The trained model against {'; against '.join(lines)}."
     if not won.get(START):

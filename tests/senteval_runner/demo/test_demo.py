@@ -87,7 +87,7 @@ def test_only_what_is_beyond_an_interval_is_said() -> None:
         _in_words(["A", "B", "C"], {START: [ahead, behind, unclear], "builtin": [None, unclear, behind]})
     )
     assert said == [
-        "The trained model against before training, ahead in A, behind in B; against builtin, behind in C."
+        "The trained model against before training, ahead in A and behind in B; against builtin, behind in C."
     ]
     *_, helps = _in_words(["A"], {START: [unclear], "random words": [ahead]})
     assert helps.startswith("So on so little text training does not pay beyond its start.")
