@@ -12,16 +12,16 @@ plans. For seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -32,22 +32,29 @@ from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
+from runtime.cli import Command, Count, configuration
 from runtime.device import Products
 
 WORD_DIM, SENTENCES = 300, 400
 Step = Callable[[], object]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7, help="alternations")
-    parser.add_argument("--threads", type=int, default=2, help="torch threads")
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall", help="cpu: on a machine in use")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    clock = time.perf_counter if arguments.clock == "wall" else time.process_time
+@configuration
+class TreeEngineConfig:
+    """Options of ``benchmarks.tree_engine``."""
+
+    rounds: Count = 7
+    """Alternations."""
+    threads: Count = 2
+    """Threads of torch."""
+    clock: Literal["wall", "cpu"] = "wall"
+    """What is measured; cpu on a machine in use."""
+
+
+def main(config: TreeEngineConfig) -> None:
+    """Print a row for each view and size, and a line of JSON."""
+    torch.set_num_threads(config.threads)
+    clock = time.perf_counter if config.clock == "wall" else time.process_time
     report: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         parse(["books", "--limit", str(SENTENCES), "--output", folder, "--workers", "1"])
@@ -56,7 +63,7 @@ def main() -> None:
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
             sentences = SENTENCES if hidden <= 300 else SENTENCES * 240 // hidden
             steps = engine_steps(view, hidden, cache.read(0, sentences))
-            row = {"sentences": sentences, **summary(alternate(steps, arguments.rounds, clock))}
+            row = {"sentences": sentences, **summary(alternate(steps, config.rounds, clock))}
             report.setdefault(view, {})[str(hidden)] = row
             print(view, hidden, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
     print(json.dumps(report), flush=True)
@@ -171,5 +178,8 @@ def summary(taken: dict[str, list[float]]) -> dict[str, float]:
     return row
 
 
+cli = Command(TreeEngineConfig, main, "benchmarks.tree_engine", "The tree engine beside DGL and its floor.")
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(cli())

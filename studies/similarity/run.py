@@ -46,6 +46,7 @@ STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
 """The column where the encoder is fine-tuned, as in BURT."""
+FROZEN = f"{SEMEVAL}, frozen"
 EPOCHS = 2
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
@@ -80,7 +81,11 @@ class Model:
         return load_whole(self.spec, device=device)
 
 
-@dataclass(frozen=True, kw_only=True)
+Score = Callable[[Model, Path], Figures]
+"""Gives a model's figures by column of the table, from a folder for unfinished work."""
+
+
+@dataclass(frozen=True)
 class SimilaritySet:
     """One set of pairs and how a model is scored on it."""
 
@@ -89,8 +94,7 @@ class SimilaritySet:
     """JSON values that decide the figures beside the model: the content of the files, the options."""
     texts: Sequence[str]
     """Both sides of all pairs, tokens joined by spaces."""
-    score: Callable[[Model, Path], Figures]
-    """Gives a model's figures by column of the table, from a folder for unfinished work."""
+    score: Score
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
@@ -161,20 +165,18 @@ def _graded(
 ) -> SimilaritySet:
     """Pairs of words or phrases with gold scores, whose figure is a correlation."""
     return SimilaritySet(
-        name=name,
-        identity=identity,
-        texts=[*left, *right],
-        score=lambda model, _: {name: correlate(model.vectors, left, right, gold)},
+        name, identity, [*left, *right], lambda model, _: {name: correlate(model.vectors, left, right, gold)}
     )
 
 
 def _sentences(task: TaskData, seed: int) -> SimilaritySet:
     """Sentence pairs of a task of SentEval."""
+    texts = [" ".join(tokens) for split in task.splits.values() for tokens in split.sentences()]
     return SimilaritySet(
-        name=task.name,
-        identity=data_hashes(task),
-        texts=[" ".join(tokens) for split in task.splits.values() for tokens in split.sentences()],
-        score=lambda model, _: {**sentence_similarity(model.vectors, task, seed)},
+        task.name,
+        data_hashes(task),
+        texts,
+        lambda model, _: {**sentence_similarity(model.vectors, task, seed)},
     )
 
 
@@ -184,23 +186,17 @@ def _semeval(
     """SemEval-2013 5(a) with frozen vectors and, where it is asked for, with the encoder trained too."""
     identity = json_digest([[part.words, part.phrases, part.same] for part in (train, test)], 64)
     texts = [*train.words, *train.phrases, *test.words, *test.phrases]
-    frozen = f"{SEMEVAL}, frozen"
-    yield SimilaritySet(
-        name=frozen,
-        identity=identity,
-        texts=texts,
-        score=lambda model, _: {frozen: frozen_accuracy(model.vectors, train, test, config.seed)},
-    )
+    options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
+
+    def frozen(model: Model, folder: Path) -> Figures:
+        return {FROZEN: frozen_accuracy(model.vectors, train, test, config.seed)}
+
+    def tuned(model: Model, folder: Path) -> Figures:
+        return {SEMEVAL: tuned_accuracy(model.tower(), train, test, folder=folder, **options)}
+
+    yield SimilaritySet(FROZEN, identity, texts, frozen)
     if config.fine_tune:
-        options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
-        yield SimilaritySet(
-            name=SEMEVAL,
-            identity=[identity, config.learning_rate],
-            texts=texts,
-            score=lambda model, work: {
-                SEMEVAL: tuned_accuracy(model.tower(), train, test, folder=work, **options)
-            },
-        )
+        yield SimilaritySet(SEMEVAL, [identity, config.learning_rate], texts, tuned)
 
 
 def correlate(

@@ -1,4 +1,4 @@
-"""The commands that the pages of the papers print run as they stand there, on made-up data of a few rows."""
+"""What pages of papers and studies print as commands runs as it stands, on made-up data of a few rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ SMALL = {
 }
 """Options that make a command small, added to those that are printed."""
 STANDS_FOR = {"MODEL": "builtin", "all,SNLI": "CR,SICKEntailment"}
+PAGES = [*sorted((ROOT / "docs/papers").glob("*.md")), ROOT / "docs/studies.md"]
 ENCODERS = (
+    "all-MiniLM-L6-v2",
     *("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large", "xlnet-base-cased"),
     *("xlnet-large-cased", "albert-base-v2", "albert-xxlarge-v2", "google-bert/bert-base-chinese"),
     *("hfl/chinese-xlnet-base", "hfl/chinese-xlnet-mid", "runs/burt/chinese-xlnet-base-nli"),
@@ -103,7 +105,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_sts(write_senteval(Path("SENTEVAL")))
         write_tasks(Path("DATA"))
         write_set(Path("FAQ"))
-        for name in passage_sets.PAPER:
+        for name in ("wikiqa", *passage_sets.PAPER):
             getattr(passage_sets, f"write_{name.removesuffix('-t')}")(Path(name))
         Path("wikipedia.txt.xz").write_bytes(lzma.compress((TEXT * 3).encode()))
         Path("QUESTIONS").write_text(TEXT)
@@ -115,12 +117,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for place, word in enumerate(sorted(set(TEXT.lower().split())))
         ]
         Path("glove.840B.300d.txt").write_text("".join(rows))
-        Path("umbc").mkdir()
+        Path("DATA/umbc").mkdir()
         tagged = "\n\n".join(" ".join(f"{w}_NN" for w in part.split()) for part in TEXT.split("\n\n") * 4)
-        Path("umbc/delorme.com_shu.pages_1.possf2").write_text(tagged)
+        Path("DATA/umbc/delorme.com_shu.pages_1.possf2").write_text(tagged)
         for kind, name in (("dep", "FOLDER"), ("const", "benepar_en3")):
             shutil.copytree(ROOT / f"parsing/builtin/{kind}-v3", name)
-        small = build(Path("tiny"), "bert")
+        small = build(Path("tiny"), "bert", layers=12, width=4)
         for name in ENCODERS:
             shutil.copytree(small, name)
     return folder
@@ -134,10 +136,10 @@ def printed_commands(page: Path) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("page", sorted((ROOT / "docs/papers").glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_printed_command_runs(page: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(data)
-    monkeypatch.setenv("MULTIVIEW_DATA", str(data))
+    monkeypatch.setenv("MULTIVIEW_DATA", str(data / "DATA"))
     commands = printed_commands(page)
     assert commands
     for module, words in commands:
