@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from unicodedata import normalize
 
 VERSION = 1
-"""Of the rules; part of what decides trees and vectors."""
+"""The version of the rules is part of what decides trees and vectors."""
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _JOINING = "\u0600-\u109f\u1780-\u18af"
 _TAGS = "\U000e0000-\U000e007f"

@@ -114,12 +114,12 @@ def _below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
 
 
 def stem(path: Path) -> str:
-    """The file's name without a compression suffix."""
+    """Return the file's name without a compression suffix."""
     return path.stem if path.suffix.lower() in PACKED_SUFFIXES else path.name
 
 
 def relative_name(root: Path, file: Path) -> str:
-    """The name of ``file``'s documents: its path below the corpus folder, or its own name."""
+    """Return the name of ``file``'s documents: its path below the corpus folder, or its own name."""
     return file.name if file == root else file.relative_to(root).as_posix()
 
 
@@ -291,7 +291,7 @@ def encodable(word: str) -> str:
 
 
 def bad_row(path: Path, line: int, expected: str, value: str) -> UserError:
-    """The error for a bad row."""
+    """Return the error for a bad row."""
     return UserError(f"{path}:{line}: expected {expected}, found {value[:80]!r}")
 
 
@@ -315,11 +315,11 @@ class Row:
 
     @property
     def where(self) -> str:
-        """File and line for messages."""
+        """Return the file and line for messages."""
         return f"{self.path}:{self.line}"
 
     def number(self, place: int) -> float:
-        """A cell as a finite number.
+        """Return a cell as a finite number.
 
         Raises:
             UserError: it is not one.
@@ -331,7 +331,7 @@ class Row:
 
 
 def text_lines(path: Path, *, utf8: bool = True) -> Iterator[Line]:
-    """The non-blank lines of a text.
+    """Yield the non-blank lines of a text.
 
     Raises:
         UserError: no such file, a damaged one, a line over :data:`MAX_ROW_BYTES`, or with ``utf8`` another
@@ -347,7 +347,7 @@ def text_lines(path: Path, *, utf8: bool = True) -> Iterator[Line]:
 
 
 def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool = False) -> Iterator[Row]:
-    """The rows of a table without a header line.
+    """Yield the rows of a table without a header line.
 
     Args:
         path: the file.
@@ -371,7 +371,7 @@ def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool 
 def read_table(
     path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = (), unique: bool = False
 ) -> Iterator[Row]:
-    """The named columns of a table with a header line, at least one row.
+    """Yield the named columns of a table with a header line, at least one row.
 
     Args:
         path: the file.

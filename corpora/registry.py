@@ -113,7 +113,7 @@ def parse_limit(text: str | int | None) -> int | None:
 
 
 def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | None = None) -> Corpus:
-    """Files of ``conllu`` or ``ptb`` at or below ``path`` as a corpus with gold annotation."""
+    """Return the files of ``conllu`` or ``ptb`` at or below ``path`` as a corpus with gold annotation."""
     from corpora.treebanks import read_brackets, read_conllu
 
     def documents() -> Iterator[Document]:
@@ -138,7 +138,7 @@ def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | No
 def umbc_corpus(
     data: Path, *, format: str = "running", tokenize: str | None = None, limit: int | None = None
 ) -> Corpus:
-    """The paragraphs of UMBC WebBase in sorted order of files.
+    """Return the paragraphs of UMBC WebBase in sorted order of files.
 
     Args:
         data: folder with ``webbase_all/``, or that folder.

@@ -18,7 +18,7 @@ NO_LIST = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
 def read_sentences(
     inputs: object, door: str, *, strings: bool = True, spaces: bool = False
 ) -> list[str | tuple[str, ...]]:
-    """Sentences, as strings or tokens, of a list, tuple, generator, array or column of a table.
+    """Return the sentences, as strings or tokens, of a list, tuple, generator, array or column of a table.
 
     Args:
         inputs: what the caller gave.
@@ -42,7 +42,7 @@ def read_sentences(
 
 
 def described(value: object) -> str:
-    """Type, shape and the beginning of a value, on one line."""
+    """Return the type, shape and the beginning of a value, on one line."""
     shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
     return f"a {type(value).__name__}{shape} ({' '.join(reprlib.repr(value).split())})"
 

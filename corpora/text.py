@@ -69,11 +69,11 @@ class Tokenizer:
         self._split: Any = self._nlp.add_pipe("sentencizer")
 
     def line(self, text: str) -> Tokens:
-        """Tokens of one sentence; ``("",)`` for text without any."""
+        """Return the tokens of one sentence; ``("",)`` for text without any."""
         return tuple(as_written(text, self._words(plain(text)))) or ("",)
 
     def sentences(self, text: str) -> list[Tokens]:
-        """Sentences of running text; empty for text without tokens."""
+        """Return the sentences of running text; empty for text without tokens."""
         sentences = self._split_up(plain(text))
         written = iter(as_written(text, itertools.chain.from_iterable(sentences)))
         return [tuple(itertools.islice(written, len(sentence))) for sentence in sentences]
@@ -206,7 +206,7 @@ def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Docume
 def sentences_of_file(
     file: Path, tokenizer: Tokenizer, clean: Callable[[str], str]
 ) -> Iterator[Sentence | None]:
-    """The sentences of a text, None for every blank line."""
+    """Yield the sentences of a text, None for every blank line."""
     for line in read_lines(file):
         if not plain(line.text).strip():
             yield None
@@ -232,7 +232,7 @@ def text_corpus(
     clean: Callable[[str], str] = str,
     about: Mapping[str, str] = {},
 ) -> Corpus:
-    """The text file, or the files of a folder in sorted order, as a corpus.
+    """Return the text file, or the files of a folder in sorted order, as a corpus.
 
     ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; the name is by default the
     file's without suffixes. Of a folder, the files with a suffix are read, if one is given. ``clean`` is

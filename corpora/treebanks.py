@@ -39,7 +39,7 @@ _AFTER = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|
 
 
 def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None) -> Iterator[Document]:
-    """Documents of a CoNLL-U file, in order.
+    """Yield the documents of a CoNLL-U file, in order.
 
     Args:
         path: the file, possibly compressed.
@@ -57,7 +57,7 @@ def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None
 
 
 def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str, Sentence]]:
-    """Each sentence with its document's number and given id (or "")."""
+    """Yield each sentence with its document's number and given id (or "")."""
     number, identifier, inside = 0, "", False
     for is_blank, block in itertools.groupby(read_lines(path), key=lambda line: not line.text.strip()):
         rows = []
@@ -116,7 +116,7 @@ def write_conllu(path: Path, documents: Iterable[Document]) -> None:
 
 
 def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``.
+    """Yield the lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``.
 
     A corpus of words does not say where spaces were: ``# text`` and ``SpaceAfter`` follow English print.
     """

@@ -48,7 +48,7 @@ _RELATIONS = {
 
 
 def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """UPOS of a sentence: what its Penn tags say, as far as Universal Dependencies allow it a relation."""
+    """Return UPOS by word: what Penn tags say, as far as Universal Dependencies allow with a relation."""
     tags_of_words = []
     for word, tag, relation in zip(words, tags, _bases(relations), strict=True):
         upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
@@ -85,7 +85,7 @@ def valid(sentence: Sentence) -> Sentence:
 
 
 def _bases(relations: Sequence[str]) -> list[str]:
-    """Relations without their subtypes."""
+    """Return the relations without their subtypes."""
     return [name.partition(":")[0] for name in relations]
 
 
@@ -142,7 +142,7 @@ def _crossings(heads: Sequence[int], mark: int, head: int) -> int:
 
 
 def _upwards(heads: Sequence[int], word: int) -> Iterator[int]:
-    """The word, its head, and so on up to the root."""
+    """Yield the word, its head, and so on up to the root."""
     while word:
         yield word
         word = heads[word - 1]

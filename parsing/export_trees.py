@@ -83,7 +83,7 @@ def valid_document(document: Document, mended: Counter[str]) -> Document:
 
 
 def documents(cache: TreeCache) -> Iterator[Document]:
-    """The cache's documents with their trees as annotation, long ones in pieces."""
+    """Yield the cache's documents with their trees as annotation, long ones in pieces."""
     from corpora.text import in_pieces
     from parsing.trees.sentences import cached_sentences
 

@@ -85,7 +85,7 @@ def import_trees(
 
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_sentences: int) -> Manifest:
-    """The manifest of a treebank's cache, without shards: what it is made of, and the names of its ids."""
+    """Make the manifest of a treebank's cache, without shards: what it is made of, and its ids' names."""
     from corpora.inputs import input_hash
     from parsing.trees.brackets import labels_and_tags, read_trees
 
@@ -110,7 +110,7 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_se
 
 
 def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Sentences with heads, trees or both.
+    """Yield the sentences with heads, trees or both.
 
     Raises:
         UserError: a sentence without heads, or the files differ.
@@ -141,7 +141,7 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 
 
 def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -> Batch:
-    """The trees of sentences as arrays.
+    """Return the trees of sentences as arrays.
 
     Raises:
         UserError: heads that do not form a tree; the message names the sentence.

@@ -232,7 +232,7 @@ def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
 
 
 def report(name: str, output: Path, summary: RunSummary) -> str:
-    """One screen: what is in the cache, what was flagged and why, how long it took."""
+    """Say on one screen what is in the cache, what was flagged and why, and how long it took."""
     manifest = summary.manifest
     size = sum((output / row.file).stat().st_size for row in manifest.shards)
     reasons: Counter[str] = Counter()

@@ -98,7 +98,7 @@ def check(config: Any) -> None:
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
-    """A dataclass as plain JSON values (paths as strings, tuples as lists)."""
+    """Return a dataclass as plain JSON values (paths as strings, tuples as lists)."""
     value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
     return value
 
@@ -126,7 +126,7 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
 
 
 def _complaint(error: Any) -> tuple[str, Any, str]:
-    """The first of pydantic's complaints: the path to a value, the value, what it must be."""
+    """Return the first of pydantic's complaints: the path to a value, the value, what it must be."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "unexpected_keyword_argument":
         return ".".join(map(str, first["loc"])), first["input"], "unknown key"

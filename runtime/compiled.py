@@ -47,7 +47,7 @@ What is left out is for array expressions and for calls from C; it took a tenth 
 OF_PARTS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
 """Parts allocate nothing, so that nothing counts references to their arrays: a quarter faster."""
 _numbers = itertools.count()
-"""Of the functions that this process compiles."""
+"""Numbers the functions that this process compiles."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
@@ -173,7 +173,7 @@ def _temporary() -> Path:
 
 
 def _announced() -> Any:
-    """One line; on a terminal, how many functions so far. Of several workers the first speaks."""
+    """Say it in one line; on a terminal, how many functions so far. Of several workers the first speaks."""
     number = next(_numbers)
     if multiprocessing.current_process().name.rpartition("-")[2] not in ("MainProcess", "1"):
         return None

@@ -103,7 +103,7 @@ def pick(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
-    """Threads for encoding sentences by views of hidden size ``dim``: torch's for large products, else one.
+    """Choose threads for encoding by views of hidden size ``dim``: torch's for large products, else one.
 
     OpenMP waits for the last of an operation's equal parts; on a machine with other work that one is late,
     and a second thread makes small products slower. The number is chosen once for a run, because the last

@@ -29,7 +29,7 @@ class Estimate:
         return timedelta(seconds=round(amount / max(self.per_second, 1e-9)))
 
     def text(self, config: Any) -> str:
-        """The resolved configuration, a dataclass, and a line per fact, with work and time at the end."""
+        """Print the resolved configuration and a line per fact, with work and time at the end, as text."""
         number, time = "an unknown number of", "unknown"
         if self.amount is not None:
             number, time = f"{'about ' * self.about}{self.amount:,.0f}", f"about {self.seconds(self.amount)}"
@@ -40,7 +40,7 @@ class Estimate:
 
 
 def peak_memory() -> int:
-    """Peak main memory of this process, in bytes."""
+    """Return the peak main memory of this process, in bytes."""
     import resource  # Windows has none
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB

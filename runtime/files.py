@@ -329,7 +329,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def file_record(path: Path) -> dict[str, Any]:
-    """Size and SHA-256 of a file, for :func:`check_file`."""
+    """Return size and SHA-256 of a file, for :func:`check_file`."""
     return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
 
 
@@ -353,7 +353,7 @@ def json_digest(value: object, length: int) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes.
+    """Return the hex SHA-256 of a file's bytes.
 
     Raises:
         UserError: there is no such file, it is no regular one, or it cannot be read.

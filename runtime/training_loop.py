@@ -121,7 +121,7 @@ class Loop(Generic[Batch]):
 
     @property
     def history(self) -> list[Row]:
-        """The evaluations so far, as logged."""
+        """Return the evaluations so far, as logged."""
         return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
 
     def over(self) -> str:

@@ -99,7 +99,7 @@ class Checkpoints:
         return self.folder / f"step-{step:08d}"
 
     def listed(self) -> list[Path]:
-        """Checkpoint folders, oldest first."""
+        """Return the checkpoint folders, oldest first."""
         return sorted(self.folder.glob("step-*"))
 
     def newest(self, step: int | None = None) -> Checkpoint | None:
@@ -227,11 +227,11 @@ class Task(ABC, Generic[Batch]):
 
     @abstractmethod
     def learning_rate(self, position: Position) -> float:
-        """Of the next step."""
+        """Return the learning rate of the next step."""
 
     @abstractmethod
     def evaluate(self) -> Mapping[str, float]:
-        """Scores on held-out data, the module being in eval mode."""
+        """Score the module on held-out data; it is in eval mode."""
 
     def prepared(self, batches: Sequence[Batch]) -> Iterable[Any]:
         """What :meth:`step` gets for each batch, in order."""
@@ -242,7 +242,7 @@ class Task(ABC, Generic[Batch]):
         return "loss"
 
     def step(self, position: Position, batch: Any) -> None:
-        """One update of the weights.
+        """Make one update of the weights.
 
         Raises:
             UserError: the loss or the gradient is not finite; the weights are those before the step.
@@ -267,13 +267,13 @@ class Task(ABC, Generic[Batch]):
         self._metrics.append({name: value})
 
     def read(self) -> list[Row]:
-        """Metrics of the steps since the last call."""
+        """Return the metrics of the steps since the last call."""
         metrics, self._metrics = self._metrics, []
         return metrics
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Around :meth:`evaluate` and :meth:`keep_best`."""
+        """Surround :meth:`evaluate` and :meth:`keep_best`."""
         self.module.eval()
         with torch.no_grad():
             yield

@@ -35,7 +35,7 @@ class Book:
     author: str
     title: str
     year: int
-    """Of its first publication."""
+    """The year of its first publication."""
     sentences: tuple[str, ...]
     """Its text, not tokenised."""
 

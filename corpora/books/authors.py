@@ -25,7 +25,7 @@ _OPENING = re.compile(r"[\"'“‘(\[*—-]|--+|[.!?:;]+")
 
 
 def author_rows(split: str) -> tuple[list[list[str]], list[int], list[str]]:
-    """Sentences of a split, the number of each one's author, and the authors' names.
+    """Return the sentences of a split, the number of each one's author, and the authors' names.
 
     The rows of an author are shared out equally among the author's books and spread evenly over each book.
 

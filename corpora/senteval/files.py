@@ -71,7 +71,7 @@ class Split:
         return len(self.a)
 
     def sentences(self) -> Iterator[Tokens]:
-        """Every sentence, row by row; of a pair first ``a``, then ``b``."""
+        """Yield every sentence, row by row; of a pair first ``a``, then ``b``."""
         for row, first in enumerate(self.a):
             yield first
             if self.b is not None:
@@ -193,7 +193,7 @@ def _read_binary(name: str, files: Files) -> TaskData:
 
 
 def _cells(name: str, line: str) -> list[str]:
-    """The columns of a line; of TREC's ``NUM:dist How far ...`` the coarse label and the text."""
+    """Return the columns of a line; of TREC's ``NUM:dist How far ...`` the coarse label and the text."""
     if name == "TREC":
         coarse, _, rest = line.partition(":")
         return [coarse, *rest.split(" ", 1)[1:]]

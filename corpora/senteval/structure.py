@@ -109,7 +109,7 @@ def _filled(texts: Sequence[str], words: dict[str, list[list[str]]], drawn: rand
 
 
 def read_hans(path: Path) -> list[Pair]:
-    """The lexical-overlap pairs of HANS's published file.
+    """Return the lexical-overlap pairs of HANS's published file.
 
     Raises:
         UserError: a missing column.
@@ -164,7 +164,7 @@ def _spoken(text: str) -> list[str]:
 
 
 def _content(text: str) -> Counter[str]:
-    """The stems of a sentence's content words."""
+    """Return the stems of a sentence's content words."""
     try:
         from gensim.parsing.porter import PorterStemmer
     except ImportError:

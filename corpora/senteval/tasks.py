@@ -183,7 +183,7 @@ def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
 
 
 def expand_tasks(text: str) -> list[str]:
-    """Names and groups separated by commas or blanks as canonical names, each once.
+    """Return names and groups, separated by commas or blanks, as canonical names, each once.
 
     Raises:
         UserError: an unknown name.

@@ -49,7 +49,7 @@ class BeneparParser(DeviceParser):
         self._is_readable = lru_cache(MAX_TYPES)(self._reads)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """One parse per sentence, in order.
+        """Return one parse per sentence, in order.
 
         Raises:
             ValueError: a sentence is longer than the model takes.
@@ -93,7 +93,7 @@ class BeneparParser(DeviceParser):
 
 
 def load_benepar(name_or_path: str) -> BeneparParser:
-    """A benepar model: a published name (downloaded before), a checkpoint file or a folder.
+    """Return a benepar model: a published name (downloaded before), a checkpoint file or a folder.
 
     Files are read without unpickling code (torch's ``weights_only``).
 

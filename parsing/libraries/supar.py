@@ -34,7 +34,7 @@ MLPS = {
 
 
 def checkpoint_path(name_or_path: str) -> str:
-    """A checkpoint file: the path itself, or supar's download of a published name (kept in its cache).
+    """Return a checkpoint file: the path itself, or supar's download of a published name (kept in its cache).
 
     Raises:
         UserError: neither a file nor a published name, or the download failed.
@@ -106,7 +106,7 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
 
 
 def recurrent_names(layers: int) -> list[tuple[str, str]]:
-    """Our and supar's names of every LSTM weight."""
+    """Return our and supar's names of every LSTM weight."""
     names = []
     for parameter in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         for ours, theirs, suffix in (("ahead", "f_cells", ""), ("back", "b_cells", "_reverse")):

@@ -28,12 +28,12 @@ def span_offsets(lengths: Int) -> Int:
 
 @compiled_part
 def _span_index(n: int, start: int, end: int) -> int:
-    """Position of the span ``start``..``end`` (``end`` exclusive) among those of ``n`` words."""
+    """Return the position of the span ``start``..``end`` (``end`` exclusive) among those of ``n`` words."""
     return start * n - start * (start - 1) // 2 + end - start - 1
 
 
 def fenceposts(lengths: Int) -> tuple[Int, Int]:
-    """int32 [S] each: every span's two fenceposts among those of the batch.
+    """Return every span's two fenceposts among those of the batch, int32 [S] each.
 
     A sentence of n words has n + 1 fenceposts; the batch numbers them on. ``lengths`` is [B], in words.
     """
@@ -75,7 +75,7 @@ def best_labels(
 
 @compiled_part
 def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.float32:
-    """Best binary bracketing of one sentence; the best total score.
+    """Find the best binary bracketing of one sentence; return its score.
 
     Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1).
 
@@ -103,7 +103,7 @@ def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.fl
 
 
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
-    """The best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
+    """Return the best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
 
     Returns:
         First words int32 [Σ 2n-1], one past the last words int32 [Σ 2n-1], and where these spans lie among

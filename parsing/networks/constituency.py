@@ -63,7 +63,7 @@ class SpanHead(nn.Sequential):
         return F.linear(posts_PD, self.parts[0].weight)
 
     def best_spans(self, projected_PH: Tensor, lengths: Int, gold: Int | None = None) -> Best:
-        """Best label of every span and its score, without gradients; on a GPU queued at once.
+        """Find the best label of every span and its score, without gradients; on a GPU queued at once.
 
         ``lengths`` are int64 [B], in words. Whole sentences may not take the null label. In training all
         labels but ``gold``, int32 [S], get the margin 1.
@@ -79,7 +79,7 @@ class SpanHead(nn.Sequential):
     def _best_on_cpu(
         self, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
     ) -> Best:
-        """Compiled but for the product with M."""
+        """Find the best labels with compiled code, but for the product with M."""
         first, norm, last = self.parts
         # Subtracting the mean, which LayerNorm does, is linear and is done on the fenceposts.
         centred = projected_PH - projected_PH.mean(-1, keepdim=True)
@@ -214,7 +214,7 @@ def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 
 
 def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
-    """States of the words without the boundaries, packed: [N, D]."""
+    """Return the states of the words without the boundaries, packed: [N, D]."""
     positions_T = torch.arange(states_BTD.shape[1], device=positions_B.device)
     return pick(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
 
@@ -232,7 +232,7 @@ def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:
 def margin_loss(
     head: SpanHead, posts_PD: Tensor, lengths: Int, parses: Sequence[ConstituencyParse]
 ) -> Tensor:
-    """Loss of each sentence [B], from its n + 1 fencepost vectors, sentence after sentence, and n words [B].
+    """Compute each sentence's loss [B] from its n + 1 fencepost vectors, packed, and its n words [B].
 
     For gold spans T* and any tree T of labelled spans, the whole sentence among them (Hamming cost):
 

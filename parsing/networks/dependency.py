@@ -145,7 +145,7 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
 
 
 def _ends(heads: Int64) -> Int64:
-    """Where each position's way up ends, [K]: at a root (its own head), or for ever on a cycle."""
+    """Return where each position's way up ends, [K]: at a root (its own head), or for ever on a cycle."""
     for _ in range(len(heads).bit_length()):  # each time twice as far
         heads = heads[heads]
     return heads
@@ -167,7 +167,7 @@ def _first_cycle(heads: Int64) -> list[int]:
 
 
 def _contracted(s: Float, tree: Int64, cycle: Int64, rest: Int64) -> tuple[Float, Int64, Int64]:
-    """Scores of ``rest`` and then the cycle as one node, [r + 1, r + 1].
+    """Return the scores of ``rest`` and then the cycle as one node, [r + 1, r + 1].
 
     And int64 [r] each: which token of the cycle would be the head of each other, and which one its dependent.
     """
@@ -226,7 +226,7 @@ def spanning_tree(scores: Float) -> Int64:
 
 
 def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
-    """Heads of the tokens of a batch, sentence after sentence.
+    """Return the heads of the tokens of a batch, sentence after sentence.
 
     Args:
         scores_BTT: arc scores, [sentence, token, head]; padding comes after position n.

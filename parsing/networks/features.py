@@ -93,7 +93,7 @@ class TypeTable:
             return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
 
     def features(self, rows_U: Int64) -> tuple[Tensor, Tensor, Tensor]:
-        """Word ids [U], character ids [U, C] (padded with 0) and character counts [U], on the host."""
+        """Return word ids [U], character ids [U, C] (padded with 0), character counts [U], on the host."""
         features = torch.from_numpy(self._features[rows_U])
         counts_U = features[:, 1].contiguous()
         return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U

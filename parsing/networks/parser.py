@@ -66,7 +66,7 @@ class FolderConfig:
     model: dict[str, Any]
     """The model's configuration, JSON values."""
     sha256: dict[str, str]
-    """Of the two other files."""
+    """The hashes of the two other files."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ModelFolder:
         return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """One list of the vocabulary: relations, labels or tags; a UserError if there is none."""
+        """Return one list of the vocabulary: relations, labels or tags; a UserError if there is none."""
         value = self.files[VOCABULARY].get(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
@@ -319,7 +319,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         return self.run(sentences, self.parse_states)
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Contextual states [B, T, D] of a batch and positions of each sentence, [B], on the host."""
+        """Compute contextual states [B, T, D] of a batch; positions of each sentence, [B], on the host."""
         batch, x_UE = self.vectors.read(sentences)
         return self.vectors.encoder(batch, x_UE), batch.lengths_B
 
@@ -338,7 +338,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     @functools.cached_property
     def encoder_sha256(self) -> str:
-        """Of the encoder's sizes, vocabulary and weights: equal ones give equal states."""
+        """Hash the encoder's sizes, vocabulary and weights: equal ones give equal states."""
         encoder = self.vectors.encoder
         digest = hashlib.sha256(repr((encoder.config, self.vectors.table.vocabulary)).encode())
         for parameter in encoder.parameters():
@@ -356,7 +356,7 @@ def parse_both(
     constituency: EncodedParser[ConstituencyParse],
     sentences: Sequence[Sequence[str]],
 ) -> list[tuple[DependencyParse, ConstituencyParse]]:
-    """Both parses of each sentence, in order, by parsers of equal encoders, with one pass of it.
+    """Return both parses of each sentence, in order, by parsers of equal encoders, with one pass of it.
 
     Each parser gives the same trees by itself.
     """

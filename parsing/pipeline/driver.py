@@ -102,7 +102,7 @@ class Worker:
 
     @functools.cached_property
     def parser(self) -> TextParser:
-        """The parsers."""
+        """Return the parsers."""
         return self._make()
 
     def describe(self) -> tuple[dict[str, Any], Inventories]:
@@ -197,7 +197,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 
 _worker: Worker
-"""Of this process, if it is one of a :class:`LocalPool`."""
+"""The worker of this process, if it is one of a :class:`LocalPool`."""
 _at_work = threading.Lock()
 
 
@@ -339,7 +339,7 @@ def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
 
 
 def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> Manifest:
-    """The manifest with these shards."""
+    """Return the manifest with these shards."""
     return dataclasses.replace(manifest, shards=tuple(rows[i] for i in sorted(rows)), complete=complete)
 
 

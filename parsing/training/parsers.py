@@ -48,7 +48,7 @@ from runtime.training_task import Checkpoint, Position, Task, load_parameters, r
 ARC_SCALE = 10.0
 """Weight of the arcs' loss, a mean over words; the margin loss is a sum over the spans of a sentence."""
 BETAS = (0.9, 0.98)
-"""Of Adam; squares that are forgotten as fast as by Dozat & Manning (0.9) made spans worse."""
+"""Adam's decay rates; squares that are forgotten as fast as by Dozat & Manning (0.9) made spans worse."""
 WARMUP = 0.02
 """Fraction of the run over which the learning rate rises."""
 CLIP = 5.0
@@ -157,7 +157,7 @@ class ParserTask(Task[list[int]]):
         return length_buckets([len(tokens) for tokens in self.words], self.loop.batch_tokens, generator)
 
     def learning_rate(self, position: Position) -> float:
-        """A linear rise over :data:`WARMUP` of the run, then a linear fall to 0 at its end."""
+        """Rise linearly over :data:`WARMUP` of the run, then fall linearly to 0 at its end."""
         done = max(position.progress, (position.step + 0.5) / position.steps)
         return self.loop.learning_rate * ramp(done, WARMUP) * ramp(1 - done, 1 - WARMUP)
 
@@ -182,7 +182,7 @@ class ParserTask(Task[list[int]]):
         return sum(losses[1:], start=losses[0])
 
     def step(self, position: Position, batch: list[int]) -> None:
-        """An update of the weights and of their average."""
+        """Update the weights and their average."""
         super().step(position, batch)
         # A young average forgets faster, so that the random initial weights fade from it.
         decay = min(AVERAGE, (1 + position.step) / (10 + position.step))
@@ -191,7 +191,7 @@ class ParserTask(Task[list[int]]):
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """The average in place of the weights."""
+        """Put the average in place of the weights."""
         with super().evaluating():
             trained = {name: p.detach().clone() for name, p in self.module.named_parameters()}
             load_parameters(self.module, self.averages)
@@ -210,12 +210,12 @@ class ParserTask(Task[list[int]]):
         return {**scores, "mean": sum(main) / len(main)}
 
     def score(self, kind: str, parser: Any) -> Scores:
-        """Of a parser, dep or const, on dev."""
+        """Score a parser, dep or const, on dev."""
         sentences, trees = self.dev
         return score_dependency(parser, sentences) if kind == "dep" else score_constituency(parser, trees)
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        """Adam's moments and the average."""
+        """Return Adam's moments and the average."""
         return super().optimiser_state() | {f"average.{name}": value for name, value in self.averages.items()}
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -228,7 +228,7 @@ class ParserTask(Task[list[int]]):
 def length_buckets(
     sizes: Sequence[int], batch_tokens: int, generator: np.random.Generator
 ) -> list[list[int]]:
-    """Shuffled batches of sentences of similar length.
+    """Return the shuffled batches of sentences of similar length.
 
     Sentences are sorted by length with a little noise (so that batches differ between epochs), cut
     where a batch reaches ``batch_tokens`` words, and the batches are shuffled.
@@ -288,7 +288,7 @@ def train_parsers(config: TrainConfig) -> int:
 
 
 def _card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Scores) -> str:
-    """A model card: what it is, data, scores."""
+    """Return a model card: what it is, data, scores."""
     files = [
         f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
         for role, digests in data.items()

@@ -34,7 +34,7 @@ PUNCTUATION = frozenset({",", ":", ".", "``", "''"})
 
 
 def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
-    """Sentences of CoNLL-U files with heads, relations and tags (of the column ``upos`` or ``xpos``).
+    """Read sentences with heads, relations and tags (of the column ``upos`` or ``xpos``) of CoNLL-U files.
 
     Raises:
         UserError: a file is missing, malformed or has unannotated sentences; names file and line.
@@ -55,7 +55,7 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
 
 
 def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
-    """Trees of bracket files.
+    """Return the trees of bracket files.
 
     Raises:
         UserError: a file is missing, malformed or empty.
@@ -114,7 +114,7 @@ def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int
 
 
 def bracket_scores(gold: Sequence[SpanTree], predicted: Sequence[SpanTree]) -> Scores:
-    """Per cent; ``tags``: words with the gold tag, ``complete``: sentences with all brackets right."""
+    """Score in per cent; ``tags``: words with the gold tag, ``complete``: sentences that are all right."""
     matched = in_gold = in_predicted = tags = words = complete = 0
     for one, other in zip(gold, predicted, strict=True):
         a, b = brackets(one, one.tags), brackets(other, one.tags)

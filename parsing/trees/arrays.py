@@ -37,7 +37,7 @@ DEFECTS = (
 
 @compiled_if_long
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
-    """Height of each word: 0 without dependents, else 1 + the highest dependent's.
+    """Return the height of each word: 0 without dependents, else 1 + the highest dependent's.
 
     It is compiled as one function: parts of it would be compiled one by one.
 
@@ -92,7 +92,7 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
 
 @compiled_if_long
 def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32, Int32, Int32]:
-    """Height and words of each internal node.
+    """Return the height and words of each internal node.
 
     Args:
         left: [N-B] left children, ids local to the sentence.

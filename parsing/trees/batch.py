@@ -259,7 +259,7 @@ class DependencyParser(Protocol):
     """name, version and sha256 of the weights: part of a tree cache's identity."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        """One parse per sentence, in order. Every sentence has at least one non-blank token."""
+        """Return one parse per sentence, in order. Every sentence has at least one non-blank token."""
         ...
 
 
@@ -271,5 +271,5 @@ class ConstituencyParser(Protocol):
     identity: dict[str, str]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """One parse per sentence, in order. Every sentence has at least one non-blank token."""
+        """Return one parse per sentence, in order. Every sentence has at least one non-blank token."""
         ...

@@ -149,7 +149,7 @@ def from_parse(
 
 
 def labels_and_tags(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:
-    """Sorted labels (the null label first) and sorted tags of a treebank."""
+    """Return sorted labels (the null label first) and sorted tags of a treebank."""
     labels: set[str] = set()
     tags: set[str] = set()
     for tree in trees:

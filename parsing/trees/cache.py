@@ -81,20 +81,20 @@ class Manifest:
 
     @property
     def inventories(self) -> Inventories:
-        """Names of the trees' ids."""
+        """Return the names of the trees' ids."""
         return Inventories(relations=self.relations, labels=self.labels, tags=self.tags)
 
     def prefix(self) -> list[ShardRow]:
-        """The rows from shard 0 up to the first gap."""
+        """Return the rows from shard 0 up to the first gap."""
         gap = next((place for place, row in enumerate(self.shards) if row.index != place), None)
         return list(self.shards[:gap])
 
     def total(self, name: str) -> int:
-        """Sum of a count (``sentences``, ``tokens``, ...) over the shards."""
+        """Return the sum of a count (``sentences``, ``tokens``, ...) over the shards."""
         return sum(getattr(row, name) for row in self.shards)
 
     def content_sha256(self) -> str:
-        """Hex SHA-256 over the identity and the shards' files, in order."""
+        """Return the hex SHA-256 over the identity and the shards' files, in order."""
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode())
         for row in self.shards:
             digest.update(f"\n{row.index} {row.sha256}".encode())
@@ -143,7 +143,7 @@ class Manifest:
 
 
 def shard_name(index: int) -> str:
-    """Name of a shard's file."""
+    """Return the name of a shard's file."""
     return f"shard-{index:06d}.h5"
 
 
@@ -254,16 +254,16 @@ class TreeCache:
         return np.concatenate([*(file["document_starts"][:] + first for file, first in parts), [len(self)]])
 
     def document_ids(self) -> list[str]:
-        """The documents' identifiers, in order."""
+        """Return the documents' identifiers, in order."""
         return [name for file in self.files() for name in strings_of(file, "document_id")]
 
     def token_counts(self) -> Int32:
-        """int32 [n], tokens per sentence (4 bytes per sentence of the corpus)."""
+        """Return int32 [n], tokens per sentence (4 bytes per sentence of the corpus)."""
         counts = [np.diff(file["sentence_offsets"][:]) for file in self.files()]
         return np.concatenate(counts, dtype=np.int32)
 
     def flags(self) -> UInt8:
-        """uint8 [n], flags per sentence."""
+        """Return uint8 [n], flags per sentence."""
         return np.concatenate([file["flags"][:] for file in self.files()])
 
     def type_counts(self) -> Counter[str]:
@@ -371,7 +371,7 @@ class _Shard:
         return values
 
     def _rows(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:
-        """The vocabulary's ids of tokens."""
+        """Return the vocabulary's ids of tokens."""
         if self.whole and vocabulary.key not in self._lookups:
             self._lookups[vocabulary.key] = vocabulary.lookup(types)
         if vocabulary.key in self._lookups:

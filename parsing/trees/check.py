@@ -58,7 +58,7 @@ class ShardRow:
 
     @functools.cached_property
     def line(self) -> str:
-        """This row in the manifest, as JSON."""
+        """Return this row in the manifest, as JSON."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
@@ -165,7 +165,7 @@ def _filters(data: h5py.Dataset) -> dict[int, tuple[int, ...]]:
 
 
 def _values(name: str, data: h5py.Dataset) -> Int:
-    """The integers of a dataset, unpacked here: HDF5 fills a chunk that is too short from foreign memory."""
+    """Unpack the integers of a dataset here: HDF5 fills a chunk that is too short from foreign memory."""
     if data.chunks is None:
         whole: Int = data[:]
         return whole

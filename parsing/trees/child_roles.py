@@ -24,7 +24,7 @@ CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function
 
 @cache
 def _of_labels(relations: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of each relation its kinds as bits and its place in ``CHILD_ROLES``: int64 [R] both."""
+    """Return the kinds of each relation as bits, and its place in ``CHILD_ROLES``: int64 [R] both."""
     bits = relation_bits(relations)
     names = [next((ROLE_OF_KIND[k] for k in ROLE_OF_KIND if kinds & KIND_BITS[k]), "other") for kinds in bits]
     return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)

@@ -63,7 +63,7 @@ def _levels(arcs: Sequence[Arc]) -> list[int]:
 
 
 def _centres(words: Sequence[str], below: Sequence[str]) -> tuple[list[int], int]:
-    """The middle of each word in pixels, and the width of the drawing."""
+    """Return the middle of each word in pixels, and the width of the drawing."""
     centres, left = [], GAP_PX // 2
     for word, tag in zip(words, below, strict=True):
         width = CHARACTER_PX * max(len(word), len(tag) * 4 // 5, 3)
@@ -105,7 +105,7 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
 
 
 def nested(words: Sequence[str], tags: Sequence[str], spans: Sequence[tuple[int, int, str]]) -> list[Any]:
-    """A tree as nested lists, [label, child, ...] and [tag, word]."""
+    """Return a tree as nested lists, [label, child, ...] and [tag, word]."""
     waiting = list(reversed(spans))
     path: list[list[Any]] = [[]]
     ends = [len(words) + 1]

@@ -65,7 +65,7 @@ _BITS_OF_WORD = {
 
 
 def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
-    """The kinds of each relation of a cache's inventory, as bits: int64 [R]."""
+    """Return the kinds of each relation of a cache's inventory, as bits: int64 [R]."""
     return np.array([_bits_of_member(label, _LABELS, KIND_BITS) for label in relations], np.int64)
 
 

@@ -68,7 +68,7 @@ words of its preposition or conjunction. ``standard_has_more`` and ``negated`` a
 
 
 def records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
-    """The records of a batch, [T] of ``TOKEN``, before :func:`mend_trees`."""
+    """Return the records of a batch, [T] of ``TOKEN``, before :func:`mend_trees`."""
     columns = np.zeros((len(word), len(_FIELDS.split())), np.int64)
     columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3:7] = parent, kinds, word, -1
     return columns.view(np.dtype((np.record, TOKEN)))[:, 0].view(np.recarray)
@@ -76,7 +76,7 @@ def records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
 
 @compiled_part
 def child_of(tree, head, kinds):  # type: ignore[no-untyped-def]
-    """The first dependent of one of the kinds, or -1."""
+    """Return the first dependent of one of the kinds, or -1."""
     if tree[head].below & kinds:
         child = tree[head].first
         while child >= 0:
@@ -304,7 +304,7 @@ def _compare(tree, standard):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _degree_words(tree, head):  # type: ignore[no-untyped-def]
-    """The sets among *less* of a word and its dependents, and *as* of its adverbs."""
+    """Return the sets among *less* of a word and its dependents, and *as* of its adverbs."""
     words, child = tree[head].word & W_LESS, tree[head].first
     while child >= 0:
         words |= tree[child].word & (W_LESS | W_AS if tree[child].kinds & ADVERB else W_LESS)

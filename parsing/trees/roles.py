@@ -123,7 +123,7 @@ def canonical_arcs(
     word: NDArray[np.int64],
     sentence_offsets: NDArray[np.integer],
 ) -> Arcs:
-    """The canonical roles of dependency trees.
+    """Return the canonical roles of dependency trees.
 
     Args:
         head: [T], 1-based within the sentence, 0 for the root.
@@ -138,7 +138,7 @@ def canonical_arcs(
 
 
 def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The token above each one, int64 [T], or -1; arguments as for :func:`canonical_arcs`."""
+    """Return the token above each one, int64 [T], or -1; arguments as for :func:`canonical_arcs`."""
     offsets = sentence_offsets.astype(np.int64)
     begins = np.repeat(offsets[:-1], np.diff(offsets))
     return np.where(head > 0, begins + head - 1, -1).astype(np.int64)
@@ -303,7 +303,7 @@ def _late_subject(tree, verb):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _subject(tree, predicate):  # type: ignore[no-untyped-def]
-    """The subject of a predicate, its own or that of a clause above, or -1.
+    """Return the subject of a predicate, its own or that of a clause above, or -1.
 
     Example: Ann:2:nsubj wants:0:root to:4:mark sing:2:xcomp -> agent:sing:Ann
     Example: She:2:nsubj told:0:root him:2:obj to:5:mark leave:2:xcomp -> agent:leave:him

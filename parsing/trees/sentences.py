@@ -43,7 +43,7 @@ class ParsedSentence:
     heads: list[int] | None
     """1-based, 0 for the root."""
     relations: list[str] | None
-    """Of each word to its head."""
+    """The relation of each word to its head."""
     tags: list[str] | None
     spans: list[Span] | None
     """(first word, one past the last, label) in preorder, unary chains as ``S::VP``."""
@@ -94,7 +94,7 @@ class ParsedSentence:
         return "\n\n".join([words, *self.drawings()])
 
     def _repr_html_(self) -> str:
-        """Both trees as pictures, for notebooks and pages."""
+        """Return both trees as pictures, for notebooks and pages."""
         words = " ".join(shown(word) for word in self.words)
         trees = (f'<div style="{PAPER}">{tree}</div>' for tree in self.drawings(svg=True))
         return f"<p>{escape(words)}</p>{''.join(trees)}"
@@ -130,7 +130,7 @@ class Trees(tuple[ParsedSentence, ...]):
         return "".join(conllu_lines([Document("", annotated, continued=True)]))
 
     def to_ptb(self) -> str:
-        """All constituency trees in Penn Treebank brackets, one a line."""
+        """Return all constituency trees in Penn Treebank brackets, one a line."""
         return "".join(f"{sentence.to_ptb()}\n" for sentence in self)
 
 
@@ -193,7 +193,7 @@ def dependency_text(
 
 
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
-    """One constituent per line, indented; words with their tags."""
+    """Return one constituent per line, indented; words with their tags."""
     lines = []
     stack: list[tuple[Any, str]] = [(nested(words, tags, spans), "")]
     while stack:
@@ -221,5 +221,5 @@ def page(title: str, body: str) -> str:
 
 
 def figure(caption: str, svg: str) -> str:
-    """A drawing with its caption (text)."""
+    """Return a drawing with its caption (text)."""
     return f'<figure style="margin:1em 0">{escape(caption)}<div style="{PAPER}">{svg}</div></figure>'
