@@ -181,14 +181,10 @@ def test_a_stale_reference_is_found(text: str) -> None:
     assert len(stale("some.py", text)) == 1
 
 
-NARROW = [
-    page for page in PAGES if page.name not in ("log.md", "results.md")
-]  # those two are being rewritten
-
-
-@pytest.mark.parametrize("page", NARROW, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_and_cells_are_short(page: Path) -> None:
     lines = page.read_text(encoding="utf-8").splitlines()
+    assert page != ROOT / "README.md" or len(lines) <= LONGEST  # as many lines as a line has characters
     assert [line for line in lines if len(line) > LONGEST] == []
     cells = [cell for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
     assert [cell for cell in cells if len(cell.split()) > MOST_WORDS] == []
@@ -290,7 +286,9 @@ def test_figures_are_those_of_the_results() -> None:
     table = readme[readme.index("model      ") :].split("```")[0]
     rows = [re.split(r"  +", line) for line in table.strip().split("\n")[1:]]
     assert len(rows) <= 6
-    assert all(f"| {' | '.join(row)} |" in results for row in rows)
+    lines = [line for line in results.split("\n") if line.startswith("|")]
+    missing = [row for row in rows if not any(all(cell in line for cell in row) for line in lines)]
+    assert missing == []
     measured = results + (ROOT / "docs/structure.md").read_text(encoding="utf-8")
     compared = (ROOT / "docs/compared.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\|.*\|$", readme + compared, re.MULTILINE)
