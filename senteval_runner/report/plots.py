@@ -45,14 +45,9 @@ def bars(
     caption: str = "",
     inches: float = WIDE,
 ) -> Figure:
-    """Draw bars from zero, a group per task, a bar per model, the interval or deviation as a whisker.
+    """Draw bars from zero: a group per task from the top, a colour per model, intervals as whiskers.
 
-    Args:
-        series: names of the colours.
-        groups: names of the groups, from the top.
-        scores: by series and group; missing bars are left out.
-        caption: above the figure, as in all plots.
-        inches: width of the figure.
+    Scores are by series and group; missing bars are left out. ``inches`` is the figure's width.
     """
     known = {key: score for key, score in scores.items() if math.isfinite(score.value)}
 
@@ -78,13 +73,10 @@ def bars(
 
 
 def _whiskers(scores: Sequence[Score]) -> NDArray[np.float64] | None:
-    """How far each whisker reaches to the left and right, [2, n]: the interval, else the deviation."""
+    """Measure how far each whisker reaches, left and right, [2, n]: the interval, else the deviation."""
     reaches = []
     for score in scores:
-        low, high = score.interval or (
-            score.value - (score.deviation or 0),
-            score.value + (score.deviation or 0),
-        )
+        low, high = score.interval or score.value + np.array([-1, 1]) * (score.deviation or 0)
         reaches.append((max(0.0, score.value - low), max(0.0, high - score.value)))
     reach_2N = np.array(reaches).T
     return reach_2N if reach_2N.any() else None
@@ -101,13 +93,7 @@ def curves(
 ) -> Figure:
     """Draw a line through (x, y) points per series; points that are not finite are left out.
 
-    Args:
-        series: points by name.
-        spans: by name the ends of a bar at each point, if there are any; then all points are finite.
-        x_label: below the plot.
-        y_label: beside it.
-        caption: above the figure.
-        inches: width of the figure.
+    ``spans`` has by name the ends of a bar at each point; then all points are finite.
     """
     finite = {
         name: [point for point in line if all(map(math.isfinite, point))] for name, line in series.items()
@@ -141,13 +127,8 @@ def scatter(
 ) -> Figure:
     """Draw vectors in a plane, coloured by class, unless they are fewer than five, or all equal.
 
-    Args:
-        vectors_ND: finite, [N, D].
-        classes: class of each vector, an index into ``names``; [N].
-        names: of the classes.
-        by: their first two principal components, or t-SNE (van der Maaten & Hinton 2008) started from them.
-        links: pairs of vectors joined by a dashed line.
-        caption: above the figure.
+    The plane is that of two principal components, or t-SNE (van der Maaten & Hinton 2008) from there.
+    ``classes`` are indices into ``names``, [N]; ``links`` are pairs of vectors joined by a dashed line.
     """
     if len(vectors_ND) < 5 or vectors_ND.shape[1] < 2 or not np.ptp(vectors_ND, axis=0).any():
         return Figure("", caption, "too few texts or dimensions for a plane")
@@ -178,16 +159,10 @@ def heat_map(
     label: str = "",
     caption: str = "",
 ) -> Figure:
-    """Draw matrices as colours, one panel below the other on one scale.
+    """Draw matrices [rows, columns] as colours on one scale, one panel below the other; NaN is left white.
 
-    Args:
-        panels: by title a matrix [rows, columns]; NaN is left white.
-        rows: names of the rows, from the top.
-        columns: names of the columns.
-        high: value of the highest colour; None is the largest value. The lowest is the 2nd percentile.
-        diverging: colours around zero, for differences; the scale ends at their 98th percentile.
-        label: beside the colour bar.
-        caption: above the figure.
+    The scale goes from the 2nd percentile to ``high``, by default the largest value. A diverging one, for
+    differences, lies around zero and ends at their 98th percentile. ``label`` stands beside its bar.
     """
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 
