@@ -122,13 +122,20 @@ def parse_name(spec: str) -> EncoderName:
 
 
 def _check_options(name: EncoderName, repeated: bool) -> None:
-    form, own = FORMS[name.prefix], name.options.keys() - SHARED_OPTIONS.keys()
-    shaped = all(SHARED_OPTIONS[key].fullmatch(name.options[key]) for key in name.options.keys() - own)
-    readable = name.options.get("readout", "raw") in READINGS
+    """Refuse a name of no form, and files that are not there; ``repeated``: an option is given twice."""
+    form, options = FORMS[name.prefix], name.options
+    own = options.keys() - SHARED_OPTIONS.keys()
     has_base = bool(name.base) and ("?" not in name.base or Path(name.base).exists())
-    known = own <= {*form.options} and (own or not form.needs_option)
-    sized = name.dim is not None and not name.is_drawn
-    if repeated or sized or not (has_base and known and shaped and readable):
+    is_wrong = (
+        repeated
+        or not has_base
+        or (name.dim is not None and not name.is_drawn)
+        or not own <= set(form.options)
+        or (form.needs_option and not own)
+        or options.get("readout", "raw") not in READINGS
+        or any(not shape.fullmatch(options.get(key, "0")) for key, shape in SHARED_OPTIONS.items())
+    )
+    if is_wrong:
         raise name.wrong_form()
     if name.file is not None and not name.file.is_file():
         raise UserError(f"model {name.spec!r}: {name.file}: no such file")
