@@ -46,7 +46,7 @@ Case = Literal["exact", "backoff", "lower"]
 
 
 def found_trees(trees: Path | None, root: Path = TREES) -> Path:
-    """The tree cache that is given, else the only one under ``root``.
+    """Return the tree cache that is given, else the only one under ``root``.
 
     Raises:
         UserError: there is none, or several (they are listed).
@@ -311,7 +311,7 @@ class TrainConfig:
 
 
 def preset(name: str, **changes: Any) -> TrainConfig:
-    """The configuration of a preset; the way to get one in Python.
+    """Return the configuration of a preset; the way to get one in Python.
 
     Args:
         name: ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s.
@@ -340,7 +340,7 @@ _FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device", "loop
 
 
 def options_of(config: object, group: str = "") -> dict[str, Any]:
-    """Every value of a configuration by its name on the command line, without the dashes in front."""
+    """Return every value of a configuration by its name on the command line, without the dashes in front."""
     options: dict[str, Any] = {}
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         value, name = getattr(config, field.name), group + field.name.replace("_", "-")
@@ -349,5 +349,5 @@ def options_of(config: object, group: str = "") -> dict[str, Any]:
 
 
 def decisive_options(config: TrainConfig) -> dict[str, str]:
-    """The options that determine the weights, as text: a run goes on with the same ones alone."""
+    """Return the options that determine the weights, as text: a run goes on with the same ones alone."""
     return {name: str(value) for name, value in options_of(config).items() if name not in _FREE_OPTIONS}

@@ -152,7 +152,7 @@ class SentenceInput:
 
 
 def open_sentences(path: Path) -> SentenceInput:
-    """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
+    """Return the lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
 
     Raises:
         UserError: it is neither or empty, or what :func:`sentences_of` raises.
@@ -168,7 +168,7 @@ def open_sentences(path: Path) -> SentenceInput:
 
 
 def sentences_of(path: Path) -> Iterator[str]:
-    """The lines of a text file, or of standard input (``-``), that are not blank.
+    """Yield the lines of a text file, or of standard input (``-``), that are not blank.
 
     Raises:
         UserError: no such file, or a line (it is named) is not UTF-8 or too long.

@@ -122,7 +122,7 @@ class ViewNodes:
 
 
 def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
-    """The nodes of every view; ``views`` come from :meth:`multiview.model.MultiViewEncoder.inputs`."""
+    """Yield the nodes of every view; ``views`` come from :meth:`multiview.model.MultiViewEncoder.inputs`."""
     seen: Counter[str] = Counter()
     tokens = int(batch.sentence_offsets[-1])
     for view, x_UE, token_N in views:
@@ -153,7 +153,7 @@ def explain_pair(
     wholes: Mapping[str, Float],
     top: int,
 ) -> Explanation:
-    """The best matches of the two sentences of a batch, at most ``top`` for each view.
+    """Return the best matches of the two sentences of a batch, at most ``top`` for each view.
 
     ``views_BD`` [2, D] are the views side by side, ``wholes`` the sentences' vectors, first whole, then in
     parts.
@@ -191,7 +191,7 @@ def explain_pair(
 def _matches_of(
     view: ViewNodes, batch: Batch, pair: Sequence[ParsedSentence], dummy_label: int, top: int
 ) -> Iterator[Match]:
-    """The best matches of one view, at most ``top``."""
+    """Yield the best matches of one view, at most ``top``."""
     covers, units, subtrees = [], [], []
     for row, sentence in enumerate(pair):
         cover_NW, named_N = covers_of(batch, row, view.tree, dummy_label)
@@ -253,7 +253,7 @@ def best_matches(
     trivial_NM: NDArray[np.bool_],
     top: int,
 ) -> list[tuple[int, int]]:
-    """The matches, at most ``top``, best first; of equal ones the first in row order.
+    """Return the matches, at most ``top``, best first; of equal ones the first in row order.
 
     Covers say whether a word is under a subtree, of the first sentence and of the second, whose W is another.
     """
@@ -291,7 +291,7 @@ def _trivial(one: Subtree, other: Subtree) -> bool:
 
 
 def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) -> str:
-    """The tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
+    """Draw the tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
     tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
     relations = list(sentence.relations or ())
     places = {span[:2]: index for index, span in enumerate(spans)}
@@ -309,7 +309,7 @@ def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) ->
 
 
 def _unit(rows: Float) -> Float:
-    """Rows of length 1; a zero row stays zero."""
+    """Return the rows of length 1; a zero row stays zero."""
     unit: Float = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     return unit
 

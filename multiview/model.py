@@ -133,7 +133,7 @@ class MultiViewEncoder:
         seed: int = 0,
         device: str | torch.device | None = None,
     ) -> Self:
-        """A model with random weights, the baseline that a trained model has to beat.
+        """Return a model with random weights, the baseline that a trained model has to beat.
 
         Args:
             views: ``"dep,const"`` or a list.
@@ -195,7 +195,7 @@ class MultiViewEncoder:
         return set(required_annotations(chosen_networks(self.members, views)))
 
     def get_sentence_embedding_dimension(self) -> int:
-        """The size of what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
+        """Count what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
         from multiview.encoders.binding import WIDTH  # here: it compiles
 
         meaning = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
@@ -271,13 +271,13 @@ class MultiViewEncoder:
 
     @plain_torch()
     def similarity(self, one: Vectors, other: Vectors) -> Tensor:
-        """Cosine of every vector of ``one`` with every one of ``other``: [n, m]; [D] counts as [1, D]."""
+        """Compare each vector of ``one`` with each of ``other`` by cosine: [n, m]; [D] counts as [1, D]."""
         left, right = units(one, other)
         return left @ right.T
 
     @plain_torch()
     def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
-        """Cosine of the vectors of ``one`` and ``other``, pair by pair: [n]; [D] counts as [1, D]."""
+        """Compare the vectors of ``one`` and ``other`` by cosine, pair by pair: [n]; [D] counts as [1, D]."""
         left, right = units(one, other)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
@@ -317,7 +317,7 @@ class MultiViewEncoder:
     @plain_torch()
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Input vectors of words, trained tables side by side: float32 [n, (tables or 1) x word size]."""
+        """Give the words' input vectors, tables side by side: float32 [n, (tables or 1) x word size]."""
         types, inverse = np.unique([*map(str, read_sentences(words, "word_vectors"))], return_inverse=True)
         parts = [
             words.rows(table, words.vocabulary.lookup(types.tolist()))
@@ -364,14 +364,14 @@ class MultiViewEncoder:
 
     @plain_torch()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
-        """Vectors [B, D] of parsed sentences, as in :meth:`encode`; keeps gradients where enabled."""
+        """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
         parts = [network.vectors(batch, places) for network, places in chosen_networks(self.members, views)]
         return torch.cat(parts, dim=1)
 
     def inputs(
         self, batch: Batch, views: Sequence[str] | None = None
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
-        """Every chosen encoder with the batch's distinct words [U, E] and each token's word, int64 [N]."""
+        """Yield each chosen encoder with the distinct words [U, E] and each token's word, int64 [N]."""
         types, token_N = distinct_words(batch)
         for network, places in chosen_networks(self.members, views):
             yield from network.inputs(places, types, token_N)
@@ -381,7 +381,7 @@ class MultiViewEncoder:
     def explain(
         self, a: str | Tokens, b: str | Tokens, *, view: str | None = None, top: int = 5
     ) -> Explanation:
-        """The subtrees of two sentences that match best, by the cosine of their nodes' vectors.
+        """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
         The object prints as text. Without a view it is of all, of which those with trees have matches, at
         most ``top`` each.
@@ -411,7 +411,7 @@ class MultiViewEncoder:
         batch_size: int,
         show_progress_bar: bool | None,
     ) -> Tensor:
-        """Vectors [n, width] of sentences, or of all those of ``trees``, in input order."""
+        """Return the vectors [n, width] of sentences, or of all those of ``trees``, in input order."""
         total = len(texts if texts is not None else trees or ())
         vectors = torch.zeros(total, output.width, device=self.device, dtype=torch.float32)
         dim = max(member.network.config.dim for member in self.members)

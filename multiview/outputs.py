@@ -61,7 +61,7 @@ class Output:
         return self.dim + WIDTH
 
     def of(self, views_BD: Tensor, batch: Batch, words: WordTable) -> Tensor:
-        """Vectors [B, width] of parsed sentences, whose views and words are given."""
+        """Return the vectors [B, width] of parsed sentences, whose views and words are given."""
         vectors = self.transform(views_BD, self.dim) if self.transform else views_BD[:, : self.dim]
         if not self.share:
             return vectors
@@ -75,7 +75,7 @@ Networks = Sequence[tuple[ViewStack, list[int]]]
 
 
 def chosen_networks(members: Sequence[Member], views: Sequence[str] | str | None) -> Networks:
-    """The networks of a model with the positions of some views, by name; None is all.
+    """Return the networks of a model with the positions of some views, by name; None is all.
 
     Raises:
         UserError: an unknown view, or none at all.

@@ -28,7 +28,7 @@ DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 
 
 def whole_model(name: str, device: str | None) -> SentenceTransformer:
-    """A sentence-transformers model as it is.
+    """Return a sentence-transformers model as it is.
 
     Raises:
         UserError: nothing loadable is found under that name.
@@ -83,7 +83,7 @@ def rows_of(
 
 
 def vectors_of(value: Any, door: str) -> Tensor:
-    """Vectors that a caller gave, [n, D] or one [D], as float32 [n, D] on their device.
+    """Return the vectors that a caller gave, [n, D] or one [D], as float32 [n, D] on their device.
 
     Raises:
         UserError: they are of another shape, no numbers, or not finite.
@@ -108,7 +108,7 @@ def _array(value: Any, what: str) -> NDArray[Any]:
 
 
 def _on_host(value: Any) -> Any:
-    """A tensor in the host's memory; anything else as it is."""
+    """Return a tensor in the host's memory; anything else as it is."""
     return value.detach().cpu().float().numpy() if hasattr(value, "detach") else value
 
 

@@ -192,7 +192,7 @@ def best_readout(
     dim: int,
     text: str,
 ) -> Readout:
-    """The read-out to ``dim`` numbers of the strength that does best on a block of this text."""
+    """Return the read-out to ``dim`` numbers of the strength that does best on a block of this text."""
     best: tuple[float, Readout] | None = None
     for strength in strengths:
         origin = f"{target.name} over {target.fitted:,} sentences of {text}, strength {strength:g}"

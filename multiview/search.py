@@ -57,7 +57,7 @@ class Hit(NamedTuple):
 def semantic_search(
     queries_QD: NDArray[np.floating], corpus_ND: NDArray[np.floating], *, top_k: int = 10
 ) -> list[list[Hit]]:
-    """The ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
+    """Return the ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
 
     ``queries_QD`` may be a single vector [D].
 
@@ -76,7 +76,7 @@ def semantic_search(
 
 
 def _lengths(rows_ND: NDArray[Any]) -> NDArray[np.floating]:
-    """The length of each vector, [N], in float64 where float32 may be too narrow for squares.
+    """Return the length of each vector, [N], in float64 where float32 may be too narrow for squares.
 
     Raises:
         UserError: they are no numbers, or not finite.
@@ -137,12 +137,12 @@ def main(config: SearchConfig) -> None:
 
 
 def shown(text: str) -> str:
-    """A sentence on one line, without what a terminal would obey."""
+    """Return a sentence on one line, without what a terminal would obey."""
     return printable(" ".join(text.split()))
 
 
 def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
-    """The file of the corpus's vectors, which are made if it is not there or damaged.
+    """Return the file of the corpus's vectors, which are made if it is not there or damaged.
 
     ``model`` is the encoder's key, of which a plugin's code is no part; ``content`` decides the sentences.
     """
@@ -162,7 +162,7 @@ def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
 
 
 def read_vectors(path: Path) -> NDArray[np.floating]:
-    """Vectors [N, D] that ``multiview.encode`` wrote.
+    """Return the vectors [N, D] that ``multiview.encode`` wrote.
 
     Raises:
         UserError: no such file, or not vectors.

@@ -94,7 +94,7 @@ class MultiViewModule(TextModule):
 
     @classmethod
     def opened(cls, folder: Path, trusted: bool = False) -> Self:
-        """A model folder, or ``builtin``."""
+        """Open a model folder, or ``builtin``."""
         return cls(MultiViewEncoder.load(folder, "cpu"))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
@@ -107,7 +107,7 @@ class MultiViewModule(TextModule):
         return self
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
-        """Vectors [B, D] of texts that begin with the prompt."""
+        """Return the vectors [B, D] of texts that begin with the prompt."""
         prompt = prompt or ""
         begun = [prompt + text if isinstance(text, str) else (*prompt.split(), *text) for text in texts]
         device = next(self.networks.parameters()).device
@@ -153,7 +153,7 @@ class StructureModule(TextModule):
         return cls(model, record.structure, encoder)
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
-        """Vectors [B, D + S]; structure does not read the prompt."""
+        """Return the vectors [B, D + S]; structure does not read the prompt."""
         own = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
         return joined_with_structure(
             own, torch.from_numpy(self.source.structure_vectors(texts)).to(own), self.structure
@@ -174,5 +174,5 @@ class StructureModule(TextModule):
 
 
 def load(folder: Path | str) -> SentenceTransformer:
-    """A model folder, or ``builtin``, as a ``SentenceTransformer``, without ``trust_remote_code``."""
+    """Return a model folder, or ``builtin``, as a ``SentenceTransformer``, without ``trust_remote_code``."""
     return SentenceTransformer(modules=[MultiViewModule.opened(Path(folder))]).eval()

@@ -55,7 +55,7 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return self
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:
-        """Vectors [n, D] of n sentences, each a string or tokens."""
+        """Return the vectors [n, D] of n sentences, each a string or tokens."""
         return self._vectors(read_sentences(X, "transform"))
 
     def _vectors(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:

@@ -51,7 +51,7 @@ class WithStructure:
         return getattr(self.model, name)
 
     def encode(self, sentences: str | Sequence[str], **options: Any) -> NDArray[np.float32] | torch.Tensor:
-        """Vectors [D + S] of a sentence or [n, D + S] of a list; ``options`` are those of the model.
+        """Encode a sentence to [D + S], a list to [n, D + S]; ``options`` are those of the model.
 
         Raises:
             UserError: something is no sentence, or the model's vectors are no [n, D] of finite numbers.
@@ -81,7 +81,7 @@ class WithStructure:
 
 
 def with_structure(model: Any, structure: float = 0.15, source: MultiViewEncoder | None = None) -> Any:
-    """The encoder ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
+    """Return the encoder ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
 
     A ``SentenceTransformer`` gives another one, which is saved and loaded like any.
     """

@@ -33,7 +33,7 @@ class Cells:
         return self.folder / f"{model}-{self.protocol.name}-{digest}" / str(seed) / f"{task}.json"
 
     def read(self, path: Path, task: TaskData) -> TaskResult | None:
-        """A finished result; None if there is none, it is damaged, or the data changed."""
+        """Return a finished result; None if there is none, it is damaged, or the data changed."""
         if not path.exists():
             return None
         try:

@@ -22,7 +22,7 @@ PLACES = ("output", "cache", "trees", "data", "device")
 
 
 def report_name(config: Any, words: Iterable[str]) -> str:
-    """The name of a command's own report: what it is about, and a digest of its options.
+    """Return the name of a command's own report: what it is about, and a digest of its options.
 
     Args:
         config: the options.

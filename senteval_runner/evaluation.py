@@ -160,13 +160,13 @@ class _Rows:
         self.snli = snli
 
     def blocks(self) -> tuple[Float, ...]:
-        """Input of the classifier: u [n, d]; |u - v| and u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
+        """Return the input of the classifier: u [n, d]; |u - v| and u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
         if self.v is None:
             return (self.u,)
         return snli_blocks(self.u, self.v) if self.snli else pair_blocks(self.u, self.v)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
-        """Values [n] of the sorted rows as a list in the file's order."""
+        """Return the values [n] of the sorted rows as a list in the file's order."""
         out = np.empty_like(values)
         out[self.order] = values
         listed: list[float] = out.tolist()

@@ -62,7 +62,7 @@ def write_results(
 
 
 def _drawn(models: Sequence[Model]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Every model's scores on resamples of the items, by task and metric."""
+    """Return every model's scores on resamples of the items, by task and metric."""
     resamples: dict[str, dict[str, dict[str, Any]]] = {}
     total = sum(len(model.tasks) for model in models)
     with progress(total=total, unit="task", description="report: intervals") as bar:
@@ -76,7 +76,7 @@ def _drawn(models: Sequence[Model]) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _bars(models: tables.Models) -> Section:
-    """The main score of every task."""
+    """Return the main score of every task."""
     headlines = tables.headlines(models)
     tasks = list(dict.fromkeys(task for seeds in headlines.values() for task in seeds[0]))
     scores = {
@@ -118,7 +118,7 @@ def _about(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Mode
 
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
-    """Remarks: which vectors were scored, unusual row counts, and what was skipped and why."""
+    """Return the remarks: which vectors were scored, unusual row counts, and what was skipped and why."""
     notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
     counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
     who = _listed(((task, why), model.name) for model in models for task, why in model.skipped.items())
@@ -147,7 +147,7 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
 
 
 def _listed(pairs: Iterable[tuple[tuple[str, str], str]]) -> dict[tuple[str, str], str]:
-    """The names that go with each key, separated by commas."""
+    """Return the names that go with each key, separated by commas."""
     names: dict[tuple[str, str], str] = {}
     for key, name in pairs:
         names[key] = f"{names[key]}, {name}" if key in names else name

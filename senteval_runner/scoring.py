@@ -81,7 +81,7 @@ class Selection:
 def select_models(
     specs: Sequence[str], tasks: Iterable[str], *, vectors: str | None, beside: bool
 ) -> Selection:
-    """The models that a run scores.
+    """Return the models that a run scores.
 
     Args:
         specs: names of models.
@@ -154,7 +154,7 @@ def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells) -> 
 
 
 def baselines(specs: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The names of trained models before their first step, and a line for each model that has none."""
+    """Return the names of trained models before their first step, and a line for each model that has none."""
     trees: dict[str, Path | None] = {}
     for source in (find_source(part) for spec in specs for part in split_parts(spec)):
         if source.kind == "multiview" and source.base not in trees:

@@ -93,7 +93,7 @@ and each token's word [N]."""
 def role_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
-    """The arcs of the trees, and those between two dependents of one head, or with a dependent's number.
+    """Return the trees' arcs, and those between two dependents of one head, or with a dependent's number.
 
     Without those of negation, which are signs (:mod:`multiview.encoders.poles`).
     """
@@ -114,21 +114,21 @@ def role_pairs(
 def order_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
-    """Content words at most ``APART`` apart, in order; without words that deny."""
+    """Return the content words at most ``APART`` apart, in order; without words that deny."""
     return in_order(batch, spoken_content(relation, types, word_N), APART)
 
 
 def spoken_content(
     relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> NDArray[np.int64]:
-    """The content words, without those that deny: int64 [K]."""
+    """Return the content words, without those that deny: int64 [K]."""
     content = content_words(relation, types, word_N)
     spoken: NDArray[np.int64] = content[~negators(types)[word_N[content]]]
     return spoken
 
 
 def _unbound(batch: Batch, arcs: Arcs, content: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The content words of sentences without arcs, which are bound to nothing."""
+    """Return the content words of sentences without arcs, which are bound to nothing."""
     place, bound = (
         np.searchsorted(batch.sentence_offsets, tokens, side="right") for tokens in (content, arcs.head)
     )
@@ -191,7 +191,7 @@ class BindingView(WeightlessView):
         return sum_BS, embedding(plan.to(x_UE.device).tensor("word"), as_head_US)
 
     def _bound(self, x_NE: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """The sums [B, S] and the words as heads [U, S]."""
+        """Return the sums [B, S] and the words as heads [U, S]."""
         assert isinstance(plan, BindingPlan)
         plan = plan.to(x_NE.device)
         a_ES, b_ES, sign_RS = (part.to(x_NE) for part in projections(x_NE.shape[1], WIDTH))

@@ -58,7 +58,7 @@ class Readout(nn.Module):
 
     @classmethod
     def of(cls, weight_KD: Numbers, bias_K: Numbers, origin: str) -> Self:
-        """The read-out of these arrays, in float32."""
+        """Return the read-out of these arrays, in float32."""
         weight, bias = (np.ascontiguousarray(part, dtype=np.float32) for part in (weight_KD, bias_K))
         return cls(torch.from_numpy(weight), torch.from_numpy(bias), origin)
 
@@ -73,7 +73,7 @@ class Readout(nn.Module):
         return {"dim": self.dim, "origin": self.origin}
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
-        """Meaning [B, K] at length 1; ``dim`` keeps so many of its numbers, at length 1 again."""
+        """Return the meaning [B, K] at length 1; ``dim`` keeps so many of its numbers, at length 1 again."""
         return normalize(linear(x_BD, self.weight[:dim], self.bias[:dim]), dim=1)
 
 
@@ -115,7 +115,7 @@ class Moments:
     def fit(
         self, strength: float, dim: int | None = None, origin: str = "", *, of_neighbours: bool = False
     ) -> Readout:
-        """The read-out of K = ``dim`` numbers whose ridge has this strength s.
+        """Return the read-out of K = ``dim`` numbers whose ridge has this strength s.
 
         C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
         their scale. To a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal components;
@@ -160,7 +160,7 @@ def _principal_ridge(
 
 
 def _canonical_directions(xx_DD: Float64, xy_DD: Float64, dim: int) -> NDArray[np.float32]:
-    """The directions in which neighbours agree most, each by the root of its correlation ρ: [K, D]."""
+    """Return the directions in which neighbours agree most, each by the root of its correlation ρ: [K, D]."""
     from scipy.linalg import eigh  # here, because the model's import goes without
 
     largest = [len(xx_DD) - dim, len(xx_DD) - 1]
@@ -170,7 +170,7 @@ def _canonical_directions(xx_DD: Float64, xy_DD: Float64, dim: int) -> NDArray[n
 
 
 def _variance(x_D: Float64, xx_DD: Float64) -> float:
-    """The mean variance of D numbers, of means [D] and covariances [D, D]."""
+    """Return the mean variance of D numbers, of means [D] and covariances [D, D]."""
     mean = float(np.trace(xx_DD)) / len(x_D)
     if mean <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
         raise UserError("a read-out: the views give every sentence the same vector")
@@ -178,13 +178,13 @@ def _variance(x_D: Float64, xx_DD: Float64) -> float:
 
 
 def unit(x_ND: Tensor) -> Tensor:
-    """Rows at length 1, however large or small their numbers are; a zero row stays zero."""
+    """Return the rows at length 1, however large or small their numbers are; a zero row stays zero."""
     exponent_N1 = torch.frexp(x_ND.abs().amax(dim=1, keepdim=True))[1].clamp(-126, 126)
     return normalize(torch.ldexp(x_ND, -exponent_N1), dim=1)  # a power of two rounds nothing
 
 
 def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:
-    """Spearman's correlation of two encoders' cosines of all pairs of sentences."""
+    """Return Spearman's correlation of two encoders' cosines of all pairs of sentences."""
     from scipy.stats import spearmanr
 
     upper = torch.triu_indices(len(one_NA), len(one_NA), 1)

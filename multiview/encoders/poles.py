@@ -67,7 +67,7 @@ _WHOLE = _words("unless invaluable impassive indifferent")
 
 @cache
 def antonyms() -> dict[str, dict[str, float]]:
-    """The antonyms of each word, with their nearness from 0 to 1."""
+    """Return the antonyms of each word, with their nearness from 0 to 1."""
     opposites: dict[str, dict[str, float]] = {}
     for row in _table("opposites.tsv"):
         for one, other in ((row["one"], row["other"]), (row["other"], row["one"])):
@@ -100,7 +100,7 @@ def signed(word: str) -> tuple[str, int]:
 
 
 def _stem(word: str) -> str:
-    """The known word that a prefix of negation or -less turns into ``word``; "" if there is none."""
+    """Return the known word that a prefix of negation or -less turns into ``word``; "" if there is none."""
     known, pairs = antonyms(), antonyms().get(word, {})
     if word in _WHOLE:
         return ""
@@ -133,7 +133,7 @@ def _poles() -> dict[str, Poles]:
 
 
 def poles(base: str) -> Poles:
-    """The poles of a base, with its weight in each; the squares of all weights sum to 1."""
+    """Return the poles of a base, with its weight in each; the squares of all weights sum to 1."""
     return _poles().get(base, {})
 
 
@@ -204,7 +204,7 @@ def negators(types: Sequence[str]) -> NDArray[np.bool_]:
 def turned(
     batch: Batch, relation: NDArray[np.int64], types: Sequence[str], word_N: NDArray[np.integer], arcs: Arcs
 ) -> NDArray[np.int8]:
-    """The sign of each token: -1 where it is denied an odd number of times, int8 [N].
+    """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
 
     A comparison with *less* or *not as* gives the arcs of that with *more*, so its words are not turned.
 
@@ -251,12 +251,12 @@ class _Tokens:
         return self.lower[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
 
     def below(self, token: int) -> list[int]:
-        """The dependents of a token."""
+        """Return the dependents of a token."""
         start = max(token - REACH, 0)
         return [start + int(k) for k in np.flatnonzero(self.above[start : token + REACH] == token)]
 
     def denied(self, token: int, kind: int) -> list[int]:
-        """The tokens that a negation turns: its predicate, and what *or* joins to that."""
+        """Return the tokens that a negation turns: its predicate, and what *or* joins to that."""
         above = int(self.above[token])
         if above < 0 or (kind == _NOT and self.word(token + 1) in _SKIPPED):
             return []
@@ -311,7 +311,7 @@ class _Tokens:
         return turning[0] if turning else noun
 
     def _predicate(self, noun: int) -> int:
-        """The verb whose subject or object a noun is, or the noun."""
+        """Return the verb whose subject or object a noun is, or the noun."""
         up = int(self.above[noun])
         return up if up >= 0 and self.relation[noun] & _ARGUMENT else noun
 

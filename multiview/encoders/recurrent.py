@@ -252,7 +252,7 @@ class ConstSweep(torch.autograd.Function):
 
 
 def _pairs(states: Tensor, internal: int) -> Tensor:
-    """States of the children as rows of left and right, [I, 2D]: a view of ``states`` [N, D]."""
+    """Return the states of the children as rows of left and right, [I, 2D]: a view of ``states`` [N, D]."""
     return states[: 2 * internal].view(internal, -1) if internal else states.new_empty(0, 2 * states.shape[1])
 
 
@@ -289,7 +289,7 @@ class TreeLSTM(Encoder):
         return GraphPlan.of(plan)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Roots [B, D] and all states [N, D] in slot order."""
+        """Return the roots [B, D] and all states [N, D] in slot order."""
         plan, weights = plan.to(x_UE.device), self.parameters()
         if self.engine == "dgl":
             from multiview.engines import dgl_engine
@@ -421,7 +421,7 @@ class SeqEncoder(Encoder):
     def _run(
         self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
     ) -> tuple[Tensor, Tensor]:
-        """Last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
+        """Return the last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
         from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
 
         weights = (

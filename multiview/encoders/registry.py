@@ -121,7 +121,7 @@ class Encoder(nn.Module, ABC):
         return self.dim * parts_of_pooling(self.pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
-        """States of all nodes in sentence order, [N, D].
+        """Return the states of all nodes in sentence order, [N, D].
 
         The nodes of a dependency tree are its words; those of a constituency tree are its n words, then its
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
@@ -135,7 +135,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, D] and states of all nodes [N, D] in slot order.
+        """Return the sentence vectors [B, D] and states of all nodes [N, D] in slot order.
 
         Args:
             x_UE: [U, E], vectors of distinct words, so that what is computed of words alone can be computed
@@ -146,12 +146,12 @@ class Encoder(nn.Module, ABC):
 
 
 def _all_tokens(x_NE: Tensor) -> Tensor:
-    """The index of tokens that each have a vector of their own: 0 to N - 1."""
+    """Return the index of tokens that each have a vector of their own: 0 to N - 1."""
     return torch.arange(len(x_NE), device=x_NE.device)
 
 
 def pool_nodes(h_ND: Tensor, plan: Plan, how: str) -> Tensor:
-    """Mean or maximum [B, D] over the nodes of each sentence, of states [N, D] in slot order."""
+    """Return the mean or maximum [B, D] over the nodes of each sentence, of states [N, D] in slot order."""
     # One pass that gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
     return nn.functional.embedding_bag(
         plan.tensor("node_slot"), h_ND, plan.tensor("node_offsets"), mode=how, include_last_offset=True
@@ -176,12 +176,12 @@ def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
 
 
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Cache fields of annotations (the keys of ``FIELDS``); tokens are always included."""
+    """Return the cache fields of annotations (the keys of ``FIELDS``); tokens are always included."""
     return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
 
 
 def view_class(name: str) -> type[Encoder]:
-    """The encoder class of a view.
+    """Return the encoder class of a view.
 
     Raises:
         UserError: no view of that name, or one of an installed package that cannot be imported.
@@ -215,7 +215,7 @@ def tables_of(views: Sequence[str]) -> list[int]:
 
 
 def plugins_of(views: Collection[str]) -> list[str]:
-    """Modules of other packages that define these views, without those that entry points find."""
+    """Return the modules of other packages that define these views, without those that entry points find."""
     own = {view for view in views if view not in _BUILTIN}
     return sorted({view_class(view).__module__ for view in own - (_installed().keys() if own else set())})
 
@@ -225,7 +225,7 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 def distinct_words(batch: Batch) -> tuple[list[str], NDArray[np.int64]]:
-    """The words of a batch, each once, and which of them each token is: int64 [N]."""
+    """Return the words of a batch, each once, and which of them each token is: int64 [N]."""
     assert batch.types is not None
     used, inverse_N = np.unique(batch.token, return_inverse=True)
     return [batch.types[index] for index in used], inverse_N.astype(np.int64)
@@ -300,11 +300,11 @@ class ViewStack(nn.Module):
             named["input_weight"].copy_(trees[0]["input_weight"])
 
     def beside_words(self) -> ViewStack:
-        """The same encoders and words, with the mean of the words as one more view."""
+        """Return the same encoders and words, with the mean of the words as one more view."""
         return ViewStack([*self.views, BAG], self.words, self.config, self.encoder_list)
 
     def encode(self, tokens: Sequence[Tensor], plans: Sequence[Plan], rows: Sequence[Tensor]) -> list[Tensor]:
-        """Sentence vectors [B, width] of each view.
+        """Return the sentence vectors [B, width] of each view.
 
         Each token's word among ``rows``, int64 [N], is given for each view, or once for all; word vectors
         [U, E] for each table, or once (fixed vectors).
@@ -327,7 +327,7 @@ class ViewStack(nn.Module):
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
-        """Vectors [B, D] of parsed sentences, the views one after the other."""
+        """Return the vectors [B, D] of parsed sentences, the views one after the other."""
         chosen = range(len(self.views)) if positions is None else positions
         read = self.inputs(chosen, *distinct_words(batch))
         parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in read]
@@ -339,13 +339,13 @@ class ViewStack(nn.Module):
         self.scale = Scale.measured(map(self.vectors, batches), origin).like(self.scale)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:
-        """The scale of some views' numbers, where there is one."""
+        """Return the scale of some views' numbers, where there is one."""
         assert self.scale is not None
         ends = np.cumsum(self.widths)
         return self.scale.of(torch.cat([torch.arange(ends[p] - self.widths[p], ends[p]) for p in positions]))
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""
+        """Return the weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""
         weights = {}
         for name, value in self.state_dict().items():
             if name.startswith(("encoders.", "words.", "readout.", "scale.")):

@@ -72,7 +72,7 @@ class Scale(nn.Module):
         return {"origin": self.origin}
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
-        """Features [B, F] of vectors [B, D], on their device; ``dim`` keeps so many of them."""
+        """Return the features [B, F] of vectors [B, D], on their device; ``dim`` keeps so many of them."""
         self.to(x_BD.device)
         numbers_F = self.numbers
         deviation_F = self.deviation[numbers_F]
@@ -84,7 +84,7 @@ class Scale(nn.Module):
         return Scale(self.mean.cpu()[numbers_F], self.deviation.cpu()[numbers_F], self.origin)
 
     def like(self, other: Scale | None) -> Scale:
-        """The same, but without the numbers that another one leaves out."""
+        """Return the same, but without the numbers that another one leaves out."""
         if other is None:
             return self
         left_out_D = other.deviation.cpu().isinf()
@@ -97,7 +97,7 @@ def joined(scales: Sequence[Scale]) -> Scale:
 
 
 def spread(text: Sequence[Span], most: int = SAMPLE, block: int = BLOCK) -> list[Span]:
-    """Blocks of successive sentences, spread evenly over a text.
+    """Return the blocks of successive sentences, spread evenly over a text.
 
     Args:
         text: the parts of the text, in order.

@@ -73,7 +73,7 @@ class BagEncoder(WeightlessView):
         return self.word_dim
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Means [B, E] and the words [N, E]."""
+        """Return the means [B, E] and the words [N, E]."""
         offsets = plan.to(x_UE.device).tensor("node_offsets")
         return _means(token_N, x_UE, offsets), embedding(token_N, x_UE)
 
@@ -117,7 +117,7 @@ class SpellingEncoder(WeightlessView):
         return SpellingPlan(**shared, pairs=pairs_BK, spelling=spellings(types, WIDTH), word=word_N)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, K] and the words' spellings [N, K]."""
+        """Return the sentence vectors [B, K] and the words' spellings [N, K]."""
         placed = plan.to(x_UE.device)
         word_N, word_UK = placed.tensor("word"), placed.tensor("spelling")
         mean_BK = _means(word_N, word_UK, placed.tensor("node_offsets"))
@@ -136,7 +136,7 @@ def spellings(types: list[str], width: int) -> NDArray[np.float32]:
 
 
 def signs_of(names: list[str], width: int) -> NDArray[np.float32]:
-    """Each name's own signs at length 1: [n, K], K a multiple of 64."""
+    """Return each name's own signs at length 1: [n, K], K a multiple of 64."""
     signs = np.zeros((len(names), width), np.float32)
     each = np.full(len(names), width**-0.5, np.float32)
     _add_signs(word_keys(names), np.arange(len(names) + 1), each, signs)
@@ -144,7 +144,7 @@ def signs_of(names: list[str], width: int) -> NDArray[np.float32]:
 
 
 def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The keys of trigrams of ``<word>`` in lower case, uint64 [G]; how many each has, int64 [U].
+    """Return the keys of trigrams of ``<word>`` in lower case, uint64 [G]; how many each has, int64 [U].
 
     A word has as many trigrams as characters.
     """
@@ -158,7 +158,7 @@ def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64
 
 
 def word_keys(types: list[str]) -> NDArray[np.uint64]:
-    """The first 64 bits of BLAKE2b of each word in lower case, uint64 [n]; never 0."""
+    """Return the first 64 bits of BLAKE2b of each word in lower case, uint64 [n]; never 0."""
     digests = b"".join(
         hashlib.blake2b(word.lower().encode("utf-8", "surrogatepass"), digest_size=8).digest()
         for word in types

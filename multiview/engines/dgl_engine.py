@@ -26,7 +26,7 @@ from runtime.errors import MissingExtraError
 
 
 def load_dgl() -> Any:
-    """The dgl module.
+    """Return the dgl module.
 
     Its last release imports ``packaging`` from setuptools, which no longer has a copy of it; so the real one
     is put in that place first.
@@ -65,7 +65,7 @@ class GraphPlan(Plan):
 
     @classmethod
     def of(cls, plan: ConstPlan | DepPlan) -> GraphPlan:
-        """The graph of a native plan: its nodes are the slots, so that the roots come last."""
+        """Return the graph of a native plan: its nodes are the slots, so that the roots come last."""
         edges = len(plan.slot) - plan.sentences
         if isinstance(plan, ConstPlan):
             target, word = np.repeat(plan.slot[plan.tokens :], 2), plan.slot[: plan.tokens]
@@ -81,7 +81,7 @@ class GraphPlan(Plan):
         )
 
     def to(self, device: torch.device | str) -> Self:
-        """Index arrays, the graph and its topological frontiers on ``device``."""
+        """Return the index arrays, the graph and its topological frontiers on ``device``."""
         plan = super().to(device)
         if plan.graph is not None or not self.sentences:
             return plan
@@ -147,7 +147,7 @@ def dep_states(
 
 
 def _send(edges: Any) -> dict[str, Tensor]:
-    """The message from a child to its parent."""
+    """Return the message from a child to its parent."""
     return {name: edges.src[name] for name in ("h", "c", "role") if name in edges.src}
 
 

@@ -60,7 +60,7 @@ class Plan:
     """The index arrays as tensors; the loop over levels still needs the arrays on the host."""
 
     def to(self, device: torch.device | str) -> Self:
-        """The plan with its index arrays also on ``device``, in one copy; itself if they are there."""
+        """Return the plan with its index arrays also on ``device``, in one copy; itself if they are there."""
         device = torch.device(device)
         if self.on == device:
             return self
@@ -69,7 +69,7 @@ class Plan:
         return replace(self, on=device, tensors=to_device(arrays, device))
 
     def tensor(self, name: str) -> Tensor:
-        """Index array ``name`` on the plan's device."""
+        """Return the index array ``name`` on the plan's device."""
         assert self.tensors is not None, "move the plan with .to(device) first"
         return self.tensors[name]
 
@@ -96,7 +96,7 @@ class ConstPlan(Plan):
         return self.tokens - self.sentences
 
     def levels(self) -> list[tuple[int, int]]:
-        """Internal nodes of each level: ``(low, high)``, lowest level first."""
+        """Return the internal nodes of each level: ``(low, high)``, lowest level first."""
         return list(pairwise(self.level_offsets.tolist()))
 
 
@@ -146,7 +146,7 @@ class SequencePlan(Plan):
 
 
 def plan_words(batch: Batch) -> Plan:
-    """The words of each sentence in order, for views without a recursion."""
+    """Return the words of each sentence in order, for views without a recursion."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     return Plan(sentences=len(offsets) - 1, node_offsets=offsets, node_slot=np.arange(int(offsets[-1])))
 
@@ -302,7 +302,7 @@ def start_gradients(
 
 
 def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
-    """Uninitialised buffers of one sweep, of these shapes.
+    """Return the uninitialised buffers of one sweep, of these shapes.
 
     Args:
         like: tensor whose type and device the buffers have.
@@ -356,7 +356,7 @@ def to_device(arrays: Mapping[str, NDArray[np.generic]], device: torch.device) -
 
 
 def pack(tensors: Mapping[str, Tensor], *, pinned: bool) -> Tensor:
-    """The bytes of several tensors of the CPU in one, uint8."""
+    """Return the bytes of several tensors of the CPU in one, uint8."""
     sizes = [_room(tensor) for tensor in tensors.values()]
     packed = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=pinned)
     for tensor, part in zip(tensors.values(), packed.split(sizes), strict=True):

@@ -19,7 +19,7 @@ ENOUGH = 200_000
 
 
 def training_command(config: TrainConfig) -> str:
-    """A short command line that gives this configuration: a preset and the options that differ."""
+    """Return a short command line that gives this configuration: a preset and the options that differ."""
     defaults = options_of(preset(config.preset))
     words = [word for module in plugins_of(config.view_list) for word in ("--plugin", module)]
     words += ["--preset", config.preset]
@@ -150,7 +150,7 @@ def own_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def combined_card(config: TrainConfig) -> str:
-    """The README.md of a folder with both of the paper's configurations."""
+    """Return the README.md of a folder with both of the paper's configurations."""
     return (
         f"# {config.model_name}\n\nTwo models whose vectors are concatenated: `trained/` with trained word "
         "tables, `fixed/` with fixed pre-trained vectors. One reading of the 4800 dimensions of Simoulin & "

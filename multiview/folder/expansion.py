@@ -18,7 +18,7 @@ def has_trained_words(folder: Path) -> bool:
 
 
 def expanded_folder(folder: Path, vectors: str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE) -> Path:
-    """The folder beside a model's of that model with more words, made now unless it is there.
+    """Return the folder beside a model's of that model with more words, made now unless it is there.
 
     Its ``expanded.json`` says from which model and which vectors. Fixed vectors stay as they are.
 

@@ -61,7 +61,7 @@ ADAPTER = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transf
 
 
 def model_folder(name: Path | str) -> Path:
-    """The folder of a model; that a model is in it is checked where it is read.
+    """Return the folder of a model; that a model is in it is checked where it is read.
 
     Args:
         name: a path, or ``builtin``, the encoder of the installation; a folder of that name is ``./builtin``.
@@ -81,7 +81,7 @@ def model_folder(name: Path | str) -> Path:
 
 
 def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
-    """Positions of the wanted views, ``dep`` or ``0-dep``, in each part of a model; None is all.
+    """Return the positions of the wanted views, ``dep`` or ``0-dep``, in each part of a model; None is all.
 
     Raises:
         UserError: an unknown view, or none at all.
@@ -164,7 +164,7 @@ class MembersRecord:
 
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
-    """The config.json of a model, by the name ``""``, or of several models by their subfolders.
+    """Return the config.json of a model, by the name ``""``, or of several models by their subfolders.
 
     Raises:
         UserError: one is missing, damaged, of another format, or holds values of other types.
@@ -204,7 +204,7 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
-    """The parser of each annotation, from a tree cache's identity."""
+    """Return the parser of each annotation, from a tree cache's identity."""
     return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
 
 
@@ -366,7 +366,7 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
 
 
 def _network(record: ModelRecord, words: WordTable) -> ViewStack:
-    """A model's network; the weights are still to be loaded."""
+    """Return a model's network; the weights are still to be loaded."""
     network = ViewStack(record.views, words, record.encoder)
     if record.readout is not None:
         size, width = record.readout.dim, network.dim
@@ -379,7 +379,7 @@ def _network(record: ModelRecord, words: WordTable) -> ViewStack:
 def _check_sizes(
     folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Fixed | None
 ) -> WordTable:
-    """The model's words, after comparing all sizes: a config.json may ask for any amount of memory.
+    """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory.
 
     Raises:
         UserError: config.json and the weights disagree.

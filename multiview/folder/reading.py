@@ -73,7 +73,7 @@ class SentenceReader:
             return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:
-        """The parser of an annotation, loaded on first use.
+        """Return the parser of an annotation, loaded on first use.
 
         Raises:
             UserError: it is not the one the model was trained with.
@@ -102,7 +102,7 @@ class SentenceReader:
                 parser.to(device)
 
     def parser_spec(self, need: str) -> str:
-        """The parser to load for an annotation: as given, else the builtin one or the one on record.
+        """Return the parser to load for an annotation: as given, else the builtin one or the one on record.
 
         Raises:
             UserError: none is given, and what is on record is no name but a path.
@@ -172,7 +172,7 @@ class SentenceReader:
     def _chunks(
         self, texts: Sequence[str | Tokens] | None, requires: Set[str], trees: TreeCache | None
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the input and parsed sentences, a chunk at a time."""
+        """Yield the places in the input and parsed sentences, a chunk at a time."""
         fields = fields_of(requires)
         if trees is not None:
             self.check_trees(trees, requires)
@@ -215,7 +215,7 @@ class SentenceReader:
         return np.array(left, dtype=np.int64), places_of
 
     def _index_of(self, trees: TreeCache) -> dict[tuple[str, ...], int]:
-        """The first row of each sentence of a cache."""
+        """Return the first row of each sentence of a cache."""
         index: dict[tuple[str, ...], int] = {}
         for start in range(0, len(trees), CHUNK_SENTENCES):
             batch = trees.read(start, min(start + CHUNK_SENTENCES, len(trees)), ("token",))
@@ -226,7 +226,7 @@ class SentenceReader:
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
-    """The sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
+    """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
     tokens = _ranges(batch.sentence_offsets[:-1][rows], lengths)
     nodes = _ranges(batch.node_offsets[:-1][rows], lengths - 1)

@@ -66,7 +66,7 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
 
 
 def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence[str]], Float]:
-    """Fixed random vectors of words, [N, E] of N words.
+    """Return the fixed random vectors of words, [N, E] of N words.
 
     With ``spelling`` words share what their spellings share: a word's vector is the sum of those of its own
     name and of its n-grams, over the root of their number.
@@ -131,7 +131,7 @@ class Bag:
         return SIF_A / (SIF_A + self.probability.get(plain(word).lower(), self.rarest))
 
     def _means(self, sentences: Sequence[Sequence[str]]) -> Float:
-        """Weighted means [n, E], the direction still in them."""
+        """Return the weighted means [n, E], the direction still in them."""
         flat = [token for tokens in sentences for token in tokens]
         vectors_NE, known_N = self.lookup(flat)
         weights_N = np.array([self.weight(token) for token in flat], np.float32) * known_N
@@ -142,7 +142,7 @@ class Bag:
         return means
 
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Vectors [n, E] of strings (split at white space) or token lists."""
+        """Return the vectors [n, E] of strings (split at white space) or token lists."""
         tokens = [sentence.split() if isinstance(sentence, str) else sentence for sentence in sentences]
         vectors = self._means(tokens)
         if self.direction_1E is not None:

@@ -89,7 +89,7 @@ class EncoderName:
         return None if scale == RAW else Path(scale, "manifest.json")
 
     def wrong_form(self) -> UserError:
-        """The error for a name that its prefix does not take."""
+        """Return the error for a name that its prefix does not take."""
         return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix].expected}")
 
 

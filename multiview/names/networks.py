@@ -84,7 +84,7 @@ def pooling_module(width: int, mode: str) -> nn.Module:
 
 
 def fixed_words(file: str) -> WordTable | None:
-    """The vectors of a file as a table that any encoder reads; None without a file."""
+    """Return the vectors of a file as a table that any encoder reads; None without a file."""
     if not file:
         return None
     loaded = load_word_vectors(Path(file), VECTOR_CACHE)
@@ -123,7 +123,7 @@ class RandomLSTM:
 
 
 def load_start(model: Path | str, corpus: Path, device: str | torch.device | None = None) -> MultiViewEncoder:
-    """A model as it was before its first step.
+    """Return a model as it was before its first step.
 
     The weights are not stored: they are made again as ``multiview.train`` made them, from the configuration
     in the folder and the tree cache, whose word counts decide vocabulary and initial weighting.
@@ -156,7 +156,7 @@ def training_trees(folder: Path) -> Path | None:
 
 
 def _start(folder: Path, record: ModelRecord, trees: TreeCache) -> Member:
-    """One model's network, made by what makes it for training."""
+    """Return one model's network, made by what makes it for training."""
     from multiview.training.trainer import Trainer
 
     values = record.training.get("config")

@@ -53,7 +53,7 @@ class Encoder(Protocol):
 
 
 def text_of(tokens: Sequence[str]) -> str:
-    """A sentence as encoders get it: tokens joined by one space, an empty one as "."."""
+    """Return a sentence as encoders get it: tokens joined by one space, an empty one as "."."""
     return " ".join(tokens) or "."
 
 
@@ -100,7 +100,7 @@ class SingleEncoder:
         return self._loaded
 
     def encode(self, sentences: Sequence[Any]) -> Float:
-        """Vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
+        """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
 
         Raises:
             UserError: the encoder cannot be loaded, or it returned another shape, another dimension or values
@@ -126,7 +126,7 @@ class SingleEncoder:
         return np.concatenate([*map(self.encode, self._chunks(sentences, show))], axis=1)
 
     def _as_taken(self, text: str | Sequence[str]) -> str | Sequence[str]:
-        """A text, or words, as an encoder with a name takes it."""
+        """Return a text, or words, as an encoder with a name takes it."""
         if self.tokens:
             return self._tokenizer.tokens(text)
         return text if isinstance(text, str) else text_of(text)
@@ -146,7 +146,7 @@ class SingleEncoder:
         return texts
 
     def _chunks(self, sentences: Sequence[Any], show: bool | None = None) -> Iterator[Sequence[Any]]:
-        """The sentences that are encoded between two steps of progress."""
+        """Yield the sentences that are encoded between two steps of progress."""
         with progress(total=len(sentences), description=f"encode {self.name}", show=show) as bar:
             for start in range(0, len(sentences), CHUNK):
                 yield sentences[start : start + CHUNK]
@@ -205,7 +205,7 @@ class OpenedEncoder:
         return [function.model for function in functions if isinstance(function, Reading)]
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """Vectors [n, D] of token lists, kept.
+        """Return the vectors [n, D] of token lists, kept.
 
         Raises:
             UserError: see :meth:`SingleEncoder.encode`.
@@ -224,7 +224,7 @@ class OpenedEncoder:
         normalize: bool = False,
         show_progress_bar: bool | None = False,
     ) -> Float:
-        """Vectors [n, D] of raw texts, or of all sentences of a cache; they are not kept.
+        """Return the vectors [n, D] of raw texts, or of all sentences of a cache; they are not kept.
 
         Args:
             texts: each is tokenised by the encoders themselves; None is all of ``trees``.
@@ -260,7 +260,7 @@ def glorot_projection(dim: int, out: int, seed: int) -> Float:
 
 
 def all_words(trees: TreeCache) -> list[list[str]]:
-    """The sentences of a cache as words."""
+    """Return the sentences of a cache as words."""
     starts = range(0, len(trees), CHUNK_SENTENCES)
     spans = [(start, min(start + CHUNK_SENTENCES, len(trees))) for start in starts]
     return [words for span in spans for words in trees.read(*span, ("token",)).words()]
@@ -300,7 +300,7 @@ def open_encoder(
     trees: TreesOf | None = None,
     parsers: Mapping[str, str] | None = None,
 ) -> OpenedEncoder:
-    """The encoder a name means; it is loaded when the first vector is missing.
+    """Return the encoder a name means; it is loaded when the first vector is missing.
 
     Args:
         spec: the name; ``A+B`` concatenates the features of both.

@@ -167,13 +167,13 @@ class Source:
         return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
 
     def for_classifiers(self) -> Source:
-        """The model's features, where it has other vectors for cosines; what a name asks for stays."""
+        """Return the model's features, where it has other vectors for cosines; what a name asks for stays."""
         if self.readout or (self.own_share is None and self.text is None):
             return self
         return self.read_as("raw" if self.scale == RAW else "features")
 
     def read_as(self, readout: Output) -> Source:
-        """The same model, of which one kind of vectors is asked for."""
+        """Return the same model, of which one kind of vectors is asked for."""
         return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
 
     def load(
@@ -204,7 +204,7 @@ class Source:
         return encode
 
     def model(self, device: str | None, parsers: Parsers | None = None) -> MultiViewEncoder:
-        """The whole multi-view encoder, also where the name chooses views; λ is the name's."""
+        """Return the whole multi-view encoder, also where the name chooses views; λ is the name's."""
         model: MultiViewEncoder = self.open(device)
         model.reader.specs |= parsers or {}
         if self.structure is not None:
@@ -237,7 +237,7 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 
 
 def _scaled(source: Source, name: EncoderName) -> Source:
-    """An encoder with numbers at the scale of a text, or raw.
+    """Return an encoder with numbers at the scale of a text, or raw.
 
     Raises:
         UserError: the name asks for a meaning as well, which has length 1.
@@ -279,7 +279,7 @@ def _pooled(name: EncoderName, seed: int) -> Source:
 
 
 def _random(name: EncoderName, seed: int) -> Source:
-    """Untrained views, or ``lstm``, which is no view and stands alone.
+    """Return the untrained views, or ``lstm``, which is no view and stands alone.
 
     Raises:
         UserError: an unknown view, or a size that cannot be divided among the views.
@@ -315,7 +315,7 @@ def _bag(name: EncoderName, seed: int) -> Source:
 
 
 def _start(name: EncoderName, seed: int) -> Source:
-    """A model before its first step, which has features where the model has."""
+    """Return a model before its first step, which has features where the model has."""
     model = _inner(name, "multiview")
     load = functools.partial(load_start, name.base, Path(name.options["corpus"]))
     own_share = None if model.own_share is None else 0.0
@@ -336,7 +336,7 @@ CONSTRUCTORS: dict[str, Callable[[EncoderName, int], Source]] = {
 
 
 def _source(name: EncoderName, kind: str, *decided: object, **fields: Any) -> Source:
-    """An encoder with a prefix; ``decided`` and the file that the name names decide its vectors."""
+    """Return an encoder with a prefix; ``decided`` and the file that the name names decide its vectors."""
     file = [] if name.file is None else [sha256_file(name.file)]
     key = json_digest([VERSION, name.prefix, name.dim, *file, *decided], 16)
     return Source(
@@ -345,7 +345,7 @@ def _source(name: EncoderName, kind: str, *decided: object, **fields: Any) -> So
 
 
 def _inner(name: EncoderName, *kinds: str) -> Source:
-    """The encoder that one with a prefix is made of, which must be of one of these kinds."""
+    """Return the encoder that one with a prefix is made of, which must be of one of these kinds."""
     source = find_source(name.base)
     if source.kind not in kinds:
         raise name.wrong_form()
@@ -353,7 +353,7 @@ def _inner(name: EncoderName, *kinds: str) -> Source:
 
 
 def _on_disk(spec: str) -> Source:
-    """A file, or a model folder: a format number in config.json tells ours from a transformer."""
+    """Return the encoder of a file or folder: a format in config.json tells ours from a transformer."""
     path = current(model_folder(spec))
     if path.is_file():
         key = json_digest([VERSION, sha256_file(path)], 16)
@@ -391,7 +391,7 @@ def _trained(spec: str, folder: Path) -> Source:
 
 
 def _of_other_library(spec: str) -> Source:
-    """A name that sentence-transformers may know."""
+    """Return the model of a name that sentence-transformers may know."""
     try:
         return _whole(spec, json_digest([spec, version("sentence-transformers")], 16))
     except ModuleNotFoundError:
@@ -407,7 +407,7 @@ def _whole(spec: str, key: str) -> Source:
 
 
 def at_one_scale(encode: Encode, sentences: Sequence[Any]) -> Encode:
-    """An encoder with each of its numbers at one scale over the sentences of a text."""
+    """Return an encoder with each of its numbers at one scale over the sentences of a text."""
 
     def tensor(batch: Sequence[Any]) -> Tensor:
         return torch.as_tensor(encode(batch)).detach().cpu().float()
@@ -418,7 +418,7 @@ def at_one_scale(encode: Encode, sentences: Sequence[Any]) -> Encode:
 
 
 def precomputed(path: Path) -> Encode:
-    """Vectors computed elsewhere, by sentence.
+    """Return the vectors computed elsewhere, by sentence.
 
     Raises:
         UserError: not a file of them; when called, a sentence without a vector.

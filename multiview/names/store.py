@@ -83,7 +83,7 @@ class VectorStore:
         return self.shards[0].shape[-1] if self.shards else None
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """The distinct texts that have no vectors yet, in order."""
+        """Return the distinct texts that have no vectors yet, in order."""
         return [text for text in dict.fromkeys(texts) if _digest(text) not in self.place]
 
     def add(self, texts: Sequence[str], vectors_KnD: Float) -> None:
@@ -108,7 +108,7 @@ class VectorStore:
         self._index(stored, digests)
 
     def get(self, texts: Sequence[str], column: int = 0) -> Float:
-        """One vector each of texts that are all in the store: float32 [n, D]."""
+        """Return one vector each of texts that are all in the store: float32 [n, D]."""
         places = np.array([self.place[_digest(text)] for text in texts]).reshape(-1, 2)
         out = np.empty((len(texts), self.dim or 0), dtype=np.float32)
         for shard in np.unique(places[:, 0]):

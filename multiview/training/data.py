@@ -87,7 +87,7 @@ class Step:
     """Number of sentences, over all processes."""
 
     def leaves(self, words: WordTable) -> list[Tensor]:
-        """Vectors [U, E] per view, as leaf tensors that receive gradients.
+        """Return the vectors [U, E] per view, as leaf tensors that receive gradients.
 
         With fixed vectors, a single entry without gradient for all views.
         """
@@ -98,7 +98,7 @@ class Step:
 
 
 def on_device(part: Piece, device: torch.device, plans: dict[int, Plan] | None = None) -> Piece:
-    """A part of a step with its tensors on a device; itself on the CPU. Nothing waits for the copies.
+    """Return a part of a step with its tensors on a device; itself on the CPU. Nothing waits for the copies.
 
     Args:
         part: a dataclass, list, tensor or plan.
@@ -170,7 +170,7 @@ class Split:
         """
 
         def edge(sentence: int) -> int:
-            """The first start of a document that is not before a sentence."""
+            """Return the first start of a document that is not before a sentence."""
             return int(documents[min(int(np.searchsorted(documents, sentence)), len(documents) - 1)])
 
         total = int(documents[-1])
@@ -194,7 +194,7 @@ class Split:
         return cls(training, validation)
 
     def epoch(self, epoch: int, batch: int, seed: int) -> list[Span]:
-        """The shuffled segments of one epoch."""
+        """Return the shuffled segments of one epoch."""
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
         pieces = [piece for span in self.training for piece in cut(*span, batch, offset)]
@@ -252,7 +252,7 @@ class StepSource:
         self.usable = (np.asarray(cache.flags()) & UNUSABLE_FLAGS) == 0
 
     def positions(self, sentences: NDArray[np.int64]) -> Positions:
-        """Positions of sentences, [B], in ascending order."""
+        """Return the positions of sentences, [B], in ascending order."""
         document = np.searchsorted(self.documents, sentences, side="right") - 1
         return Positions(sentences, document, self.usable[sentences])
 
@@ -294,14 +294,14 @@ class StepSource:
         return Step(segments, rows, torch.from_numpy(rows), fixed, anchors, sum(map(len, everywhere)))
 
     def _read(self, start: int, stop: int, *, whole: bool) -> list[Batch]:
-        """The parts of a segment that are encoded together."""
+        """Return the parts of a segment that are encoded together."""
         size = (0 if whole else self.micro_batch) or stop - start
         ends = [(a, min(a + size, stop)) for a in range(start, stop, size)]
         vocabulary = self.words.vocabulary
         return [self.cache.read(*span, fields=self.fields, vocabulary=vocabulary) for span in ends]
 
     def _plans(self, batch: Batch) -> list[Plan]:
-        """One per view; views of the same kind share a plan, since it depends only on the trees."""
+        """Return one per view; views of the same kind share a plan, since it depends only on the trees."""
         named = {encoder.name: encoder for encoder in self.encoders}
         made = {name: encoder.plan(batch) for name, encoder in named.items()}
         return [made[encoder.name] for encoder in self.encoders]
@@ -309,7 +309,7 @@ class StepSource:
     def _tokens(
         self, batches: Sequence[Batch], start: int, epoch: int | None
     ) -> list[list[NDArray[np.int32]]]:
-        """Table rows int32 [N] of each part of a segment; in training random words are unknown.
+        """Return the table rows int32 [N] of each part of a segment; in training random words are unknown.
 
         In a term that asks views for the same sentence, each view loses words of its own: else what is
         missing would give the sentence away.
@@ -328,7 +328,7 @@ class StepSource:
 
 
 def _contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
-    """A number for each sentence, equal for those of the same words, [B]."""
+    """Return a number for each sentence, equal for those of the same words, [B]."""
     contents: dict[bytes, int] = {}
     numbers = [
         contents.setdefault(np.asarray(batch.row)[i:j].tobytes(), len(contents))

@@ -66,7 +66,7 @@ class MultiViewNetwork(ViewStack):
         self.scale_and_equalise()
 
     def features(self, micro_batch: MicroBatch, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Sentence vectors [B, width] of each view; ``rows`` are those of :meth:`encode`."""
+        """Return the sentence vectors [B, width] of each view; ``rows`` are those of :meth:`encode`."""
         return self.encode(micro_batch.tokens, micro_batch.plans, rows)
 
 
@@ -288,7 +288,7 @@ class Optimiser:
                 whole[rows] = torch.where(skipped > 0, whole[rows], new_UE)
 
     def state(self) -> dict[str, Tensor]:
-        """All state as named tensors, for a checkpoint."""
+        """Return all state as named tensors, for a checkpoint."""
         state = {"steps": torch.tensor(self.steps)}
         for name, tensors in (("first", self.first), ("second", self.second)):
             state |= {f"rows.{name}.{index}": tensor for index, tensor in enumerate(tensors)}

@@ -84,7 +84,7 @@ class Targets:
 
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
-    """The targets of every usable sentence that has a positive; ``boundary``: may documents end it?"""
+    """Return the targets of every usable sentence that has a positive; ``boundary``: may documents end it?"""
     distance = positions.sentence[None, :] - positions.sentence[:, None]
     near = np.abs(distance) == 1
     if boundary == "document":
@@ -103,7 +103,7 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 
 
 def count_anchors(positions: Positions, boundary: Boundary) -> int:
-    """Number of anchors among successive sentences."""
+    """Return the number of anchors among successive sentences."""
     joined = (np.diff(positions.sentence) == 1) & positions.usable[1:] & positions.usable[:-1]
     if boundary == "document":
         joined &= positions.document[1:] == positions.document[:-1]
@@ -114,7 +114,7 @@ def count_anchors(positions: Positions, boundary: Boundary) -> int:
 
 
 def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
-    """Loss of each anchor [A], from its scores with every candidate, [A, B].
+    """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 
     With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
 
@@ -215,7 +215,7 @@ class Objective(nn.Module):
         targets: Targets,
         teacher_BK: Tensor | None = None,
     ) -> ObjectiveValue:
-        """The loss of a batch, summed over its anchors.
+        """Return the loss of a batch, summed over its anchors.
 
         Args:
             features: per view [B, D], any floating type; scores are computed in at least float32.

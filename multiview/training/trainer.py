@@ -167,7 +167,7 @@ class Trainer(Task[Job]):
         return on_device(step, self.device)
 
     def prepared(self, batches: Sequence[Job]) -> Iterable[Step]:
-        """Steps that a thread reads and plans ahead."""
+        """Return the steps that a thread reads and plans ahead."""
         return prefetch(iter(batches), self.prepare)
 
     def gradient(self, step: Step) -> StepResult:
@@ -233,7 +233,7 @@ class Trainer(Task[Job]):
         return rows
 
     def evaluate(self) -> Mapping[str, float]:
-        """Metrics of the current weights on the validation set."""
+        """Return the metrics of the current weights on the validation set."""
         self._scores = self.validation_set.scores(self.network, autocast=self.autocast)
         if not self.position.step:
             self.position.extra["untrained"] = {"step": 0, **self._scores}
@@ -279,7 +279,7 @@ class Trainer(Task[Job]):
         return self.card.verdict(start, best)
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        """Moments of dense parameters and of word tables."""
+        """Return the moments of dense parameters and of word tables."""
         return self.updates.state()
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -323,7 +323,7 @@ class Trainer(Task[Job]):
 
 
 def _shared_segments(loop: LoopConfig, processes: int) -> LoopConfig:
-    """The loop with segments for every process.
+    """Return the loop with segments for every process.
 
     Raises:
         UserError: they cannot be divided among the processes.
@@ -334,7 +334,7 @@ def _shared_segments(loop: LoopConfig, processes: int) -> LoopConfig:
 
 
 def named_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> NamedVectors:
-    """The vectors that a training's ``--vectors`` names; those that are made are kept in ``cache``."""
+    """Return the vectors that a training's ``--vectors`` names; those that are made are kept in ``cache``."""
     return NamedVectors(
         spec=config.vectors,
         trees=trees,

@@ -78,7 +78,7 @@ def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
 
 
 def packed_words(folder: Path) -> tuple[list[str], PackedVectors]:
-    """The words of a compact model with fixed words, and their vectors in the same order."""
+    """Return the words of a compact model with fixed words, and their vectors in the same order."""
     vectors = unpack(load_file(folder / WEIGHTS))[FIXED]
     assert isinstance(vectors, PackedVectors)
     return read_words(folder / "vocab.txt"), vectors

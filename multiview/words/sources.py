@@ -216,7 +216,7 @@ def _no_word_in_common(spec: str) -> UserError:
 
 
 def _builtin_source(dim: int) -> VectorSource:
-    """The words of the encoder in the package at their first ``dim`` principal components.
+    """Return the words of the encoder in the package at their first ``dim`` principal components.
 
     Raises:
         UserError: ``dim`` is more than they have.
@@ -278,7 +278,7 @@ class _Sentences:
 
 
 def encode_words(folder: Path, words: Sequence[str], dim: int, device: str) -> Float:
-    """A sentence encoder's vectors of words, one by one: [W, T].
+    """Return a sentence encoder's vectors of words, one by one: [W, T].
 
     Raises:
         UserError: fewer words, or fewer numbers, than ``dim``, to which they are reduced later.
@@ -303,7 +303,7 @@ def encode_words(folder: Path, words: Sequence[str], dim: int, device: str) -> F
 
 
 def reduced(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
-    """Vectors [W, E] of words: PCA, mean square 1, times the words' weights.
+    """Return the vectors [W, E] of words: PCA, mean square 1, times the words' weights.
 
     Args:
         encoded_WT: float32 [W, T], a sentence encoder's vectors of the words.

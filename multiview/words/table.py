@@ -107,11 +107,11 @@ class Vocabulary:
         return 1 + len(self.words) + hashed % self.buckets
 
     def lookup(self, types: Sequence[str]) -> NDArray[np.int32]:
-        """Table rows of word types, int32 [len(types)]."""
+        """Return the table rows of word types, int32 [len(types)]."""
         return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))
 
     def of(self, words: Sequence[str]) -> Vocabulary:
-        """Other words that are looked up in the same way."""
+        """Return the other words that are looked up in the same way."""
         return Vocabulary(words, buckets=self.buckets, case=self.case)
 
 
@@ -213,7 +213,7 @@ class WordTable(nn.Module):
 
     @classmethod
     def with_fixed(cls, vocabulary: Vocabulary, vectors: Fixed) -> Self:
-        """Words with fixed vectors, float32 [W, E] in vocabulary order."""
+        """Return the words with fixed vectors, float32 [W, E] in vocabulary order."""
         return cls(vocabulary, int(vectors.shape[1]), views=0, fixed=vectors)
 
     @classmethod
@@ -224,7 +224,7 @@ class WordTable(nn.Module):
         return table
 
     def empty_copy(self) -> Self:
-        """The same words with new tables, on the default device."""
+        """Return the same words with new tables, on the default device."""
         copy = type(self)(self.trained_vocabulary, self.dim, views=len(self.tables), fixed=self.fixed)
         if self.expansion is not None:
             copy._extend(self.expansion)
@@ -258,7 +258,7 @@ class WordTable(nn.Module):
         return len(self.vocabulary) - len(self.trained_vocabulary)
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
-        """Vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
+        """Return the vectors [U, E] of rows [U] in one view, with gradient where the table has one."""
         if self.place is not None:
             return torch.from_numpy(self.fixed_rows(table_rows)).to(self.place)
         table: Tensor = self.tables[view]
@@ -272,7 +272,7 @@ class WordTable(nn.Module):
         return values_UE
 
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
-        """Fixed vectors float32 [U, E] of rows [U], in the host's memory."""
+        """Return the fixed vectors float32 [U, E] of rows [U], in the host's memory."""
         assert self.fixed is not None
         # Row 0 is the unknown word, row 1 the first word of the vocabulary; the buckets come last.
         listed = len(self.fixed)

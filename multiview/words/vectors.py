@@ -172,7 +172,7 @@ def _convert(source: VectorSource, folder: Path) -> None:
 
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
-    """Words and vectors [E], one per line; a first line of two integers is word2vec's header.
+    """Yield the words and vectors [E], one per line; a first line of two integers is word2vec's header.
 
     GloVe 840B has words with spaces in them, so the last E fields are taken as the numbers.
     """
@@ -233,7 +233,7 @@ def writable(word: str) -> bool:
 
 
 def read_words(path: Path) -> list[str]:
-    """The words of a file of one word per line.
+    """Return the words of a file of one word per line.
 
     Raises:
         UserError: the file is missing or is not UTF-8.
@@ -284,7 +284,7 @@ class Expansion(nn.Module):
     def fit(
         cls, known: Mapping[str, int], *, lower: bool, tables: Sequence[Float], vectors: WordVectors
     ) -> Self:
-        """The words of ``vectors`` that a vocabulary lacks, with a map for each of its tables.
+        """Return the words of ``vectors`` that a vocabulary lacks, with a map for each of its tables.
 
         W [G, E] = argmin ‖source W − target‖², un-regularised.
 
@@ -317,7 +317,7 @@ class Expansion(nn.Module):
         return cls(list(new), vectors.vectors, np.array(list(new.values()), dtype=np.int64), maps_VGE)
 
     def rows(self, view: int, index_U: NDArray[np.integer]) -> Tensor:
-        """Vectors [U, E] in one view of the new words at places ``index_U`` [U] among them."""
+        """Return the vectors [U, E] in one view of the new words at places ``index_U`` [U] among them."""
         source_UG = torch.from_numpy(np.asarray(self.vectors_PG[self.places_X[index_U]], dtype=np.float32))
         return source_UG.to(self.maps_VGE) @ self.maps_VGE[view]
 

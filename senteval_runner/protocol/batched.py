@@ -43,7 +43,7 @@ def _onednn_is_faster() -> bool:
 
 
 def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
-    """Product fold by fold: a @ b, [F, K, N]; ``weights`` per fold decide who computes it."""
+    """Return the product fold by fold: a @ b, [F, K, N]; ``weights`` per fold decide who computes it."""
     F, K, _ = a_FKM.shape
     if K < 4 or weights < WIDE or a_FKM.dtype != torch.float32 or not _onednn_is_faster():
         return torch.bmm(a_FKM, b_FMN)
@@ -53,13 +53,13 @@ def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
 
 
 def _apply(x_FBD: Tensor, w_FRkD: Tensor) -> Tensor:
-    """All regularisers' linear maps of a fold's rows in one product: [F, R, k, B]."""
+    """Return all regularisers' linear maps of a fold's rows in one product: [F, R, k, B]."""
     F, R, k, D = w_FRkD.shape
     return fold_products(w_FRkD.view(F, R * k, D), x_FBD.transpose(1, 2), R * k * D).view(F, R, k, -1)
 
 
 def _outer(delta_FRkB: Tensor, x_FBD: Tensor) -> Tensor:
-    """Gradient of :func:`_apply` with respect to its weights: [F, R, k, D]."""
+    """Return the gradient of :func:`_apply` with respect to its weights: [F, R, k, D]."""
     F, R, k, B = delta_FRkB.shape
     return fold_products(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
 
@@ -89,7 +89,7 @@ class Head:
         return w_FRCh[..., :-1] @ s_FRHB + w_FRCh[..., -1:]
 
     def gradients(self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor]) -> list[Tensor]:
-        """Gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
+        """Return the gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
 
         δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s); dW1 = δ1 x. Without hidden units δ2 is δ1.
         """
@@ -105,7 +105,7 @@ class Head:
 
 
 def flat(tensor: Tensor) -> Float:
-    """A contiguous [F, R, ...] tensor as a numpy view [F * R, rest], sharing its memory."""
+    """Return a contiguous [F, R, ...] tensor as a numpy view [F * R, rest], sharing its memory."""
     array: Float = tensor.numpy().reshape(tensor.shape[0] * tensor.shape[1], -1)
     return array
 
@@ -188,7 +188,7 @@ class Fitted:
 
 
 def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
-    """The final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
+    """Return the final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
 
     Raises:
         UserError: 5 % of the rows are less than one row.
@@ -261,7 +261,7 @@ def _side_by_side(
 
 
 def _groups(fits: Sequence[Fit], size: int) -> list[list[int]]:
-    """Groups of fits that share random streams, as indices; of even size, at most ``size``."""
+    """Return the groups of fits that share random streams, as indices; of even size, at most ``size``."""
     alike: dict[tuple[int, int, int], list[int]] = {}
     for index, fit in enumerate(fits):
         alike.setdefault((len(fit.train), fit.drawn, len(fit.l2)), []).append(index)
@@ -344,7 +344,7 @@ class _GroupTrainer:
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
     def _dev_correct(self) -> Int:
-        """Number of correct development rows of each model still in training: [F, R]."""
+        """Return the number of correct development rows of each model still in training: [F, R]."""
         correct = []
         for position, f in enumerate(self.folds):
             rows = torch.as_tensor(self.fits[f].dev)

@@ -144,7 +144,7 @@ def _percent(correct: NDArray[np.bool_]) -> float:
 
 
 def _means(accuracy: Accuracies) -> list[float]:
-    """Mean over folds, in percent and rounded: the candidate is chosen by it."""
+    """Return the mean over folds, in percent and rounded: the candidate is chosen by it."""
     return [float(round(100 * np.mean(column), 2)) for column in accuracy.T]
 
 

@@ -58,7 +58,7 @@ class Protocol:
             raise UserError("the sklearn protocol has no hidden layer: use nhid 0, or default or fast")
 
     def snli(self) -> Protocol:
-        """The variant SNLI is trained with: 16 single passes."""
+        """Return the variant SNLI is trained with: 16 single passes."""
         return dataclasses.replace(self, max_epoch=15, epoch_size=1)
 
 
@@ -72,7 +72,7 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
-    """A configuration, given itself or by name; ``nhid`` replaces the width of the hidden layer.
+    """Return a configuration, given itself or by name; ``nhid`` replaces the width of the hidden layer.
 
     Raises:
         UserError: no such name.
@@ -124,7 +124,7 @@ class TaskResult:
         return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
 
     def figures(self) -> dict[str, Any]:
-        """Everything but the predictions and the gold labels of single rows, for JSON."""
+        """Return everything but the predictions and the gold labels of single rows, for JSON."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("predictions", "gold")}
 
 
@@ -153,7 +153,7 @@ class Results:
         return "\n".join([first, *map(repr, self.tasks.values()), *skipped])
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row per score, wide by ``.pivot(index="task", columns="metric", values="value")``."""
+        """Return one row per score, wide by ``.pivot(index="task", columns="metric", values="value")``."""
         import pandas
 
         rows = [

@@ -26,17 +26,17 @@ Scores = NDArray[np.float64]
 
 
 def accuracy(predicted: NDArray[np.number], target: NDArray[np.number]) -> float:
-    """Fraction of equal entries, [0, 1]."""
+    """Return the fraction of equal entries, [0, 1]."""
     return float(np.mean(np.asarray(predicted) == np.asarray(target)))
 
 
 def pearson(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
-    """Pearson correlation; 0 when either side is constant (as SentEval treats NaN)."""
+    """Return the Pearson correlation; 0 when either side is constant (as SentEval treats NaN)."""
     return _correlation(x, y, ranked=False)
 
 
 def spearman(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
-    """Spearman rank correlation; 0 when either side is constant."""
+    """Return the Spearman rank correlation; 0 when either side is constant."""
     return _correlation(x, y, ranked=True)
 
 

@@ -34,7 +34,7 @@ def snli_blocks(u: Float, v: Float) -> tuple[Float, ...]:
 
 
 def unit(vectors: NDArray[Number]) -> NDArray[Number]:
-    """Rows [n, d] scaled to length 1; zero rows stay zero."""
+    """Return the rows [n, d] scaled to length 1; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
     return scaled

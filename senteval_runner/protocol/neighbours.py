@@ -18,7 +18,7 @@ from senteval_runner.protocol.statistics import grouped_mean
 
 
 def neighbour_ranks(books: Mapping[str, Float]) -> dict[str, Int]:
-    """The rank of each sentence's nearest neighbour among all other sentences of its book.
+    """Return the rank of each sentence's nearest neighbour among all other sentences of its book.
 
     Args:
         books: vectors [N, D] by title, in running order, N ≥ 2.

@@ -45,7 +45,7 @@ def grouped_mean(
 
 
 def _pearson(gold_RN: Values, predicted_RN: Values) -> Values:
-    """Pearson's r of each resample; a constant side has 0."""
+    """Return Pearson's r of each resample; a constant side has 0."""
     g_RN, p_RN = (side - side.mean(1, keepdims=True) for side in (gold_RN, predicted_RN))
     with np.errstate(divide="ignore", invalid="ignore"):
         r_R: Values = (g_RN * p_RN).sum(1) / np.sqrt((g_RN**2).sum(1) * (p_RN**2).sum(1))

@@ -47,7 +47,7 @@ def nearer(cosine: Scores) -> NDArray[np.bool_]:
 
 
 def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:
-    """Average precision, area under the ROC curve and accuracy at the best threshold, in per cent.
+    """Return the average precision, area under the ROC curve and accuracy at the best threshold, in per cent.
 
     Args:
         gold: [n], 1 where the two mean the same.

@@ -58,7 +58,7 @@ class Unit(NamedTuple):
         return f"{self.row} {self.pooling}"
 
     def columns(self) -> list[tuple[str, str]]:
-        """Layer and pooling of the stored vectors it is made of."""
+        """Return the layer and pooling of the stored vectors it is made of."""
         return [(layer, self.pooling) for layer in self.layers]
 
 
@@ -68,7 +68,7 @@ def transformer_layers(count: int) -> tuple[str, ...]:
 
 
 def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
-    """Layers by name, ``top`` and ``bottom`` among them, in the given order.
+    """Return the layers by name, ``top`` and ``bottom`` among them, in the given order.
 
     Raises:
         UserError: the backbone has no such layer, or one is named twice.
@@ -106,7 +106,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(tokenizer: Any) -> Frame:
-    """The places in a sentence that the tokenizer encodes (XLNet puts both last).
+    """Return the places in a sentence that the tokenizer encodes (XLNet puts both last).
 
     A tokenizer without [CLS] (T5, GPT-2) has the first real token in its place, one without [SEP] the last.
     """
@@ -156,11 +156,11 @@ class Backbone(ABC):
 
     @abstractmethod
     def encode(self, sentences: Sequence[list[str]]) -> Float:
-        """All columns of token lists, float32 [K, n, D]."""
+        """Return all columns of token lists, float32 [K, n, D]."""
 
     @abstractmethod
     def notes(self) -> list[str]:
-        """Remarks for readers of the scores."""
+        """Return the remarks for readers of the scores."""
 
     def part(self, cache: Path | None, dtype: str = "float32") -> SingleEncoder:
         """The columns with a store of their vectors, a subfolder of ``cache``; None keeps them in memory."""
@@ -216,15 +216,15 @@ class TransformerBackbone(Backbone):
         return frame_of(self.model.tokenizer)
 
     def notes(self) -> list[str]:
-        """Stand-ins for missing tokens, and where sentences are cut."""
+        """Return the stand-ins for missing tokens, and where sentences are cut."""
         return [f"{self.name}: {note}" for note in (*self.frame.notes, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
-        """Word pieces per sentence: the option, or less where the model has fewer positions."""
+        """Return the word pieces per sentence: the option, or less where the model has fewer positions."""
         return max(4, min(self.max_length, most_pieces(self.shape, self.model.tokenizer) or self.max_length))
 
     def encode(self, sentences: Sequence[list[str]]) -> Float:
-        """All columns, float32 [K, n, D], computed in order of length."""
+        """Return all columns, float32 [K, n, D], computed in order of length."""
         texts = [text_of(tokens) for tokens in sentences]
         pieces = self.model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
@@ -283,7 +283,7 @@ class WholeBackbone(Backbone):
         return [f"{self.name}: {vectors}, one row"]
 
     def encode(self, sentences: Sequence[list[str]]) -> Float:
-        """The vectors of token lists, float32 [1, n, D]."""
+        """Return the vectors of token lists, float32 [1, n, D]."""
         return self._encoder(sentences)[None]
 
 
@@ -309,7 +309,7 @@ def transformer_folder(spec: str) -> str:
 def open_backbone(
     spec: str, *, max_length: int = 256, trees: Path | None = None, device: str | None = None
 ) -> Backbone:
-    """The backbone a name means; what is no transformer has one layer.
+    """Return the backbone a name means; what is no transformer has one layer.
 
     Raises:
         UserError: no such file or folder.
@@ -323,7 +323,7 @@ def open_backbone(
 def open_layers(
     spec: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
 ) -> OpenedEncoder:
-    """One choice of layers and pooling as an encoder; weights load when a vector is missing.
+    """Return one choice of layers and pooling as an encoder; weights load when a vector is missing.
 
     Args:
         spec: see :func:`open_backbone`.

@@ -34,17 +34,17 @@ class Tower(nn.Module):
         self.dim = dim
 
     def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
-        """Pooled last hidden states, [B, D]."""
+        """Return the pooled last hidden states, [B, D]."""
         if pooling is None or pooling == self.pooling:
             return self._pooled(list(texts), nn.Sequential(*list(self.model)[1:]))
         return self._pooled(list(texts), pooling_module(self.dim, pooling))
 
     def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
+        """Return the last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
         return self._pooled(list(pairs), pooling_module(self.dim, "cls"))
 
     def save(self, folder: Path) -> None:
-        """An ordinary sentence-transformers folder, weights as safetensors."""
+        """Write an ordinary sentence-transformers folder, weights as safetensors."""
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
     def _pooled(self, inputs: list[Any], pool: nn.Module) -> Tensor:
@@ -76,7 +76,7 @@ def load_tower(
     dropout: float | None = None,
     device: str | torch.device = "cpu",
 ) -> Tower:
-    """A tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
+    """Return a tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
 
     Of the latter its Transformer is taken; pooling and normalisation are replaced by ``pooling``.
 
@@ -108,7 +108,7 @@ def set_dropout(model: nn.Module, probability: float) -> None:
 
 
 def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> Tower:
-    """A sentence-transformers model as a tower, with its own pooling and all modules after it.
+    """Return a sentence-transformers model as a tower, with its own pooling and all modules after it.
 
     Raises:
         UserError: nothing loadable is found under that name, or it does not begin with a transformer.
@@ -125,7 +125,7 @@ PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
 
 def most_pieces(shape: Any, tokenizer: Any) -> int | None:
-    """Word pieces of the longest text, special ones included; None where nothing limits it.
+    """Return the word pieces of the longest text, special ones included; None where nothing limits it.
 
     Args:
         shape: the configuration of a Hugging Face encoder.

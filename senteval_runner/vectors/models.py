@@ -17,7 +17,7 @@ def open_model(
     device: str | None = None,
     trees: EvaluationTrees | None = None,
 ) -> OpenedEncoder:
-    """The encoder a name means, see :func:`multiview.names.opened.open_encoder`.
+    """Return the encoder a name means, see :func:`multiview.names.opened.open_encoder`.
 
     ``trees`` are those of a tree encoder's sentences, by default those that are in ``runs/trees``.
     """
