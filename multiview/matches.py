@@ -28,6 +28,7 @@ from runtime.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from multiview.comparison import Binding
     from multiview.encoders.registry import Encoder
     from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
@@ -58,21 +59,6 @@ class Match:
     b: Subtree
     cosine: float
     """Of the two nodes' vectors."""
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """The words that have a role of a word in the first sentence and in the second, in lower case."""
-
-    role: str
-    head: str
-    a: tuple[str, ...]
-    b: tuple[str, ...]
-
-    def __str__(self) -> str:
-        same = set(self.a) == set(self.b)
-        words = [", ".join(side) or "-" for side in ([self.a] if same else [self.a, self.b])]
-        return f"  {'=' if same else '≠'} {self.role} of {self.head}: {' | '.join(words)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -211,11 +197,10 @@ def _matches_of(
 def _bindings(batch: Batch) -> list[Binding]:
     if "relation" not in batch.fields:
         return []
-    from multiview.encoders.binding import bindings_of
+    from multiview.comparison import Forms, bindings, facts  # here: it compiles
 
-    one, other = bindings_of(batch)
-    both = [Binding(*key, tuple(one.get(key, ())), tuple(other.get(key, ()))) for key in one | other]
-    return sorted(both, key=lambda binding: set(binding.a) == set(binding.b))
+    forms = Forms(lambda types: np.zeros((len(types), 1)))
+    return bindings(facts(batch, forms), forms, 0, 1)
 
 
 def covers_of(

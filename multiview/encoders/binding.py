@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
-from corpora.characters import plain
 from multiview.encoders.poles import has_opposite, negators, spelt, turned
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView
@@ -276,20 +275,6 @@ def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     signs = np.append(np.sign(drawn.standard_normal((ORDER, width))), np.ones((1, width)), axis=0)
     arrays = (a, b, signs * np.sqrt(WEIGHTS)[:, None])
     return tuple(torch.from_numpy(part.astype(np.float32)) for part in arrays)  # type: ignore[return-value]
-
-
-def bindings_of(batch: Batch) -> list[dict[tuple[str, str], list[str]]]:
-    """Which words have a role of which, sentence by sentence: dependents by role and head, in lower case."""
-    assert batch.types is not None
-    relation = relation_bits(batch.relations)[batch.relation]
-    arcs = canonical_arcs(batch.head, relation, word_flags(batch.types)[batch.token], batch.sentence_offsets)
-    sentence = np.searchsorted(batch.sentence_offsets, arcs.head, side="right") - 1
-    types = [plain(word).lower() for word in batch.types]
-    words = [types[word] for word in batch.token]
-    bindings: list[dict[tuple[str, str], list[str]]] = [{} for _ in range(len(batch))]
-    for role, head, dependent, row in zip(arcs.role, arcs.head, arcs.dependent, sentence, strict=True):
-        bindings[row].setdefault((ROLES[role], words[head]), []).append(words[dependent])
-    return bindings
 
 
 def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = StructureView) -> Tensor:

@@ -1,0 +1,342 @@
+"""Do two sentences say the same? A probability, and reasons, without a transformer.
+
+    from multiview.judge import Judge
+
+    judge = Judge.load()
+    print(judge("How do I enable 2FA?", "How do I disable 2FA?"))
+
+    python -m multiview.judge "How do I enable 2FA?" "How do I disable 2FA?"
+    python -m multiview.judge pairs.tsv
+
+A logistic regression of the numbers of the pair (:mod:`multiview.comparison`), of their squares and products.
+FILE has two sentences a row, with a tab between; out come the probability, the sentences and the reasons.
+English only.
+
+Legend of dimension suffixes: n pairs, F numbers of a pair, W weights.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tyro.conf import Positional, arg
+
+from corpora.inputs import read_rows
+from corpora.sentences import described, read_sentences
+from multiview.comparison import NUMBERS, Facts, Forms, Reason, facts, in_order, numbers, reasons
+from multiview.model import MultiViewEncoder
+from multiview.pretrained import rows_of
+from runtime.cli import Command, configuration
+from runtime.device import torch_threads
+from runtime.errors import UserError
+from runtime.files import read_record, write_record
+
+Text = str | tuple[str, ...]
+Floats = NDArray[np.float64]
+BATCH = 512
+PACKAGED = Path(__file__).with_name("judges")
+STRENGTH = 5.0
+"""Of the ridge, for a thousand pairs."""
+STEPS = 30
+"""Of Newton's method, at most."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A fitted logistic regression, and what it was fitted on."""
+
+    mean: Floats
+    """[F], of the numbers of :data:`multiview.comparison.NUMBERS`."""
+    deviation: Floats
+    """[F], 1 of a number that is always the same."""
+    weight: Floats
+    """[W], of 1, the numbers, and the products of two; W = 1 + F + F (F + 1) / 2."""
+    about: dict[str, Any]
+    """Data, licences and the encoder of the meanings."""
+
+    @classmethod
+    def fit(
+        cls,
+        numbers_nF: Floats,
+        label_n: NDArray[np.number],
+        share_n: Floats | None = None,
+        *,
+        strength: float = STRENGTH,
+        about: dict[str, Any] | None = None,
+    ) -> Self:
+        """Fit by Newton's method; ``share_n`` says how much each pair counts, all the same by default."""
+        share = np.ones(len(label_n)) if share_n is None else share_n
+        share = share * (1000 / share.sum())
+        mean, deviation = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
+        shape = cls(mean, np.where(deviation > 0, deviation, 1), np.empty(0), about or {})
+        design = shape._design(numbers_nF)
+        weight, ridge = np.zeros(design.shape[1]), np.full(design.shape[1], strength)
+        ridge[0] = 1e-6
+        for _ in range(STEPS):
+            chance = _logistic(design @ weight)
+            slope = design.T @ (share * (label_n - chance)) - ridge * weight
+            curve = (design * (share * chance * (1 - chance))[:, None]).T @ design + np.diag(ridge)
+            step = np.linalg.solve(curve, slope)
+            weight += step
+            if np.abs(step).max() < 1e-6:
+                break
+        return cls(shape.mean, shape.deviation, weight, shape.about)
+
+    def _design(self, numbers_nF: Floats) -> Floats:
+        """The numbers at one scale, and their products: [n, W]."""
+        scaled = np.clip((numbers_nF - self.mean) / self.deviation, -5, 5)
+        one, other = np.triu_indices(len(self.mean))
+        return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, one] * scaled[:, other]])
+
+    def probabilities(self, numbers_nF: Floats) -> Floats:
+        """That both sentences say the same, [n]."""
+        return _logistic(self._design(numbers_nF) @ self.weight)
+
+    def save(self, path: Path) -> None:
+        """Write JSON."""
+        parts = {name: np.round(getattr(self, name), 6).tolist() for name in ("mean", "deviation", "weight")}
+        write_record(path, {"numbers": [*NUMBERS], **parts, "about": self.about})
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            UserError: there is no such file, or it holds something else.
+        """
+        record, count = read_record(path), len(NUMBERS)
+        if record.get("numbers") != [*NUMBERS]:
+            raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
+        parts = [np.array(record[name], np.float64) for name in ("mean", "deviation", "weight")]
+        if [len(part) for part in parts] != [count, count, 1 + count + count * (count + 1) // 2]:
+            raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
+        mean, deviation, weight = parts
+        return cls(mean, deviation, weight, record["about"])
+
+
+def _logistic(score: Floats) -> Floats:
+    chance: Floats = 1 / (1 + np.exp(-np.clip(score, -30, 30)))
+    return chance
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is said of one pair; it prints as text."""
+
+    a: Text
+    b: Text
+    probability: float
+    """That both say the same."""
+    numbers: dict[str, float]
+    """See :data:`multiview.comparison.NUMBERS`."""
+    _read: tuple[Facts, Forms, int, int]
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        """Where the two differ, what turns the sense first."""
+        return reasons(*self._read)
+
+    def __str__(self) -> str:
+        said = f"{self.probability:.2f} that both say the same"
+        return "\n".join([said, *(f"  {reason}" for reason in self.reasons)])
+
+
+class Read(NamedTuple):
+    """Pairs as they were read."""
+
+    facts: Facts
+    forms: Forms
+    rows: NDArray[np.int64]
+    """[n, 2], the sentences of each pair."""
+    numbers: Floats
+    """[n, F]."""
+
+
+class Judge:
+    """Judges pairs of sentences.
+
+    Args:
+        weights: of the numbers of a pair.
+        encoder: gives the meanings, by ``encode(list of str) -> [n, D]``; without, ``source`` does.
+        source: the multi-view encoder that parses and has the words; ``builtin`` by default.
+    """
+
+    def __init__(self, weights: Weights, encoder: Any = None, source: MultiViewEncoder | None = None) -> None:
+        self.weights, self.encoder = weights, encoder
+        self.source = source or MultiViewEncoder.load("builtin")
+
+    @classmethod
+    def load(
+        cls, name: str | Path = "pairs", *, encoder: Any = None, source: MultiViewEncoder | None = None
+    ) -> Self:
+        """The judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of a saved one.
+
+        Raises:
+            UserError: there is none, or it was fitted beside another encoder.
+        """
+        packaged = PACKAGED / f"{name}.json"
+        weights = Weights.load(packaged if packaged.is_file() else Path(name))
+        wanted = weights.about.get("encoder", "")
+        if bool(wanted) != (encoder is not None):
+            raise UserError(f"judge {name}: was fitted beside {wanted or 'no encoder'}; give it that")
+        return cls(weights, encoder, source)
+
+    @classmethod
+    def fit(
+        cls,
+        pairs: Iterable[Sequence[Any]],
+        labels: Sequence[object],
+        *,
+        encoder: Any = None,
+        source: MultiViewEncoder | None = None,
+        strength: float = STRENGTH,
+        about: dict[str, Any] | None = None,
+    ) -> Self:
+        """Fit a judge to pairs of one's own, in seconds.
+
+        Args:
+            pairs: of two sentences each.
+            labels: 1 or True where both say the same, else 0 or False.
+            encoder: see :class:`Judge`.
+            source: see :class:`Judge`.
+            strength: of the ridge, for a thousand pairs.
+            about: what the file is to say of data and licences.
+
+        Raises:
+            UserError: labels are of another number, are no 0 or 1, or all the same.
+        """
+        listed, given = _checked(pairs), np.asarray(labels)
+        if given.shape != (len(listed),) or not np.isin(given, (0, 1)).all() or len(np.unique(given)) < 2:
+            raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
+        source = source or MultiViewEncoder.load("builtin")
+        found = read_pairs(listed, source, encoder).numbers
+        named = "" if encoder is None else type(encoder).__name__
+        about = {**(about or {}), "encoder": named, "pairs": len(listed)}
+        weights = Weights.fit(found, given.astype(np.int64), strength=strength, about=about)
+        return cls(weights, encoder, source)
+
+    def save(self, path: Path | str) -> None:
+        """Write the judge as JSON, without the encoder."""
+        self.weights.save(Path(path))
+
+    def __call__(self, a: Any, b: Any) -> Judgement:
+        """Judge two sentences, strings or tokens."""
+        return self.pairs([(a, b)])[0]
+
+    def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
+        """Judge pairs of sentences, each a string or tokens.
+
+        Raises:
+            UserError: something is no pair of sentences.
+        """
+        listed = _checked(pairs)
+        if not listed:
+            return []
+        read = read_pairs(listed, self.source, self.encoder)
+        chances = self.weights.probabilities(read.numbers).tolist()
+        return [
+            Judgement(*pair, chance, dict(zip(NUMBERS, row, strict=True)), (read.facts, read.forms, *rows))
+            for pair, chance, row, rows in zip(
+                listed, chances, read.numbers.tolist(), read.rows.tolist(), strict=True
+            )
+        ]
+
+
+def _checked(pairs: Iterable[Sequence[Any]]) -> list[tuple[Text, Text]]:
+    """Pairs of sentences.
+
+    Raises:
+        UserError: something is none; it is named.
+    """
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise UserError(f"judge: {described(pairs)} is no list of pairs")
+    listed = list(pairs)
+    for number, pair in enumerate(listed):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise UserError(f"judge: pair {number}, {described(pair)}, is no two sentences")
+    texts = read_sentences([text for pair in listed for text in pair], "judge")
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+@torch.inference_mode()
+def read_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None) -> Read:
+    """Parse the sentences of pairs, each once, and number the pairs."""
+    from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
+
+    place: dict[Text, int] = {}
+    rows = [[place.setdefault(text, len(place)) for text in pair] for pair in pairs]
+    rows_n2, texts = np.array(rows, np.int64), list(place)
+    words = source.members[0].network.words
+    forms = Forms(lambda types: words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy())
+    structure, parts = np.zeros((len(texts), WIDTH), np.float32), []
+    meaning = None if encoder is None else _meanings(texts, encoder)
+    requires = {"tokens", "dep"} | (source.requires if encoder is None else set())
+    with torch_threads(1):
+        for places, batch in source.reader.batches(texts, requires, None, BATCH):
+            parts.append((places, facts(batch, forms)))
+            structure[places] = structure_of(batch, words).cpu().numpy()
+            if encoder is None:
+                views = source.vectors(batch)
+                own = (source.readout(views) if source.readout else views).float().cpu().numpy()
+                meaning = np.zeros((len(texts), own.shape[1]), np.float32) if meaning is None else meaning
+                meaning[places] = _unit(own)
+    assert meaning is not None
+    one, other = rows_n2.T
+    cosines = [np.einsum("nd,nd->n", part[one], part[other]) for part in (meaning, structure)]
+    found = in_order(parts)
+    return Read(found, forms, rows_n2, np.column_stack([*cosines, numbers(found, forms, one, other)]))
+
+
+def _meanings(texts: Sequence[Text], encoder: Any) -> NDArray[np.float32]:
+    """Vectors at length 1 of another encoder, [n, D]."""
+    strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
+    return _unit(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
+
+
+def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+@configuration
+class JudgeConfig:
+    """Options of ``python -m multiview.judge``."""
+
+    a: Annotated[Positional[str], arg(metavar="SENTENCE|FILE")]
+    """A sentence; or, alone, a file with two sentences a row and a tab between them."""
+    b: Annotated[Positional[str], arg(metavar="SENTENCE")] = ""
+    """Another sentence."""
+    judge: str = "pairs"
+    """``pairs``, ``pairs-without-mrpc``, or the JSON file of a judge of your own."""
+
+
+def main(config: JudgeConfig) -> None:
+    """Print judgements."""
+    judge = Judge.load(config.judge)
+    if config.b:
+        print(judge(config.a, config.b))
+        return
+    rows = [row.cells for row in read_rows(Path(config.a), 2)]
+    for (a, b), found in zip(rows, judge.pairs(rows), strict=True):
+        print(f"{found.probability:.4f}", a, b, "; ".join(map(str, found.reasons)), sep="\t")
+
+
+cli = Command(
+    JudgeConfig,
+    main,
+    "multiview.judge",
+    "Do two sentences say the same? A probability, and reasons.",
+    kept="nothing was written",
+)
+
+
+if __name__ == "__main__":
+    sys.exit(cli())

@@ -1,0 +1,122 @@
+"""The examples of docs/answers.md run as they are printed; libraries are stood in for by their interfaces."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/answers.md"
+BLOCKS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S))
+
+pytestmark = pytest.mark.repo
+
+
+class Evaluation:  # gptcache.similarity_evaluation.SimilarityEvaluation, 0.1.44
+    def evaluation(self, src_dict: dict, cache_dict: dict, **kwargs: Any) -> float:
+        raise NotImplementedError
+
+
+class Vectorizer:  # redisvl.utils.vectorize.CustomVectorizer, 0.11
+    def __init__(self, embed: Any, embed_many: Any = None) -> None:
+        self.embed, self.embed_many = embed, embed_many
+        assert all(isinstance(value, float) for value in embed("dimension test"))
+
+
+class Index:  # faiss.IndexFlatIP, 1.8
+    def __init__(self, size: int) -> None:
+        self.rows = np.zeros((0, size), np.float32)
+
+    def add(self, rows: np.ndarray) -> None:
+        assert rows.shape[1] == self.rows.shape[1] and rows.dtype == np.float32
+        self.rows = np.concatenate([self.rows, rows])
+
+    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        cosines = queries @ self.rows.T
+        rows = np.argsort(-cosines, axis=1)[:, :k]
+        return np.take_along_axis(cosines, rows, 1), rows
+
+
+class Vicinity:  # vicinity.Vicinity, 0.4
+    def __init__(self, vectors: np.ndarray, items: list[str]) -> None:
+        self.items, self.index = items, Index(vectors.shape[1])
+        self.index.add(vectors)
+
+    @classmethod
+    def from_vectors_and_items(cls, vectors: np.ndarray, items: list[str], backend_type: str) -> Vicinity:
+        return cls(vectors, items)
+
+    def query(self, vectors: np.ndarray, k: int) -> list[list[tuple[str, float]]]:
+        cosines, rows = self.index.search(vectors, k)
+        return [
+            [(self.items[row], 1 - cosine) for row, cosine in zip(*one, strict=True)]
+            for one in zip(rows, cosines, strict=True)
+        ]
+
+
+FAKES: dict[str, dict[str, Any]] = {
+    "gptcache.similarity_evaluation": {"SimilarityEvaluation": Evaluation},
+    "redisvl.utils.vectorize": {"CustomVectorizer": Vectorizer},
+    "langchain_core.embeddings": {"Embeddings": type("Embeddings", (), {})},
+    "vicinity": {"Vicinity": Vicinity, "Backend": SimpleNamespace(BASIC="basic")},
+    "faiss": {"IndexFlatIP": Index},
+}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, members in FAKES.items():
+        parts = name.split(".")
+        for length in range(1, len(parts) + 1):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:length]), ModuleType(name))
+        vars(sys.modules[name]).update(members)
+
+    def block(title: str) -> dict[str, Any]:
+        code = BLOCKS[title]
+        assert len(code.strip().splitlines()) <= 25
+        names: dict[str, Any] = {}
+        exec(compile(code, f"{PAGE}: {title}", "exec"), names)
+        return names
+
+    return block
+
+
+def test_the_page_runs_as_printed() -> None:
+    page = PAGE.read_text("utf-8").split("## ", 1)[0].replace("```", "\n")
+    found = doctest.DocTestParser().get_doctest(page, {}, "answers", "answers", 0)
+    assert found.examples and doctest.DocTestRunner(verbose=False).run(found).failed == 0
+
+
+def test_gptcache(run: Any) -> None:
+    same = run("GPTCache")["SameQuestion"]()
+    asked, kept = {"question": "How do I enable it?"}, {"question": "How do I disable it?"}
+    assert same.evaluation(asked, kept) < 0.5 < same.evaluation(asked, asked)
+    assert same.range() == (0.0, 1.0)
+
+
+def test_redisvl(run: Any) -> None:
+    vectorizer = run("redisvl")["vectorizer"]
+    assert [len(row) for row in vectorizer.embed_many(["Enable it.", "Rain."])] == [1408, 1408]
+
+
+def test_langchain(run: Any) -> None:
+    embeddings = run("LangChain")["Structured"]()
+    assert np.allclose(embeddings.embed_documents(["Rain."])[0], embeddings.embed_query("Rain."), atol=1e-5)
+
+
+def test_vicinity(run: Any) -> None:
+    duplicates = run("Duplicates with vicinity")["duplicates"]
+    assert ("Disable the camera.", "Enable the camera.") not in duplicates
+
+
+def test_faiss(run: Any) -> None:
+    answered = run("FAISS")["answered"]
+    assert answered("How do I disable the camera?") is None
+    assert answered("How do I open an account?") == "How do I open an account?"

@@ -1,0 +1,127 @@
+"""The judge of pairs: what it says, why, and how it is fitted, saved and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from multiview.comparison import NUMBERS
+from multiview.judge import Judge, cli, read_pairs
+from multiview.model import MultiViewEncoder
+from runtime.errors import UserError
+
+SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
+SWAPPED = ("The lawyer praised the doctor.", "The doctor praised the lawyer.")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge.load()
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (SWAPPED, "roles: agent of praised: lawyer | doctor"),
+        (("How do I enable the camera?", "How do I disable the camera?"), "opposite: enable | disable"),
+        (("He bought two hats.", "He bought three hats."), "number: two | three"),
+        (("He lived in Rome.", "He lived in Paris."), "name: Rome | Paris"),
+        (("The king came.", "The king did not come."), "negation: came | not come"),
+        (("The door is unlocked.", "The door is locked."), "negation: unlocked | locked"),
+    ],
+)
+def test_pairs_that_differ_have_a_reason(judge: Judge, pair: tuple[str, str], reason: str) -> None:
+    found = judge(*pair)
+    assert found.probability < 0.5
+    assert reason in [str(one) for one in found.reasons] and reason in str(found)
+    assert found.numbers.keys() == NUMBERS.keys()
+
+
+@pytest.mark.parametrize(
+    "pair", [SAME, ("The film is good.", "The film is not bad."), ("Rain", "Rain"), ("", "")]
+)
+def test_pairs_that_say_the_same(judge: Judge, pair: tuple[str, str]) -> None:
+    found = judge(*pair)
+    assert found.probability > 0.5
+    assert {reason.kind for reason in found.reasons} <= {"agreeing"}
+
+
+def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> None:
+    pairs = [SAME, SWAPPED, ("Rain", "It rains in two towns."), SAME[::-1]]
+    together = [found.probability for found in judge.pairs(pairs)]
+    assert together == pytest.approx([judge(*pair).probability for pair in pairs], abs=1e-5)
+    assert together[0] == pytest.approx(together[3], abs=1e-5)
+    assert judge.pairs([]) == []
+    tokens = judge(("The", "lawyer", "praised", "the", "doctor", "."), SAME[1])
+    assert tokens.probability == pytest.approx(together[0], abs=1e-5)
+
+
+def test_numbers_of_a_pair(judge: Judge) -> None:
+    pairs = [("The red hat fell.", "The blue hat fell."), SWAPPED, ("Anna met two men.", "Anna met men.")]
+    rows = read_pairs(pairs, judge.source).numbers
+    number = dict(zip(NUMBERS, rows.T, strict=True))
+    assert number["words"].tolist() == pytest.approx([2 / 3, 1, (3 / 4 + 1) / 2])
+    assert number["moved"].tolist() == pytest.approx([0, 1, 0])
+    assert number["missing names"].tolist() == [0, 0, 1]
+    assert number["inversions"].tolist() == pytest.approx([0, 1, 0])
+    assert number["partners"][1] == 1 > number["partners"][0] == number["worst partner"][0]
+
+
+class Counts:
+    def encode(self, texts: list[str]) -> np.ndarray:
+        return np.array([[len(text), text.count("a") + 1.0] for text in texts])
+
+
+def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> None:
+    pairs = [SAME, SWAPPED, *((a, b) for a in ("He came.", "She left.") for b in ("He came.", "She sang."))]
+    own = Judge.fit(pairs, [1, 0, 1, 0, 0, 0], encoder=Counts(), source=judge.source, strength=0.1)
+    own.save(tmp_path / "own.json")
+    again = Judge.load(tmp_path / "own.json", encoder=Counts(), source=judge.source)
+    assert [p.probability for p in again.pairs(pairs)] == pytest.approx(
+        [p.probability for p in own.pairs(pairs)], abs=1e-4
+    )
+    assert own(*SAME).probability > own(*SWAPPED).probability + 0.2
+    with pytest.raises(UserError, match="was fitted beside Counts"):
+        Judge.load(tmp_path / "own.json", source=judge.source)
+    with pytest.raises(UserError, match="was fitted beside no encoder"):
+        Judge.load("pairs-without-mrpc", encoder=Counts(), source=judge.source)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "labels", "message"),
+    [
+        ([SAME], [1], "both must occur"),
+        ([SAME, SWAPPED], [1, 2], "0 or 1"),
+        ([SAME, SWAPPED], [1], "one for each pair"),
+        (["ab"], [1], "pair 0, .* is no two sentences"),
+        ([SAME, ("a",)], [1, 0], "pair 1, .* is no two sentences"),
+        ("ab", [1, 0], "is no list of pairs"),
+        ([("a", 3)], [1], "input 1"),
+    ],
+)
+def test_what_is_no_pair_or_label_is_refused(
+    judge: Judge, pairs: Any, labels: list[int], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        Judge.fit(pairs, labels, source=judge.source)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli([*SWAPPED]) == 0
+    assert "roles: agent of praised: lawyer | doctor" in capsys.readouterr().out
+    (tmp_path / "pairs.tsv").write_text("\t".join(SAME) + "\n" + "\t".join(SWAPPED) + "\n")
+    assert cli([str(tmp_path / "pairs.tsv"), "--judge", "pairs-without-mrpc"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert float(rows[0][0]) > 0.5 > float(rows[1][0]) and rows[1][3].startswith("roles: ")
+    assert cli([str(tmp_path / "none.tsv")]) == 2 and "none.tsv" in capsys.readouterr().err
+    (tmp_path / "bad.json").write_text("{}")
+    assert cli([*SAME, "--judge", str(tmp_path / "bad.json")]) == 2
+    assert "bad.json" in capsys.readouterr().err
+
+
+def test_builtin_explains_signs() -> None:
+    found = MultiViewEncoder.load("builtin", "cpu").explain("The film is good.", "The film is not bad.")
+    assert "≠ attr of film: good | not bad" in str(found)
