@@ -58,7 +58,7 @@ setup(
     packages=find_packages(include=[f"{package}*" for package in PACKAGES]),
     package_data={
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*"],
+        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*", "judges/*"],
         # "" is every package here (setup.cfg would spell it "*").
         "": [
             "*.json",

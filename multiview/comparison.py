@@ -1,23 +1,21 @@
-"""What two sentences have in common and where they differ: the numbers of a pair, and reasons.
+"""What sentences say, read so that two can be compared, and the reasons why two do not say the same.
 
 A sentence is read as *facts*: its content words and its canonical arcs (:mod:`parsing.trees.roles`), each
-word as its base and a sign (:mod:`multiview.encoders.poles`). Facts of many pairs are compared at once, as
-sorted keys. ``NUMBERS`` names the numbers of a pair, with an example each.
+word as its base and a sign (:mod:`multiview.encoders.poles`).
 
-Legend of dimension suffixes: S sentences, n pairs, K words, M arcs, F numbers of a pair.
+Legend of dimension suffixes: S sentences, K content words, M arcs, U words, E size of their vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import plain
-from multiview.encoders.poles import agreement, negators, poles, signed, turned
+from multiview.encoders.poles import agreement, negators, signed, turned
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import relation_bits, word_flags
 from parsing.trees.role_rules import ROLES
@@ -25,39 +23,12 @@ from parsing.trees.roles import canonical_arcs, content_words
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-NUMBERS: Mapping[str, str] = {
-    "meaning": "cosine of the meanings",
-    "structure": "cosine of the structures",
-    "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
-    "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
-    "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
-    "moved": "share of words in another place: the lawyer praised the doctor | the doctor praised the lawyer",
-    "words": "share of words that both have: a red hat | a red coat",
-    "words, fewer": "the same of the sentence with the smaller share: he came | he came home late",
-    "opposites": "words opposed to words of the other: good | bad; good | not good",
-    "agreeing": "words that agree with words of the other: not good | bad",
-    "negation": "whether one sentence denies an odd number of words and the other does not: good | not good",
-    "numbers": "numbers that the other lacks, on both sides: two hats | three hats",
-    "names": "names that the other lacks, on both sides: Rome | Paris",
-    "missing names": "names or numbers that one side has alone: he came | Tom came",
-    "partners": "cosine of words without an equal with their nearest word: car | automobile",
-    "worst partner": "the smallest of these: a red hat | a red idea",
-    "neighbours": "share of neighbouring words that both have: red hat, blue coat | red coat, blue hat",
-    "inversions": "share of pairs of words in the other order: Rome to Paris | Paris to Rome",
-    "length": "logarithm of the lengths' ratio: he came | he came home late",
-    "words in all": "logarithm of how many words a sentence has",
-    "names in all": "share of words that are names",
-    "words alone": "root of how many words have no equal: a red hat | a red coat",
-}
-"""The numbers of a pair, each with what it says and an example."""
-_NUM, _NEG = ROLES.index("num"), ROLES.index("neg")
+_NEG = ROLES.index("neg")
 _FEW = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
 )
 _VALUES = {word: str(value) for value, word in enumerate(_FEW.split())}
-NEAR = 4
-"""Words whose order is compared are at most so far apart."""
 
 
 class Forms:
@@ -169,7 +140,7 @@ def in_order(parts: Sequence[tuple[NDArray[np.integer], Facts]]) -> Facts:
     found = {f.name: np.concatenate([getattr(one, f.name) for _, one in parts]) for f in fields(Facts)}
     for offsets, names in _FIELDS.items():
         length = np.concatenate([np.diff(getattr(one, offsets)) for _, one in parts])
-        item = _ranges((np.cumsum(length) - length)[place], length[place])
+        item = places_of_ranges((np.cumsum(length) - length)[place], length[place])
         found[offsets] = np.append(0, np.cumsum(length[place]))
         found |= {name: found[name][item] for name in names}
     return Facts(**found | {"negations": found["negations"][place]})
@@ -181,163 +152,10 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _ranges(begin: Ints, length: Ints) -> Ints:
+def places_of_ranges(begin: Ints, length: Ints) -> Ints:
     """The places of successive ranges, one after the other."""
     ends = np.cumsum(length)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begin - ends + length, length)
-
-
-class _Side:
-    """The words and arcs of one sentence of each pair, as keys that hold the pair."""
-
-    def __init__(self, found: Facts, forms: Forms, known: Ints, rows_n: Ints) -> None:
-        base, sign, number, name = known.T
-        self.pairs, self.size = len(rows_n), len(forms.bases)
-        self.pair, item = _expanded(found.word_offsets, rows_n)
-        self.word = found.word[item]
-        self.base, self.sign = base[self.word], sign[self.word] * found.denied[item]
-        self.kind = np.where(number[self.word], 1, np.where(name[self.word] & ~found.first[item], 2, 0))
-        self.key = self.pair * self.size + self.base
-        self.arc_pair, arc = _expanded(found.arc_offsets, rows_n)
-        head, dependent = found.head[arc], found.dependent[arc]
-        self.slot = (self.arc_pair * len(ROLES) + found.role[arc]) * self.size + base[head]
-        self.arc_key = self.slot * self.size + base[dependent]
-        self.arc_sign = found.turned[arc] * sign[head] * sign[dependent]
-        self.filler = self.arc_pair * self.size + base[dependent]
-        self.odd = found.negations[rows_n] % 2
-        self.begin = np.searchsorted(self.pair, np.arange(len(rows_n) + 1))
-        self.length = np.maximum(np.diff(self.begin), 1)
-
-    def share(self, chosen: NDArray[np.bool_], pair: Ints) -> Floats:
-        """Of each pair's items the chosen ones, 0 where there are none: [n]."""
-        count, every = (np.bincount(part, minlength=self.pairs) for part in (pair[chosen], pair))
-        return count / np.maximum(every, 1)
-
-    def count(self, chosen: NDArray[np.bool_] | Ints) -> Floats:
-        """How many words of each pair are chosen, [n]."""
-        return np.bincount(self.pair[chosen], minlength=self.pairs).astype(np.float64)
-
-    def ordered(self, apart: int) -> tuple[Ints, Ints]:
-        """Pairs of words so far apart at most, by their bases: keys one way and the other."""
-        ones, others = [], []
-        for step in range(1, apart + 1):
-            same = self.pair[step:] == self.pair[:-step]
-            one, other = self.base[:-step][same], self.base[step:][same]
-            head = self.pair[step:][same] * self.size
-            ones.append((head + one) * self.size + other)
-            others.append((head + other) * self.size + one)
-        return np.concatenate(ones), np.concatenate(others)
-
-
-def _expanded(offsets: Ints, rows_n: Ints) -> tuple[Ints, Ints]:
-    """The items of each pair's sentence: the pair and the place of each."""
-    length = offsets[rows_n + 1] - offsets[rows_n]
-    return np.repeat(np.arange(len(rows_n)), length), _ranges(offsets[rows_n], length)
-
-
-def _matched(key: Ints, others: Ints, sign: Ints, other_sign: Ints) -> Ints:
-    """1 where the key is among the others, -1 where it is with another sign alone, else 0."""
-    if not len(others):
-        return np.zeros(len(key), np.int64)
-    sorted_keys, place = np.unique(others, return_index=True)
-    found = np.minimum(np.searchsorted(sorted_keys, key), len(sorted_keys) - 1)
-    return np.where(sorted_keys[found] == key, sign * other_sign[place[found]], 0)
-
-
-def numbers(found: Facts, forms: Forms, one_n: Ints, other_n: Ints) -> Floats:
-    """The numbers of pairs of sentences, those after the two cosines: [n, F - 2]."""
-    known, vectors = forms.known()
-    a, b = (_Side(found, forms, known, rows_n) for rows_n in (one_n, other_n))
-    same_a, same_b = (_matched(x.key, y.key, x.sign, y.sign) for x, y in ((a, b), (b, a)))
-    sides = ((a, same_a), (b, same_b))
-    lone = [[x.count((same == 0) & (x.kind == kind)) for x, same in sides] for kind in (1, 2)]
-    shared = np.array([x.share(same != 0, x.pair) for x, same in sides])
-    columns = [
-        *_shared_arcs(a, b),
-        shared.mean(axis=0),
-        shared.min(axis=0),
-        *_opposites(forms, a, b, same_a, same_b),
-        a.odd != b.odd,
-        np.minimum(*lone[0]),
-        np.minimum(*lone[1]),
-        np.abs(lone[0][0] - lone[0][1]) + np.abs(lone[1][0] - lone[1][1]),
-        *_partners(vectors, a, b, same_a == 0, same_b == 0),
-        *_order(a, b),
-        np.abs(np.log(a.length / b.length)),
-        np.log(a.length * b.length) / 2,
-        np.mean([x.share(x.kind == 2, x.pair) for x in (a, b)], axis=0),
-        np.sqrt(a.count(same_a == 0) + b.count(same_b == 0)),
-    ]
-    return np.column_stack(columns).astype(np.float64)
-
-
-def _shared_arcs(a: _Side, b: _Side) -> list[Floats]:
-    """Shares of arcs: in both, in both with another sign, otherwise filled, filled by a moved word."""
-    mine = _matched(a.arc_key, b.arc_key, a.arc_sign, b.arc_sign)
-    theirs = _matched(b.arc_key, a.arc_key, b.arc_sign, a.arc_sign)
-    return list(np.mean([_of_arcs(a, b, mine, theirs), _of_arcs(b, a, theirs, mine)], axis=0))
-
-
-def _of_arcs(side: _Side, other: _Side, match: Ints, other_match: Ints) -> list[Floats]:
-    """Those shares of one side's arcs."""
-    lone = match == 0
-    filled = lone & np.isin(side.slot, other.slot)
-    moved = lone & np.isin(side.filler, other.filler[other_match == 0])
-    return [side.share(chosen, side.arc_pair) for chosen in (match > 0, match < 0, filled, moved)]
-
-
-def _order(a: _Side, b: _Side) -> list[Floats]:
-    """Neighbours that both have, and pairs of near words in the other order, as shares: [n], [n]."""
-    count = partial(np.bincount, minlength=a.pairs)
-    (near_a, back_a), (near_b, _) = a.ordered(NEAR), b.ordered(NEAR)
-    straight, inverted = (count(key[np.isin(key, near_b)] // a.size**2) for key in (near_a, back_a))
-    beside_a, beside_b = a.ordered(1)[0], b.ordered(1)[0]
-    shares = [
-        count(beside_a[np.isin(beside_a, beside_b)] // a.size**2) / np.maximum(a.length - 1, 1),
-        count(beside_b[np.isin(beside_b, beside_a)] // a.size**2) / np.maximum(b.length - 1, 1),
-    ]
-    return [np.mean(shares, axis=0), inverted / np.maximum(straight + inverted, 1)]
-
-
-def _opposites(forms: Forms, a: _Side, b: _Side, same_a: Ints, same_b: Ints) -> tuple[Floats, Floats]:
-    """How many words of each pair are opposed, and how many agree without being the same: [n], [n]."""
-    of = [poles(base) for base in forms.bases]
-    names: dict[str, int] = {}
-    count_V = np.array([len(one) for one in of], np.int64)
-    pole = np.array([names.setdefault(name, len(names)) for one in of for name in one], np.int64)
-    sign = np.array([1 if value > 0 else -1 for one in of for value in one.values()], np.int64)
-    begin = np.cumsum(count_V) - count_V
-    keys, signs, owners = [], [], []
-    for side, same in ((a, same_a), (b, same_b)):
-        word = np.flatnonzero(same == 0)
-        length = count_V[side.base[word]]
-        item, owner = _ranges(begin[side.base[word]], length), np.repeat(word, length)
-        keys.append(side.pair[owner] * max(len(names), 1) + pole[item])
-        signs.append(sign[item] * side.sign[owner])
-        owners.append(owner)
-    joined = _matched(*keys, *signs)
-    opposed, agreeing = (np.unique(owners[0][joined == value]) for value in (-1, 1))
-    flipped = np.append(opposed, np.flatnonzero(same_a < 0))
-    return a.count(flipped), a.count(agreeing)
-
-
-def _partners(
-    vectors: NDArray[np.float32], a: _Side, b: _Side, free_a: NDArray[np.bool_], free_b: NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
-    """Of the words without an equal, the cosine with the nearest of the other side: mean and least, [n]."""
-    mean, least = np.ones(a.pairs), np.ones(a.pairs)
-    ends = zip(a.begin, a.begin[1:], b.begin, b.begin[1:], strict=False)
-    for pair, (start_a, stop_a, start_b, stop_b) in enumerate(ends):
-        one = a.word[start_a:stop_a][free_a[start_a:stop_a]]
-        other = b.word[start_b:stop_b][free_b[start_b:stop_b]]
-        if len(one) and len(other):
-            cosine = vectors[one] @ vectors[other].T
-            best = np.append(cosine.max(axis=0), cosine.max(axis=1))
-            mean[pair], least[pair] = best.mean(), best.min()
-    return mean, least
-
-
-# Reasons.
 
 
 @dataclass(frozen=True, slots=True)

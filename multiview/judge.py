@@ -8,7 +8,7 @@
     python -m multiview.judge "How do I enable 2FA?" "How do I disable 2FA?"
     python -m multiview.judge pairs.tsv
 
-A logistic regression of the numbers of the pair (:mod:`multiview.comparison`), of their squares and products.
+A logistic regression of the numbers of the pair, :data:`NUMBERS`, of their squares and products.
 FILE has two sentences a row, with a tab between; out come the probability, the sentences and the reasons.
 English only.
 
@@ -18,30 +18,54 @@ Legend of dimension suffixes: n pairs, F numbers of a pair, W weights.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
 from corpora.inputs import read_rows
 from corpora.sentences import described, read_sentences
-from multiview.comparison import NUMBERS, Facts, Forms, Reason, facts, in_order, numbers, reasons
-from multiview.model import MultiViewEncoder
-from multiview.pretrained import rows_of
 from runtime.cli import Command, configuration
-from runtime.device import torch_threads
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
 
+if TYPE_CHECKING:  # they import torch
+    from multiview.comparison import Reason
+    from multiview.model import MultiViewEncoder
+    from multiview.pair_numbers import Read
+
 Text = str | tuple[str, ...]
 Floats = NDArray[np.float64]
-BATCH = 512
+NUMBERS: Mapping[str, str] = {
+    "meaning": "cosine of the meanings",
+    "structure": "cosine of the structures",
+    "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
+    "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
+    "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
+    "moved": "share of words in another place: the lawyer praised the doctor | the doctor praised the lawyer",
+    "words": "share of words that both have: a red hat | a red coat",
+    "words, fewer": "the same of the sentence with the smaller share: he came | he came home late",
+    "opposites": "words opposed to words of the other: good | bad; good | not good",
+    "agreeing": "words that agree with words of the other: not good | bad",
+    "negation": "whether one sentence denies an odd number of words and the other does not: good | not good",
+    "numbers": "numbers that the other lacks, on both sides: two hats | three hats",
+    "names": "names that the other lacks, on both sides: Rome | Paris",
+    "missing names": "names or numbers that one side has alone: he came | Tom came",
+    "partners": "cosine of words without an equal with their nearest word: car | automobile",
+    "worst partner": "the smallest of these: a red hat | a red idea",
+    "neighbours": "share of neighbouring words that both have: red hat, blue coat | red coat, blue hat",
+    "inversions": "share of pairs of words in the other order: Rome to Paris | Paris to Rome",
+    "length": "logarithm of the lengths' ratio: he came | he came home late",
+    "words in all": "logarithm of how many words a sentence has",
+    "names in all": "share of words that are names",
+    "words alone": "root of how many words have no equal: a red hat | a red coat",
+}
+"""The numbers of a pair, each with what it says and an example."""
 PACKAGED = Path(__file__).with_name("judges")
 STRENGTH = 5.0
 """Of the ridge, for a thousand pairs."""
@@ -54,7 +78,7 @@ class Weights:
     """A fitted logistic regression, and what it was fitted on."""
 
     mean: Floats
-    """[F], of the numbers of :data:`multiview.comparison.NUMBERS`."""
+    """[F], of the numbers of :data:`NUMBERS`."""
     deviation: Floats
     """[F], 1 of a number that is always the same."""
     weight: Floats
@@ -136,28 +160,20 @@ class Judgement:
     probability: float
     """That both say the same."""
     numbers: dict[str, float]
-    """See :data:`multiview.comparison.NUMBERS`."""
-    _read: tuple[Facts, Forms, int, int]
+    """By the names in :data:`NUMBERS`."""
+    _read: tuple[Read, int]
 
     @cached_property
     def reasons(self) -> list[Reason]:
         """Where the two differ, what turns the sense first."""
-        return reasons(*self._read)
+        from multiview.comparison import reasons
+
+        read, pair = self._read
+        return reasons(read.facts, read.forms, *read.rows[pair].tolist())
 
     def __str__(self) -> str:
         said = f"{self.probability:.2f} that both say the same"
         return "\n".join([said, *(f"  {reason}" for reason in self.reasons)])
-
-
-class Read(NamedTuple):
-    """Pairs as they were read."""
-
-    facts: Facts
-    forms: Forms
-    rows: NDArray[np.int64]
-    """[n, 2], the sentences of each pair."""
-    numbers: Floats
-    """[n, F]."""
 
 
 class Judge:
@@ -171,7 +187,7 @@ class Judge:
 
     def __init__(self, weights: Weights, encoder: Any = None, source: MultiViewEncoder | None = None) -> None:
         self.weights, self.encoder = weights, encoder
-        self.source = source or MultiViewEncoder.load("builtin")
+        self.source = source or _builtin()
 
     @classmethod
     def load(
@@ -216,7 +232,9 @@ class Judge:
         listed, given = _checked(pairs), np.asarray(labels)
         if given.shape != (len(listed),) or not np.isin(given, (0, 1)).all() or len(np.unique(given)) < 2:
             raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
-        source = source or MultiViewEncoder.load("builtin")
+        from multiview.pair_numbers import read_pairs
+
+        source = source or _builtin()
         found = read_pairs(listed, source, encoder).numbers
         named = "" if encoder is None else type(encoder).__name__
         about = {**(about or {}), "encoder": named, "pairs": len(listed)}
@@ -237,17 +255,24 @@ class Judge:
         Raises:
             UserError: something is no pair of sentences.
         """
+        from multiview.pair_numbers import read_pairs
+
         listed = _checked(pairs)
         if not listed:
             return []
         read = read_pairs(listed, self.source, self.encoder)
         chances = self.weights.probabilities(read.numbers).tolist()
+        rows = zip(listed, chances, read.numbers.tolist(), strict=True)
         return [
-            Judgement(*pair, chance, dict(zip(NUMBERS, row, strict=True)), (read.facts, read.forms, *rows))
-            for pair, chance, row, rows in zip(
-                listed, chances, read.numbers.tolist(), read.rows.tolist(), strict=True
-            )
+            Judgement(a, b, chance, dict(zip(NUMBERS, row, strict=True)), (read, place))
+            for place, ((a, b), chance, row) in enumerate(rows)
         ]
+
+
+def _builtin() -> MultiViewEncoder:
+    from multiview.model import MultiViewEncoder
+
+    return MultiViewEncoder.load("builtin")
 
 
 def _checked(pairs: Iterable[Sequence[Any]]) -> list[tuple[Text, Text]]:
@@ -264,46 +289,6 @@ def _checked(pairs: Iterable[Sequence[Any]]) -> list[tuple[Text, Text]]:
             raise UserError(f"judge: pair {number}, {described(pair)}, is no two sentences")
     texts = read_sentences([text for pair in listed for text in pair], "judge")
     return list(zip(texts[::2], texts[1::2], strict=True))
-
-
-@torch.inference_mode()
-def read_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None) -> Read:
-    """Parse the sentences of pairs, each once, and number the pairs."""
-    from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
-
-    place: dict[Text, int] = {}
-    rows = [[place.setdefault(text, len(place)) for text in pair] for pair in pairs]
-    rows_n2, texts = np.array(rows, np.int64), list(place)
-    words = source.members[0].network.words
-    forms = Forms(lambda types: words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy())
-    structure, parts = np.zeros((len(texts), WIDTH), np.float32), []
-    meaning = None if encoder is None else _meanings(texts, encoder)
-    requires = {"tokens", "dep"} | (source.requires if encoder is None else set())
-    with torch_threads(1):
-        for places, batch in source.reader.batches(texts, requires, None, BATCH):
-            parts.append((places, facts(batch, forms)))
-            structure[places] = structure_of(batch, words).cpu().numpy()
-            if encoder is None:
-                views = source.vectors(batch)
-                own = (source.readout(views) if source.readout else views).float().cpu().numpy()
-                meaning = np.zeros((len(texts), own.shape[1]), np.float32) if meaning is None else meaning
-                meaning[places] = _unit(own)
-    assert meaning is not None
-    one, other = rows_n2.T
-    cosines = [np.einsum("nd,nd->n", part[one], part[other]) for part in (meaning, structure)]
-    found = in_order(parts)
-    return Read(found, forms, rows_n2, np.column_stack([*cosines, numbers(found, forms, one, other)]))
-
-
-def _meanings(texts: Sequence[Text], encoder: Any) -> NDArray[np.float32]:
-    """Vectors at length 1 of another encoder, [n, D]."""
-    strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
-    return _unit(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
 
 
 @configuration

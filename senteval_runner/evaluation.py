@@ -29,6 +29,7 @@ from corpora.senteval.tasks import (
     RELATEDNESS_TASKS,
     STRUCTURE_TASKS,
     STS_SUBSETS,
+    TRIPLET_TASKS,
     canonical_task,
 )
 from multiview.model import MultiViewEncoder
@@ -49,7 +50,14 @@ from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_p
 from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.protocol.neighbours import neighbour_ranks, neighbour_scores
-from senteval_runner.protocol.structure_tasks import binding_scores, nearer, pair_scores
+from senteval_runner.protocol.structure_tasks import (
+    binding_scores,
+    nearer,
+    nearest,
+    opposite_scores,
+    pair_scores,
+    triplet_scores,
+)
 from senteval_runner.vectors.evaluation_trees import EvaluationTrees
 
 
@@ -327,6 +335,13 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, s
         # One item a triplet, right or wrong.
         predicted = {name: nearer(cosine).astype(np.float64) for name, cosine in predicted.items()}
         gold = {name: np.ones(len(right)) for name, right in predicted.items()}
+    elif task.name in TRIPLET_TASKS:
+        metrics = triplet_scores(predicted)
+        predicted = {name: nearest(cosine).astype(np.float64) for name, cosine in predicted.items()}
+        gold = {name: np.ones(len(right)) for name, right in predicted.items()}
+    elif task.name == "Opposites":
+        metrics, right = opposite_scores(predicted)
+        predicted, gold = {"all": right}, {"all": np.ones(len(right))}
     elif task.name in STS_SUBSETS:
         metrics = summarise(predicted, gold)
     else:

@@ -82,8 +82,9 @@ def test_version_and_licences_of_code_and_weights_are_in_the_wheel(wheel: Path) 
         about = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
         texts = [archive.read(f"{folder}/licenses/{name}").decode() for name in about.get_all("License-File")]
     assert about["Version"] == runtime.__version__
-    assert about["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0"
+    assert about["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0 AND LicenseRef-WordNet-3.0"
     assert "Apache License" in texts[0] and "Attribution-ShareAlike 4.0 International" in texts[1]
+    assert "WordNet 3.0 Copyright 2006 by Princeton University" in texts[2]
 
 
 def test_data_files_are_in_the_wheel(wheel: Path) -> None:

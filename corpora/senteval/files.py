@@ -19,7 +19,16 @@ from typing import Literal
 from corpora.books import books
 from corpora.books.authors import author_rows
 from corpora.inputs import bad_row, number_of, readable
-from corpora.senteval.structure import Pair, read_hans, read_minimal, read_paws, triplets
+from corpora.senteval.structure import (
+    Pair,
+    read_captions,
+    read_hans,
+    read_minimal,
+    read_opposites,
+    read_paws,
+    read_semantoneg,
+    triplets,
+)
 from corpora.senteval.tasks import (
     BINARY_TASKS,
     BOOK_TASKS,
@@ -310,6 +319,16 @@ def _read_neighbours() -> TaskData:
     return TaskData(name="Neighbours", kind="single", splits=splits)
 
 
+_READERS = {
+    "HANS": read_hans,
+    "PAWS": read_paws,
+    "MinimalPairs": read_minimal,
+    "SemAntoNeg": read_semantoneg,
+    "SugarCrepe++": read_captions,
+    "Opposites": read_opposites,
+}
+
+
 def _read_structure(name: str, files: Files) -> TaskData:
     """Pairs of the same words, 1 where they mean the same; of Binding two rows a triplet, split by kind."""
     if name == "Binding":
@@ -317,7 +336,7 @@ def _read_structure(name: str, files: Files) -> TaskData:
         for t in triplets("test"):
             pairs.setdefault(t.kind, []).extend([(True, t.anchor, t.same), (False, t.anchor, t.other)])
     else:
-        read = {"HANS": read_hans, "PAWS": read_paws, "MinimalPairs": read_minimal}[name]
+        read = _READERS[name]
         pairs = {split: [pair for path in paths for pair in read(path)] for split, paths in files.items()}
     words = Tokenizer("spacy", running=False)
     splits = {

@@ -10,6 +10,12 @@ lexical-overlap part of its published file: does the first sentence entail a sec
 (Zhang et al. 2019) is a published TSV: pairs whose words were exchanged, paraphrases or not. *MinimalPairs*
 are those of SICK's test set, of SNLI and of its counterfactual revisions (Kaushik et al. 2020) that have the
 same content words in other places or forms; entailment counts as the same.
+
+*SemAntoNeg* (Vahtola et al. 2022): an antonym and a negation cancel, one of them alone does not.
+*SugarCrepe++* (Dumpala et al. 2024): two captions that say the same and one with words exchanged or
+replaced. In both a row is three pairs, the first of which says the same. *Opposites* are pairs of a
+sentence and its negation or its opposite from CANNOT (Anschütz et al. 2023): how many does a threshold
+accept that accepts 90 % of PAWS's paraphrases?
 """
 
 from __future__ import annotations
@@ -136,6 +142,38 @@ def read_paws(path: Path) -> list[Pair]:
         texts = (text.replace("``", '"').replace("''", '"') for text in (first, second))
         pairs.append((label == "1", *texts))
     return pairs  # type: ignore[return-value]
+
+
+def read_semantoneg(path: Path) -> list[Pair]:
+    """Three pairs a row of SemAntoNeg's TSV: the input with its paraphrase and with two others.
+
+    Raises:
+        UserError: a missing column.
+    """
+    rows = read_table(path, ("input", "paraphrase", "not_antonym", "no_not"))
+    return [(n == 1, row.cells[0], row.cells[n]) for row in rows for n in (1, 2, 3)]
+
+
+def read_captions(path: Path) -> list[Pair]:
+    """Three pairs a row of SugarCrepe++'s TSV: both captions, and each with the one that says otherwise.
+
+    Raises:
+        UserError: a missing column.
+    """
+    rows = read_table(path, ("caption", "caption2", "negative"))
+    pairs = ((0, 1), (0, 2), (1, 2))
+    return [(b == 1, row.cells[a], row.cells[b]) for row in rows for a, b in pairs]
+
+
+def read_opposites(path: Path) -> list[Pair]:
+    """The pairs of a TSV of CANNOT, which say the opposite; of PAWS's file those that say the same.
+
+    Raises:
+        UserError: a missing column.
+    """
+    if path.name.startswith("paws"):
+        return [pair for pair in read_paws(path) if pair[0]]
+    return [(False, *row.cells) for row in read_table(path, ("sentence", "negated"))]  # type: ignore[misc]
 
 
 def read_minimal(path: Path) -> list[Pair]:

@@ -24,8 +24,10 @@ STS_SUBSETS: Mapping[str, tuple[str, ...]] = {
 }
 RELATEDNESS_TASKS = ("STSBenchmark", "SICKRelatedness")
 """Scored by a regression that is trained, and by the cosine of test pairs."""
-STRUCTURE_TASKS = ("Binding", "HANS", "PAWS", "MinimalPairs")
-"""Pairs of the same words (:mod:`corpora.senteval.structure`), scored by cosine; not of the toolkit."""
+TRIPLET_TASKS = ("SemAntoNeg", "SugarCrepe++")
+"""Rows of three pairs, of which the first says the same (:mod:`corpora.senteval.structure`)."""
+STRUCTURE_TASKS = ("Binding", "HANS", "PAWS", "MinimalPairs", *TRIPLET_TASKS, "Opposites")
+"""Pairs of nearly the same words (:mod:`corpora.senteval.structure`), by cosine; not of the toolkit."""
 BOOK_TASKS = ("Authors", "Neighbours")
 """Made of the books in the package (:mod:`corpora.books`), without files; not of the toolkit."""
 PROBING_FILES: Mapping[str, str] = {
@@ -72,6 +74,16 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Binding": {},
     "HANS": {"all": ("heuristics_evaluation_set.txt",)},
     "PAWS": {"all": ("paws_wiki_dev.tsv",)},
+    "SemAntoNeg": {"all": ("semantoneg_dev.tsv",)},
+    "SugarCrepe++": {
+        part: (f"sugarcrepe_pp_{part}_dev.tsv",)
+        for part in ("swap_obj", "swap_att", "replace_rel", "replace_att", "replace_obj")
+    },
+    "Opposites": {
+        "paraphrases": ("paws_wiki_dev.tsv",),
+        "claims": ("cannot_wikifactcheck_english_0.tsv",),
+        "reviews": ("cannot_sentiment_labelled_sentences.tsv",),
+    },
     "MinimalPairs": {
         "SICK": ("../senteval/downstream/SICK/SICK_test_annotated.txt",),
         "SNLI": tuple(f"../nli/snli_{split}.tsv" for split in ("dev", "test")),

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
-from corpora.senteval.tasks import RELATEDNESS_TASKS, STRUCTURE_TASKS, STS_SUBSETS
+from corpora.senteval.tasks import RELATEDNESS_TASKS, STS_SUBSETS
 from senteval_runner.protocol.config import TaskResult
 
 Values = NDArray[np.float64]
 RESAMPLES = 1000
 BLOCK = 100
 """Resamples that are scored together."""
-PAIR_TASKS = tuple(task for task in STRUCTURE_TASKS if task != "Binding")
+PAIR_TASKS = ("HANS", "PAWS", "MinimalPairs")
 """Tasks of structure whose main metric is average precision."""
 
 

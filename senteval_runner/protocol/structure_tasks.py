@@ -46,6 +46,41 @@ def nearer(cosine: Scores) -> NDArray[np.bool_]:
     return same > other + TIE
 
 
+def nearest(cosine: Scores) -> NDArray[np.bool_]:
+    """Whether the first of each three pairs is the nearest, of their cosines [3n]: [n]."""
+    first, *others = cosine.reshape(-1, 3).T
+    right: NDArray[np.bool_] = first > np.maximum(*others) + TIE
+    return right
+
+
+def triplet_scores(cosines: Mapping[str, Scores]) -> dict[str, float]:
+    """``acc``, the per cent of rows whose first pair is the nearest, mean over splits; and ``SPLIT.acc``."""
+    splits = {f"{name}.acc": 100 * float(nearest(cosine).mean()) for name, cosine in cosines.items()}
+    return {"acc": float(np.mean(list(splits.values())))} | (splits if len(splits) > 1 else {})
+
+
+ACCEPTED = 0.9
+"""Of the paraphrases."""
+
+
+def opposite_scores(cosines: Mapping[str, Scores]) -> tuple[dict[str, float], Scores]:
+    """How many opposites stay below the threshold that accepts 90 % of the paraphrases.
+
+    Args:
+        cosines: of ``paraphrases``, [n], and of opposites by name.
+
+    Returns:
+        ``acc``, the per cent of opposites below it, ``accepted``, the others, and ``NAME.accepted``; and of
+        each opposite 1 where it is below.
+    """
+    least = float(np.quantile(cosines["paraphrases"], 1 - ACCEPTED))
+    below = {name: cosine < least for name, cosine in cosines.items() if name != "paraphrases"}
+    right = np.concatenate(list(below.values())).astype(np.float64)
+    accepted = {f"{name}.accepted": 100 - 100 * float(part.mean()) for name, part in below.items()}
+    share = 100 * float(right.mean())
+    return {"acc": share, "accepted": 100 - share} | accepted, right
+
+
 def pair_scores(gold: NDArray[np.number], cosine: Scores) -> dict[str, float]:
     """Return the average precision, area under the ROC curve and accuracy at the best threshold, in per cent.
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.comparison import NUMBERS
-from multiview.judge import Judge, cli, read_pairs
+from multiview.judge import NUMBERS, Judge, cli
 from multiview.model import MultiViewEncoder
+from multiview.pair_numbers import read_pairs
 from runtime.errors import UserError
 
 SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")

@@ -9,22 +9,31 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import read_hans, read_minimal, read_paws, triplets
+from corpora.senteval.structure import (
+    read_captions,
+    read_hans,
+    read_minimal,
+    read_opposites,
+    read_paws,
+    read_semantoneg,
+    triplets,
+)
 from runtime.errors import UserError
 
 FUNCTION = (
     "a an after and as before been but by did for from is it "
-    "not of on s than that the to was we were who whom"
+    "not of on s than that the to was we were who whom at "
+    "does every had has in last never there they while why"
 )
 
 
 def test_test_and_development_share_no_frame_and_no_content_word() -> None:
-    parts = [triplets("development"), triplets("test")]
+    parts = [triplets("development"), triplets("test"), triplets("new")]
     words = [
         {w.lower() for t in part for s in (t.anchor, t.same, t.other) for w in re.findall("[A-Za-z]+", s)}
         for part in parts
     ]
-    assert words[0] & words[1] <= {*FUNCTION.split()}
+    assert all(words[a] & words[b] <= {*FUNCTION.split()} for a, b in ((0, 1), (0, 2), (1, 2)))
     assert all(len({t.kind for t in part}) == 12 for part in parts)
     assert triplets("test") == triplets("test") and len(parts[1]) == 61 * 20
 
@@ -58,6 +67,25 @@ def test_binding_needs_no_data(tmp_path: Path) -> None:
             "label\tsentence1\tsentence2\nneutral\tA dog bites a man.\tA man is bitten by a dog.\n"
             "neutral\tA dog bites a man.\tA man bites the dog.\nentailment\tA dog bites.\ta dog bites\n",
             [(False, "A dog bites a man.", "A man bites the dog.")],
+        ),
+        (
+            read_semantoneg,
+            "anto.tsv",
+            "id\tinput\tnot_antonym\tno_not\tparaphrase\n1\tNot hot\tNot cold\tHot\tCold\n",
+            [(True, "Not hot", "Cold"), (False, "Not hot", "Not cold"), (False, "Not hot", "Hot")],
+        ),
+        (
+            read_captions,
+            "captions.tsv",
+            "id\tcaption\tcaption2\tnegative\n0\tA\tB\tC\n",
+            [(True, "A", "B"), (False, "A", "C"), (False, "B", "C")],
+        ),
+        (read_opposites, "cannot.tsv", "sentence\tnegated\nYes\tNo\n", [(False, "Yes", "No")]),
+        (
+            read_opposites,
+            "paws.tsv",
+            "id\tsentence1\tsentence2\tlabel\n1\tA\tB\t0\n2\tC\tD\t1\n",
+            [(True, "C", "D")],
         ),
         (
             read_minimal,

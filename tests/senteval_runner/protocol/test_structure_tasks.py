@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from senteval_runner import evaluate
 from senteval_runner.protocol.statistics import paired_bootstrap
-from senteval_runner.protocol.structure_tasks import binding_scores, pair_scores
+from senteval_runner.protocol.structure_tasks import (
+    binding_scores,
+    opposite_scores,
+    pair_scores,
+    triplet_scores,
+)
 from tests.senteval_runner.report.test_tables import result
 
 
@@ -49,3 +56,32 @@ def test_p_values_are_of_what_is_compared() -> None:
     gain = pair_scores(gold, good)["ap"] - pair_scores(gold, none)["ap"]
     assert 100 * ahead == pytest.approx(gain) and p <= 0.002
     assert paired_bootstrap(other, other) == (0, 1)
+
+
+def test_triplets_are_right_if_the_first_pair_is_the_nearest() -> None:
+    cosines = {"swap": np.array([0.9, 0.8, 0.1, 0.5, 0.5, 0.1]), "replace": np.array([0.3, 0.2, 0.4])}
+    assert triplet_scores(cosines) == {"acc": 25, "swap.acc": 50, "replace.acc": 0}
+    assert triplet_scores({"all": cosines["swap"]}) == {"acc": 50}
+
+
+def test_opposites_are_measured_where_most_paraphrases_are_accepted() -> None:
+    cosines = {"paraphrases": np.linspace(0, 1, 11), "claims": np.array([0.05, 0.2]), "reviews": np.ones(2)}
+    metrics, right = opposite_scores(cosines)
+    assert right.tolist() == [1, 0, 0, 0]
+    assert metrics == {"acc": 25, "accepted": 75, "claims.accepted": 50, "reviews.accepted": 100}
+
+
+def test_opposites_and_triplets_are_tasks(tmp_path: Path) -> None:
+    folder = tmp_path / "structure"
+    folder.mkdir()
+    (folder / "semantoneg_dev.tsv").write_text(
+        "input\tparaphrase\tnot_antonym\tno_not\n" + "not hot\tcold\tnot cold\thot\n" * 3
+    )
+
+    def letters(sentences: list[tuple[str, ...]]) -> np.ndarray:
+        return np.array([[float("not" in s), len(s)] for s in sentences])
+
+    result = evaluate(letters, "SemAntoNeg", tmp_path)["SemAntoNeg"]
+    assert result.metrics["acc"] == 0 and len(result.predictions["all"]) == 3
+    skipped = evaluate(letters, "Opposites,SugarCrepe++", tmp_path).skipped
+    assert set(skipped) == {"Opposites", "SugarCrepe++"} and "swap_obj" in skipped["SugarCrepe++"]
