@@ -191,7 +191,7 @@ class MultiViewEncoder:
         return self.requires_of(None)
 
     def requires_of(self, views: Sequence[str] | None) -> set[str]:
-        """Annotations that some views read; None is all views."""
+        """Give annotations that some views read; None is all views."""
         return set(required_annotations(chosen_networks(self.members, views)))
 
     def get_sentence_embedding_dimension(self) -> int:
@@ -352,7 +352,7 @@ class MultiViewEncoder:
     @plain_torch()
     @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens], batch_size: int = 512) -> NDArray[np.float32]:
-        """Who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
+        """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
         from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
 
         texts = read_sentences(inputs, "structure_vectors")

@@ -86,7 +86,7 @@ def chosen_networks(members: Sequence[Member], views: Sequence[str] | str | None
 
 
 def required_annotations(networks: Networks) -> frozenset[str]:
-    """Annotations that the chosen views read: of ``tokens``, ``dep``, ``const``."""
+    """Give annotations that the chosen views read: of ``tokens``, ``dep``, ``const``."""
     return frozenset(
         need
         for network, places in networks
@@ -189,7 +189,7 @@ def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.int64], mo
 
 
 def units(*sides: Vectors) -> list[Tensor]:
-    """Vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+    """Give vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
 
     Raises:
         UserError: they are no vectors, or of different sizes.

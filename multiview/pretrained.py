@@ -102,7 +102,7 @@ def vectors_of(value: Any, door: str) -> Tensor:
 
 
 def _array(value: Any, what: str) -> NDArray[Any]:
-    """Anything that numpy reads, and tensors in lists."""
+    """Read anything that numpy reads, and tensors in lists."""
     with one_line(f"{what} that is no array"):
         return np.asarray([*map(_on_host, value)] if isinstance(value, list | tuple) else _on_host(value))
 

@@ -168,7 +168,7 @@ def read_moments(
 
 
 def held_out_rows(cache: TreeCache) -> list[NDArray[np.int64]]:
-    """Numbers of the sentences of one or two blocks of documents: one chooses the strength, one is reported.
+    """Choose the sentences of one or two blocks of documents: one decides the strength, one is reported.
 
     Raises:
         UserError: the cache has too few documents to hold some out.
@@ -234,13 +234,13 @@ class Teacher:
         moments.add(x_BD, self._vectors(rows).numpy())
 
     def fit_score(self, readout: Readout, block: Block) -> float:
-        """Mean cosine of the meaning and the teacher's vector, for a read-out that was just fitted."""
+        """Give the mean cosine of meaning and teacher's vector, for a read-out that was just fitted."""
         assert readout.axes_TK is not None
         wanted_HK = self._vectors(block.rows) @ readout.axes_TK
         return float((readout(block.views_HD) * wanted_HK).sum(dim=1).mean())
 
     def score(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
-        """Rank correlation of all cosines of sentences with the teacher's."""
+        """Give the rank correlation of all cosines of sentences with the teacher's."""
         from multiview.encoders.meaning import rank_agreement
 
         return rank_agreement(vectors_BK, self._vectors(rows))

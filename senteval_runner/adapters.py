@@ -42,7 +42,7 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored.
+        """Give vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored.
 
         Raises:
             UserError: something else, or a text that is none.

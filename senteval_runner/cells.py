@@ -27,7 +27,7 @@ class Cells:
     protocol: Protocol
 
     def path(self, model: str, seed: int, task: str) -> Path:
-        """The file of a task, by the key of the model; the version of the classifiers' library counts too."""
+        """Name the file of a task, by the model's key; the version of the classifiers' library counts too."""
         library = {"torch": "torch", "sklearn": "scikit-learn"}[self.protocol.backend]
         digest = json_digest([FORMAT, dataclasses.asdict(self.protocol), versions()[library]], 8)
         return self.folder / f"{model}-{self.protocol.name}-{digest}" / str(seed) / f"{task}.json"

@@ -141,7 +141,7 @@ def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> Op
 
 
 def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:
-    """Tasks by canonical name, read once for the whole run; and why others cannot be read, by name."""
+    """Give tasks by canonical name, read once for the whole run; and why others cannot be read, by name."""
     tasks: list[TaskData] = []
     missing: dict[str, str] = {}
     for name in names:
@@ -157,7 +157,7 @@ class _Rows:
 
     def __init__(self, part: Split, vectors: SentenceVectors, *, snli: bool = False) -> None:
         def place(row: int) -> tuple[int, int, float | str]:
-            """Lengths in tokens, then the label; SNLI's second sentence and the label's name come first."""
+            """Order by lengths in tokens, then label; SNLI's second sentence and label's name come first."""
             a, b = len(part.a[row]), len(part.b[row]) if part.b else 0
             return (b, a, SNLI_CLASSES[int(part.y[row])]) if snli else (a, b, part.y[row])
 
@@ -216,7 +216,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Versions of Python and of the installed packages that scores depend on, including ``more``."""
+    """Give versions of Python and of the installed packages that scores depend on, including ``more``."""
     names = {"python": platform.python_version(), "multiview-embeddings": __version__}
     for name in ("torch", "numpy", "scipy", "scikit-learn", *more):
         with contextlib.suppress(PackageNotFoundError):
@@ -225,14 +225,14 @@ def versions(*more: str) -> dict[str, str]:
 
 
 def data_hashes(task: TaskData) -> dict[str, str]:
-    """SHA-256 of every file a task was read from, by name."""
+    """Give the SHA-256 of every file a task was read from, by name."""
     files = sorted({path for paths in task.files.values() for path in paths})
     return {path.name: _sha256(path, path.stat().st_mtime_ns) for path in files}
 
 
 @functools.cache
 def _sha256(path: Path, changed_ns: int) -> str:
-    """SHA-256 of a file as it is since ``changed_ns``: every cell of a task asks for it."""
+    """Give the SHA-256 of a file as it is since ``changed_ns``: every cell of a task asks for it."""
     return sha256_file(path)
 
 
@@ -276,7 +276,7 @@ def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, se
 
 
 def _stacked(rows: dict[str, _Rows], splits: Sequence[str]) -> tuple[Float, Int, list[Int]]:
-    """One design matrix [n, d + 1] for several splits, its labels [n], and the row indices of each split."""
+    """Join several splits to one design matrix [n, d + 1], labels [n], and the row indices of each split."""
     matrix = design(
         [np.concatenate(columns) for columns in zip(*(rows[s].blocks() for s in splits), strict=True)]
     )
@@ -293,7 +293,7 @@ def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 
 
 def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
+    """Score SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
     if task.name == "WordContent":
         protocol = get_protocol(protocol, nhid=0)
     if task.name == "SNLI":
@@ -304,7 +304,7 @@ def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, see
 
 
 def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """Regression on the similarity scores, and cosines without training; the same under every protocol."""
+    """Score by regression, and by cosines without training; the same under every protocol."""
     parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
     metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
     test, gold = rows["test"], parts[2][1]
@@ -323,7 +323,7 @@ def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protoco
 
 
 def _score_cosines(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """STS12-16 and the tasks of structure: without training."""
+    """Score STS12-16 and the tasks of structure, without training."""
     predicted = {
         name: np.array(part.to_file_order(cosines(part.u, part.v)))
         for name, part in rows.items()
@@ -367,7 +367,7 @@ def _score_neighbours(task: TaskData, rows: dict[str, _Rows], protocol: Protocol
 
 
 def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:
-    """STS12-16: correlations per subset, and over subsets, of cosines [n] and human scores [n] by subset.
+    """Correlate cosines [n] with human scores [n] of STS12-16, per subset and over subsets.
 
     ``all.*.mean`` and ``all.*.wmean`` are the original's mean and size-weighted mean over subsets;
     ``concatenated.*`` is one coefficient over all pairs together, as other papers report. The two are not

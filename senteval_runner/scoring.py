@@ -107,7 +107,7 @@ def open_models(
     device: str | None,
     missing: Mapping[str, str],
 ) -> list[Model]:
-    """The models of a run, as :func:`open_model` opens them; all of them skip the ``missing`` tasks."""
+    """Give the models of a run, as :func:`open_model` opens them; all of them skip the ``missing`` tasks."""
     opened = [
         open_model(spec, cache=cache, seed=seed, project=project, device=device, trees=trees)
         for spec in specs
@@ -165,7 +165,7 @@ def baselines(specs: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
-    """Models by name, every one with trained words (also as a part of ``A+B``) replaced by its expansion.
+    """Replace every model with trained words, also as a part of ``A+B``, by its expansion.
 
     Raises:
         UserError: no model has trained words, or one cannot be expanded.

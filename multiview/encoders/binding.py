@@ -136,7 +136,7 @@ def _unbound(batch: Batch, arcs: Arcs, content: NDArray[np.int64]) -> NDArray[np
 
 
 def in_order(batch: Batch, content: NDArray[np.integer], apart: int) -> Arcs:
-    """Those tokens that are at most ``apart`` apart among themselves."""
+    """Pair those tokens that are at most ``apart`` apart among themselves."""
     sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
     first = np.repeat(np.arange(len(content)), apart)
     second = first + np.tile(np.arange(1, apart + 1), len(content))
@@ -256,7 +256,7 @@ class StructureView(BindingView):
 def _siblings(
     role: NDArray[np.int64], head: NDArray[np.int64], dependent: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Pairs of dependents of one head, in the order of their roles: int64 [2, M]. Arcs are given by head."""
+    """Pair the dependents of one head, in the order of their roles: int64 [2, M]. Arcs come by head."""
     arc = np.arange(len(head))
     later = np.searchsorted(head, head, side="right") - arc - 1  # arcs of the same head after each
     first = np.repeat(arc, later)
@@ -269,7 +269,7 @@ def _siblings(
 @cache
 @torch.inference_mode(False)  # what is kept from inference could not be trained with
 def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A and B, float32 [E, S]; √w σ of roles, siblings and order, float32 [R + 2, S]; order's signs are 1."""
+    """Draw A and B, float32 [E, S], and √w σ of roles, siblings and order, [R + 2, S]; order has no signs."""
     drawn = np.random.default_rng(0)
     a, b = (drawn.standard_normal((word_dim, width)) / np.sqrt(width) for _ in range(2))
     signs = np.append(np.sign(drawn.standard_normal((ORDER, width))), np.ones((1, width)), axis=0)
@@ -278,7 +278,7 @@ def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = StructureView) -> Tensor:
-    """Roles and order, or another view, in one vector of length 1 per sentence: [B, S].
+    """Bind roles and order, or another view, in one vector of length 1 per sentence: [B, S].
 
     A sentence without bound words (one word, a fallback tree) has the zero vector.
     """

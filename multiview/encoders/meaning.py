@@ -95,7 +95,7 @@ class Moments:
         self.count += len(x)
 
     def scale(self, features: int, origin: str = "") -> Scale:
-        """Mean and deviation of each number; all but this many ``features`` are left out, see above."""
+        """Give mean and deviation of each number; all but this many ``features`` are left out, see above."""
         from scipy.linalg.lapack import dpstrf  # here, because the model's import goes without
 
         x_D, _, xx_DD, _ = (total / self.count for total in self.sums)
@@ -149,7 +149,7 @@ class Moments:
 def _principal_ridge(
     xx_DD: Float64, xy_DT: Float64, y_T: Float64, penalty: float, dim: int | None
 ) -> tuple[Float64, Float64]:
-    """The weights of ridge regression [D, T], and the principal components of its predictions [T, K]."""
+    """Give the weights of ridge regression [D, T], and the principal components of its predictions [T, K]."""
     from scipy.linalg import solve  # here, because the model's import goes without
 
     weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
@@ -205,6 +205,6 @@ def share_of(structure: float) -> float:
 
 
 def joined_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
-    """Meaning and structure side by side, each at length 1: [n, D + S]; their cosines mix as 1 − λ and λ."""
+    """Put meaning and structure side by side, each at length 1: [n, D + S]; cosines mix as 1 − λ and λ."""
     parts = ((1 - share) ** 0.5 * unit(meaning_ND), share**0.5 * normalize(structure_NS, dim=1))
     return torch.cat(parts, dim=1)

@@ -89,7 +89,7 @@ def bases(word: str) -> list[str]:
 
 @cache
 def signed(word: str) -> tuple[str, int]:
-    """The base of a word and its sign: (happy, -1) of *unhappier*; words outside the list keep their form."""
+    """Find the base of a word and its sign: (happy, -1) of *unhappier*; other words keep their form."""
     known = antonyms()
     base = next((base for base in bases(word) if base in known), "")
     for form in [base] if base else bases(word):
@@ -118,7 +118,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _poles() -> dict[str, Poles]:
-    """Of each base, its own pairs and those of the words that are its negation."""
+    """Give each base its own pairs and those of the words that are its negation."""
     poles_of: dict[str, Poles] = {}
     for row in _table("opposites.tsv"):
         (one, one_sign), (other, other_sign) = signed(row["one"]), signed(row["other"])
@@ -144,7 +144,7 @@ def has_opposite(word: str) -> bool:
 
 
 def agreement(one: str, other: str) -> int:
-    """-1 of words in lower case that are opposed, 1 of such that have a pole in common otherwise, else 0."""
+    """Give -1 for words in lower case that are opposed, 1 where they share a pole otherwise, else 0."""
     (a, a_sign), (b, b_sign) = signed(one), signed(other)
     if a == b:
         return a_sign * b_sign
@@ -247,7 +247,7 @@ class _Tokens:
         self.above, self.relation, self.lower, self.word_N = above, relation, lower, word_N
 
     def word(self, token: int) -> str:
-        """In lower case; "" of none."""
+        """Give the word in lower case; "" where there is none."""
         return self.lower[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
 
     def below(self, token: int) -> list[int]:
@@ -301,7 +301,7 @@ class _Tokens:
         return self._predicate(above) if self.word(above) in _EVERY else self._said_of(above)
 
     def _said_of(self, noun: int) -> int:
-        """Of a noun that is a predicate, the attribute that may be turned: not a *young* man."""
+        """Give the attribute, of a noun that is a predicate, that may be turned: not a *young* man."""
         below = self.below(noun)
         if not any(self.relation[k] & KIND_BITS["copula"] for k in below):
             return noun

@@ -58,7 +58,7 @@ from runtime.errors import UserError
 
 @torch.no_grad()
 def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
-    """Xavier initialisation of each [rows, columns] block of a fused weight, in place.
+    """Initialise each [rows, columns] block of a fused weight by Xavier's rule, in place.
 
     Initialised as one matrix, a weight of [5D, 2D] would get values 1.7 times too small.
     """
@@ -68,7 +68,7 @@ def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
 
 
 def kernels_for(x: Tensor) -> ModuleType:
-    """The module with the kernels of the device of ``x``: their buffers are described in ``kernels_numba``.
+    """Import the kernels of the device of ``x``; their buffers are described in ``kernels_numba``.
 
     Raises:
         UserError: there are none.
@@ -200,7 +200,7 @@ class ConstSweep(torch.autograd.Function):
         ctx: Any, x: Tensor, token: Tensor, plan: ConstPlan, input_weight: Tensor, recurrent_weight: Tensor,
         bias: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Leaves, then one product and one fused step per level."""
+        """Go through the leaves, then take one product and one fused step per level."""
         kernels, products = kernels_for(x), Products.of(x)
         hidden, tokens, internal = recurrent_weight.shape[1] // 2, plan.tokens, plan.internal
         states = (tokens + internal, hidden)
@@ -265,7 +265,7 @@ class TreeLSTM(Encoder):
     """The function of ``dgl_engine``."""
 
     def _draw(self, forget_gates: int) -> None:
-        """Xavier for each gate matrix; biases 0, but ``forget_bias`` for the numbers of ``forget_gates``."""
+        """Draw each gate matrix by Xavier's rule; biases are 0, those of ``forget_gates`` ``forget_bias``."""
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 of_words = name in ("input_weight", "parent_weight")
@@ -394,7 +394,7 @@ class SeqEncoder(Encoder):
         return plan_sequence(batch)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
+        """Give sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
         assert isinstance(plan, SequencePlan)
         if not plan.sentences:
             return x_UE.new_empty(0, self.dim), x_UE.new_empty(0, self.dim)

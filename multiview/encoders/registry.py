@@ -204,12 +204,12 @@ def view_class(name: str) -> type[Encoder]:
 
 
 def trained_views(views: Sequence[str]) -> list[str]:
-    """Those of these views that have weights."""
+    """Choose those of these views that have weights."""
     return [view for view in views if not view_class(view).weightless]
 
 
 def tables_of(views: Sequence[str]) -> list[int]:
-    """The word table that each view reads: one of its own, or the first where it has nothing to train."""
+    """Number the word table that each view reads: its own, or the first where it has nothing to train."""
     own = [not view_class(view).weightless for view in views]
     return [sum(own[:place]) if trained else 0 for place, trained in enumerate(own)]
 
@@ -319,7 +319,7 @@ class ViewStack(nn.Module):
     def inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
-        """The encoders of some views, the vectors [U, E] that each has of ``types``, and ``token``, [N]."""
+        """Yield the encoders of some views, each with the vectors [U, E] of ``types``, and ``token``, [N]."""
         table_rows = self.words.vocabulary.lookup(types)
         encoders = self.encoder_list
         for position in positions:

@@ -57,7 +57,7 @@ class WeightlessView(Encoder):
         return plan_words(batch)
 
     def types(self, batch: Batch) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-        """The distinct words in plain characters, U of them, a token of each, [U], each token's word, [N]."""
+        """List the U distinct words in plain characters, a token of each [U], each token's word [N]."""
         assert batch.types is not None
         used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
         return [plain(batch.types[place]) for place in used], first_U, word_N
@@ -125,7 +125,7 @@ class SpellingEncoder(WeightlessView):
 
 
 def spellings(types: list[str], width: int) -> NDArray[np.float32]:
-    """U of each word: [U, K], K a multiple of 64; its length is near √2."""
+    """Compute u of each word: [U, K], K a multiple of 64; its length is near √2."""
     word_UK = np.zeros((len(types), width), np.float32)
     trigram_G, count_U = trigram_keys(types)
     weight_U = (1 / np.sqrt(np.maximum(count_U, 1) * width)).astype(np.float32)
@@ -168,7 +168,7 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
 
 @compiled_part
 def mixed(value: Any) -> Any:
-    """SplitMix64's finaliser, of a number or an array: every bit of the result hangs on every bit of it."""
+    """Apply SplitMix64's finaliser to a number or an array: every bit hangs on every bit of that."""
     value = (value ^ (value >> _30)) * _FIRST
     value = (value ^ (value >> _27)) * _SECOND
     return value ^ (value >> _31)

@@ -125,7 +125,7 @@ class DepPlan(Plan):
         return len(self.order) - self.leaves
 
     def levels(self) -> list[tuple[int, int, int, int]]:
-        """Internal nodes of each level and their children's slots: ``(low, high, edge_low, edge_high)``."""
+        """List each level's inner nodes, their children's slots: ``(low, high, edge_low, edge_high)``."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
         return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
@@ -247,7 +247,7 @@ def plan_dep(batch: Batch) -> DepPlan:
 
 
 def plan_sequence(batch: Batch) -> SequencePlan:
-    """The batch as a packed sequence, as ``pack_padded_sequence`` would order it, but without padding."""
+    """Pack the batch as a sequence, in the order of ``pack_padded_sequence`` but without padding."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, tokens = np.diff(offsets), int(offsets[-1])
     by_length = np.argsort(-lengths, kind="stable")
@@ -318,7 +318,7 @@ def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
 
 
 def _take(size_bytes: int) -> NDArray[np.uint8]:
-    """The smallest free block that is large enough, or else a new one that replaces the largest free one."""
+    """Take the smallest free block that is large enough, or a new one in place of the largest free one."""
     with _lock:
         fitting = [block for block in _free if len(block) >= size_bytes]
         memory = min(fitting, key=len) if fitting else _aligned(int(size_bytes * _SLACK))
@@ -365,7 +365,7 @@ def pack(tensors: Mapping[str, Tensor], *, pinned: bool) -> Tensor:
 
 
 def unpack(packed: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors that :func:`pack` was given, as parts of the packed one; ``like`` has their shapes."""
+    """Give the tensors that :func:`pack` was given, as parts of the packed one; ``like`` has their shapes."""
     parts = packed.split([_room(tensor) for tensor in like.values()])
     return {
         name: part[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)

@@ -209,7 +209,7 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_sha256(folder: Path) -> str:
-    """One digest of a model's config.json, which has those of its other files, or of several in a folder.
+    """Hash a model's config.json, which has the hashes of its other files, or those of several models.
 
     Raises:
         UserError: no model there.

@@ -57,12 +57,12 @@ class SentenceReader:
                     raise UserError(f"the model's parts were trained on trees of different {need} parsers")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what use adds, to copies too: they are small, and hashes stay as they are."""
+        """Leave out what use adds, for copies too: they are small, and hashes stay as they are."""
         own = {need: parser for need, parser in self.parsers.items() if self._loaded.get(need) is not parser}
         return {**vars(self), "parsers": own, "_loaded": {}, "_tokenizer": None, "_index": None}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Tokens of one input; a string is split by spaCy's rules, whatever the training text was."""
+        """Give tokens of one input; a string is split by spaCy's rules, whatever the training text was."""
         if not isinstance(text, str):
             return tuple(text)
         with LOADING:
@@ -152,7 +152,7 @@ class SentenceReader:
         trees: TreeCache | None,
         batch_size: int,
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Places in the input (int64 [B]) and parsed sentences, each chunk in batches of similar length.
+        """Yield places in the input (int64 [B]) and parsed sentences, in batches of similar length.
 
         They have at most ``batch_size`` sentences, and ``BATCH_TOKENS`` tokens or one sentence. Without
         texts all of ``trees`` is read; else sentences found in it are not parsed again.
@@ -202,7 +202,7 @@ class SentenceReader:
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Places of the sentences that a cache lacks, int64 [n], and places by cache row of the others."""
+        """Find the places of the sentences that a cache lacks, int64 [n], and of the others by cache row."""
         latest = self._index  # read once: another thread may look up in other trees
         index = latest[1] if latest and latest[0] is trees else self._index_of(trees)
         left: list[int] = []

@@ -47,7 +47,7 @@ Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
 
 
 def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
-    """Word vectors by name: ``random`` or ``ngrams`` (of ``dim`` and ``seed``), a file, or a model folder."""
+    """Open word vectors: ``random`` or ``ngrams`` (of ``dim`` and ``seed``), a file, or a model folder."""
     if words in ("random", "ngrams"):
         vectors = random_vectors(dim or RANDOM_DIM, seed, spelling=words == "ngrams")
     elif model_folder(words).is_dir():
@@ -93,7 +93,7 @@ def ngrams(word: str) -> list[str]:
 
 
 def sample(trees: TreeCache, most: int = SAMPLE, block: int = BLOCK) -> list[list[str]]:
-    """About ``most`` sentences of a cache (all of a small one), in blocks spread evenly over it."""
+    """Read about ``most`` sentences of a cache (all of a small one), in blocks spread evenly over it."""
     parts = (trees.read(*span, ("token",)).words() for span in spread([(0, len(trees))], most, block))
     return [words for part in parts for words in part]
 

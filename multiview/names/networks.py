@@ -40,7 +40,7 @@ WORD_DIM, BATCH = 128, 128
 
 
 def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> Any:
-    """The transformer under a name or in a folder, or with ``whole`` all of a sentence-transformers model.
+    """Load the transformer of a name or a folder, or with ``whole`` all of a sentence-transformers model.
 
     Safetensors only: the older .bin weights are pickle. No code of the folder is run.
 
@@ -68,7 +68,7 @@ def load_pretrained(backbone: str, *, whole: bool = False, **options: Any) -> An
 
 
 def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
-    """Transformer + Pooling (``mean``, ``cls`` or ``max``) as a sentence-transformers model on the CPU."""
+    """Join transformer and pooling (``mean``, ``cls``, ``max``) as sentence-transformers does, on the CPU."""
     from sentence_transformers import SentenceTransformer
 
     width: int = transformer.get_embedding_dimension()  # type: ignore[operator]
@@ -76,7 +76,7 @@ def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
 
 
 def pooling_module(width: int, mode: str) -> nn.Module:
-    """Word pieces [B, T, D] to sentences [B, D], D = ``width``; mode: ``mean``, ``cls`` or ``max``."""
+    """Make the pooling of pieces [B, T, D] to [B, D], D = ``width``; mode: ``mean``, ``cls`` or ``max``."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     result: nn.Module = Pooling(width, mode)
@@ -104,7 +104,7 @@ class RandomLSTM:
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Vectors [n, D] of strings (split at white space) or token lists, of like length at a time."""
+        """Give vectors [n, D] of strings (split at white space) or token lists, of like length at a time."""
         tokens = [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
         order = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
         vectors = np.zeros((len(tokens), 2 * self.lstm.hidden_size), dtype=np.float32)
@@ -114,7 +114,7 @@ class RandomLSTM:
         return vectors
 
     def _maxima(self, batch: Sequence[Sequence[str]]) -> Tensor:
-        """[len(batch), D]: per dimension the largest state of a sentence; sentences by falling length."""
+        """Give per dimension the largest state, [len(batch), D], of sentences by falling length."""
         rows = self.words.vocabulary.lookup([word for sentence in batch for word in sentence])
         x_NG = self.words.rows(0, rows)
         inputs = pack_sequence(list(x_NG.split([len(sentence) for sentence in batch])))
@@ -140,7 +140,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
 
 
 def training_trees(folder: Path) -> Path | None:
-    """The tree cache that a model was trained on, as named then or in ``runs/trees``; None if it is gone."""
+    """Find the tree cache of a model's training, as named then or in ``runs/trees``; None: it is gone."""
     records = model_records(folder).values()
     named: list[Path] = []
     for record in records:

@@ -114,7 +114,7 @@ class SingleEncoder:
     def encode_texts(
         self, texts: Sequence[str | Sequence[str]] | None, trees: TreeCache | None, show: bool | None
     ) -> Float:
-        """Vectors [K, n, D] of raw texts, or of all sentences of a cache, as :class:`OpenedEncoder` asks."""
+        """Encode raw texts, or all sentences of a cache, to [K, n, D], as :class:`OpenedEncoder` asks."""
         encode = self.function
         if isinstance(encode, Reading):
             return encode.model.encode(texts, trees=trees, show_progress_bar=show, **encode.options)[None]
@@ -254,7 +254,7 @@ class OpenedEncoder:
 
 
 def glorot_projection(dim: int, out: int, seed: int) -> Float:
-    """A fixed random matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
+    """Draw a fixed matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
     bound = np.sqrt(6.0 / (dim + out))
     return np.random.RandomState(seed).uniform(-bound, bound, (dim, out)).astype(np.float32)
 

@@ -252,7 +252,7 @@ def _scaled(source: Source, name: EncoderName) -> Source:
 
 
 def _without_prefix(name: EncoderName, seed: int) -> Source:
-    """A file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
+    """Give a file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
     source = _on_disk(name.base) if model_folder(name.base).exists() else _of_other_library(name.base)
     if name.options.keys() & {"views", "readout"} and source.kind != "multiview":
         raise name.wrong_form()

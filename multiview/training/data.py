@@ -137,7 +137,7 @@ def open_trees(trees: Path | None, root: Path = TREES) -> TreeCache:
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
-    """A teacher's vectors [sentences, K], memory-mapped: a ``.npy`` with one row per sentence of the cache.
+    """Open a teacher's vectors [sentences, K]: a ``.npy`` with one row per sentence of the cache.
 
     Raises:
         UserError: the file is missing, damaged, or of another number of sentences.

@@ -125,7 +125,7 @@ class DistributedContext:
             parameter.grad = part.view_as(parameter).clone()
 
     def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Distinct rows of all processes, int64 on the device, and per table the sums of their gradients."""
+        """Collect the rows of all processes, int64 on the device, and per table sums of their gradients."""
         if self.world == 1:
             return step.table_rows, list(gradients)
         # Only the hosts talk about rows, so that the devices need not wait.
@@ -230,7 +230,7 @@ class Optimiser:
             parameter.grad = None
 
     def gradient_norm(self, row_gradients: Sequence[Tensor]) -> Tensor:
-        """Euclidean norm of the whole gradient, that of the word rows [U, E] included; a scalar."""
+        """Compute the Euclidean norm of the gradient, that of the word rows [U, E] included; a scalar."""
         gradients = [p.grad for p in self.dense if p.grad is not None]
         return torch.nn.utils.get_total_norm([*gradients, *row_gradients])
 

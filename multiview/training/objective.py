@@ -144,7 +144,7 @@ def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
 
 
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
-    """The fraction of sentences of blocks of 400 whose nearest one there is a neighbour in their document."""
+    """Count how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
     hits = compared = 0
     for start in range(0, len(positions), BLOCK_SENTENCES):
         part = slice(start, start + BLOCK_SENTENCES)

@@ -180,7 +180,7 @@ class Trainer(Task[Job]):
         return self.gradient(batch).metrics[0]
 
     def learning_rate(self, position: Position) -> float:
-        """Constant, or a linear warm-up and half a cosine."""
+        """Keep the rate constant, or warm up linearly and go down half a cosine."""
         rate = self.config.loop.learning_rate
         if self.config.loop.schedule == "constant":
             return rate
@@ -267,7 +267,7 @@ class Trainer(Task[Job]):
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def kept_network(self, *, beside: bool) -> ViewStack:
-        """The views, ``beside`` their words or alone; features have one scale over the training text."""
+        """Give the views, ``beside`` their words or alone; features have one scale over the training text."""
         network = self.network.beside_words() if beside else self.network
         if self.sample:
             network.measure(self.sample, self.cache.folder.name)
@@ -366,7 +366,7 @@ class ValidationSet:
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
-        """Metrics of a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own."""
+        """Measure a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own."""
         device = next(network.parameters()).device
         sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
         embeddings: list[Tensor] = []

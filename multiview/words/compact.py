@@ -71,7 +71,7 @@ def unpack(packed: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
-    """A matrix in int8 with its scales, as the compact storage has it; :func:`unpack` gives it back."""
+    """Give a matrix in int8 with its scales, as the compact storage has it; :func:`unpack` gives it back."""
     scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
     whole = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
     return {name: whole, name + SCALE: scale}

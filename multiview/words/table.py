@@ -116,7 +116,7 @@ class Vocabulary:
 
 
 def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[str], NDArray[np.int64]]:
-    """The most frequent words of a corpus and how often each occurs, int64 [W]; ties in alphabetical order.
+    """Count the most frequent words of a corpus, int64 [W]; ties are in alphabetical order.
 
     Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
     """
@@ -130,7 +130,7 @@ def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[s
 
 
 def inverse_frequency(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
-    """Smooth inverse frequency a / (a + p(w)) per table row, float32 [rows], by the words' counts [W].
+    """Give smooth inverse frequency a / (a + p(w)) per table row, float32 [rows], by the words' counts [W].
 
     Rows without a count (the unknown word, hash buckets) stand for rare words and have weight 1.
     """
@@ -218,7 +218,7 @@ class WordTable(nn.Module):
 
     @classmethod
     def hashed(cls, dim: int, *, views: int, seed: int = 0) -> Self:
-        """Untrained vectors of unit scale without a vocabulary: every word has the vector of its hash."""
+        """Draw untrained vectors of unit scale without a vocabulary: each word has that of its hash."""
         table = cls(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views)
         table.initialise("bag", seed=seed)
         return table
@@ -300,7 +300,7 @@ class WordTable(nn.Module):
         return others
 
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
-        """Vectors [U, E] of rows int64 [U] of each trained table, as leaf tensors that receive gradients."""
+        """Copy the rows int64 [U] of each trained table, as leaf tensors [U, E] that receive gradients."""
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
 
     def expand(self, vectors: WordVectors) -> int:

@@ -74,7 +74,7 @@ class Head:
         self.sizes = [(dim, hidden), (hidden, classes)] if hidden else [(dim, classes)]
 
     def initial(self) -> list[Tensor]:
-        """One classifier's parameters [k, in], drawn from torch's generator as ``nn.Linear`` draws them."""
+        """Draw one classifier's parameters [k, in] from torch's generator, as ``nn.Linear`` draws them."""
         layers = [nn.Linear(dim, out) for dim, out in self.sizes]
         return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
 
@@ -145,7 +145,7 @@ def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, e
 
 
 def update(optimiser: str, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
-    """One step of ``torch.optim``'s Adam or RMSprop with their defaults (learning rates 1e-3 and 1e-2).
+    """Take one step of ``torch.optim``'s Adam or RMSprop with their defaults (learning rates 1e-3 and 1e-2).
 
     Args:
         optimiser: ``adam`` or ``rmsprop``.

@@ -83,7 +83,7 @@ class _Torch:
         return np.array([one.accuracy for one in self._train(fits, keep=False)])
 
     def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
-        """Predictions for ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
+        """Predict ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
         fits = [split_fit(train, self.candidates[chosen], self.seed) for train, _, chosen in jobs]
         fitted = self._train(fits, keep=True)
         return [self._predict(test, one.weights[0]) for (_, test, _), one in zip(jobs, fitted, strict=True)]
@@ -149,7 +149,7 @@ def _means(accuracy: Accuracies) -> list[float]:
 
 
 def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -> Classification:
-    """Nested cross-validation: per outer fold choose on inner folds, refit, score its test rows."""
+    """Cross-validate, nested: per outer fold choose on inner folds, refit, score its test rows."""
     folds = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=BINARY_FOLD_SEED)
     outer = list(folds.split(x, y))
     inner = [(train[a], train[b]) for train, _ in outer for a, b in folds.split(train, y[train])]

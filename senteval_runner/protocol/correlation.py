@@ -51,7 +51,7 @@ def _correlation(x: NDArray[np.floating], y: NDArray[np.floating], *, ranked: bo
 
 
 def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
-    """Cosine row by row, [N]; 0 where a vector is zero, NaN components count as 0 (as SentEval has it)."""
+    """Compare rows by cosine, [N]; 0 where a vector is zero, NaN counts as 0 (as SentEval has it)."""
     a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)
     with np.errstate(divide="ignore", invalid="ignore"):
         norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
@@ -61,7 +61,7 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
 
 
 def target_distribution(scores: Scores) -> Float:
-    """Targets [n, 5] of scores y [n]: with i = floor(y), y - i on class i + 1 and i + 1 - y on class i.
+    """Give targets [n, 5] of scores y [n]: with i = floor(y), y - i on class i + 1 and i + 1 - y on class i.
 
     Scores below 1 (STS-B has them) lose the weight of class 0, as in the original.
     """

@@ -24,12 +24,12 @@ def design(blocks: Sequence[Float]) -> Float:
 
 
 def pair_blocks(u: Float, v: Float) -> tuple[Float, ...]:
-    """[|u - v|, u ∗ v] of u, v [n, d]: the features of MRPC, SICK and STS-B."""
+    """Give [|u - v|, u ∗ v] of u, v [n, d]: the features of MRPC, SICK and STS-B."""
     return np.abs(u - v), u * v
 
 
 def snli_blocks(u: Float, v: Float) -> tuple[Float, ...]:
-    """[u, v, u ∗ v, |u - v|] of u, v [n, d]: the features of SNLI."""
+    """Give [u, v, u ∗ v, |u - v|] of u, v [n, d]: the features of SNLI."""
     return u, v, u * v, np.abs(u - v)
 
 

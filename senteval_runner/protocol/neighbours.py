@@ -43,7 +43,7 @@ def _ranks(vectors_ND: Float) -> Int:
 
 
 def neighbour_scores(ranks: Mapping[str, Int]) -> dict[str, float]:
-    """Accuracy and mean reciprocal rank in per cent.
+    """Give accuracy and mean reciprocal rank in per cent.
 
     Args:
         ranks: by title [N].

@@ -18,7 +18,7 @@ DRAWS = 1000
 
 
 def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> dict[str, float]:
-    """Per cent of triplets whose anchor is nearer to the sentence that means the same.
+    """Give the per cent of triplets whose anchor is nearer to the sentence that means the same.
 
     Args:
         cosines: by kind, [2n]: of the anchor with the same and with the other, triplet by triplet.

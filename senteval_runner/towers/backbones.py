@@ -63,7 +63,7 @@ class Unit(NamedTuple):
 
 
 def transformer_layers(count: int) -> tuple[str, ...]:
-    """``emb``, then the layers from the bottom up as EMP counts them: ``-12`` ... ``-1``."""
+    """Name ``emb``, then the layers from the bottom up as EMP counts them: ``-12`` ... ``-1``."""
     return ("emb", *(str(number) for number in range(-count, 0)))
 
 
@@ -82,7 +82,7 @@ def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
 
 
 def chosen_joins(texts: Sequence[str], layers: Sequence[str], backbone: str) -> list[tuple[str, ...]]:
-    """``--concatenate`` as layers to be put side by side, each choice once.
+    """Read ``--concatenate`` as layers to be put side by side, each choice once.
 
     ``top,bottom`` says nothing to a backbone with one layer.
 
@@ -127,7 +127,7 @@ def frame_of(tokenizer: Any) -> Frame:
 
 
 def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str) -> Tensor:
-    """One of :data:`POOLINGS` of one layer: [B, D]; the mask is 1 at real tokens, which are contiguous."""
+    """Pool one layer by one of :data:`POOLINGS`: [B, D]; the mask is 1 at real tokens, in one stretch."""
     real_BT = mask_BT.bool()
     if pooling == "mean":
         weight_BT = real_BT.to(hidden_BTD.dtype)
@@ -163,7 +163,7 @@ class Backbone(ABC):
         """Return the remarks for readers of the scores."""
 
     def part(self, cache: Path | None, dtype: str = "float32") -> SingleEncoder:
-        """The columns with a store of their vectors, a subfolder of ``cache``; None keeps them in memory."""
+        """Open the columns with a store, a subfolder of ``cache``; None keeps vectors in memory."""
         folder = cache and cache / json_digest([*self.identity, dtype, self.columns], 16)
         store = VectorStore(folder, len(self.columns), dtype)
         return SingleEncoder(
@@ -288,7 +288,7 @@ class WholeBackbone(Backbone):
 
 
 def transformer_folder(spec: str) -> str:
-    """Folder of the transformer inside a sentence-transformers folder; other names are returned unchanged.
+    """Find the transformer inside a sentence-transformers folder; other names are returned unchanged.
 
     Raises:
         UserError: its first module is no transformer inside the folder.

@@ -56,7 +56,7 @@ class Tower(nn.Module):
 
 
 def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
-    """float32 [n, D] of all texts in input order, each distinct text once, without gradients."""
+    """Give float32 [n, D] of all texts in input order, each distinct text once, without gradients."""
     distinct = sorted(set(texts), key=lambda text: (len(text), text))
     rows = {text: row for row, text in enumerate(distinct)}
     with torch.inference_mode():

@@ -49,7 +49,7 @@ class EvaluationTrees:
     """Parsers of models whose own are not the builtin ones, by annotation (``dep``, ``const``)."""
 
     def of(self, model: MultiViewEncoder) -> TreeCache | None:
-        """Trees by a model's own parsers, those of all its views, so that each of its views shares them.
+        """Give trees by a model's own parsers, those of all its views, so that each of its views shares them.
 
         Returns:
             All caches as one; None if there are no trees or the model needs none.
@@ -108,7 +108,7 @@ def _parse(sentences: list[Tokens], output: Path, reader: SentenceReader, needs:
 
 
 def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None:
-    """Every cache of evaluation sentences below ``folder`` by these parsers, read as one; None without any.
+    """Read every cache of evaluation sentences below ``folder`` by these parsers as one; None without any.
 
     The identity of a parser is given per annotation (``dep``, ``const``); a cache may hold more.
     """
@@ -131,6 +131,6 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
 
 
 def _digest(sentences: Sequence[Tokens]) -> str:
-    """SHA-256 over sentences in order."""
+    """Give the SHA-256 over sentences in order."""
     lines = "".join("\t".join(sentence) + "\n" for sentence in sentences)
     return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
