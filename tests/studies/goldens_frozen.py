@@ -23,11 +23,11 @@ from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, TaskResult
 from senteval_runner.vectors.models import open_model
 from studies.analogies.__main__ import cli as analogies
-from studies.faq import train
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig
 from studies.faq.data import read_faq
 from studies.faq.train import LabelledPairs, cosines, tune
+from studies.finetune import heads
 from studies.finetune.tiny import build_tiny
 from studies.layers import evaluate
 from studies.layers.__main__ import cli as layers
@@ -121,7 +121,7 @@ def train_faq(folder: Path) -> list[Path]:
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, learning_rate=1e-3, device="cpu")
     pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    with patch.object(train, "BATCH", 24):
+    with patch.object(heads, "BATCH", 24):
         tower = tune(model, pairs, config, folder / "state")
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
