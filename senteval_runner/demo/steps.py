@@ -37,17 +37,8 @@ class DemoConfig:
 def commands(config: DemoConfig) -> dict[str, list[str]]:
     """The words of each step's command, after ``python -m``."""
     parse = ["parsing.run", "books", "--output", config.trees]
-    train = [
-        "multiview.train",
-        "--views",
-        "dep,const",
-        "--objective.score",
-        "cosine",
-        "--loop.epochs",
-        "4",
-        "--trees",
-        config.trees,
-    ]
+    recipe = "--views dep,const --objective.score cosine --loop.epochs 4"
+    train = ["multiview.train", *recipe.split(), "--trees", config.trees]
     train += ["--output", config.model.parent, "--name", config.model.name]
     score = ["senteval_runner.run", config.model, f"bag:{config.model}", "builtin", "--tasks", TASKS]
     score += ["--protocol", "fast", "--trees", config.trees.parent, "--cache", config.output / "vectors"]

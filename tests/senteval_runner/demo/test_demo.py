@@ -15,7 +15,7 @@ from parsing import run as parsing_run
 from runtime.errors import UserError
 from runtime.files import read_json
 from senteval_runner.demo import __main__ as demo
-from senteval_runner.demo.page import ROWS, START, _hits, _in_words, write_report
+from senteval_runner.demo.page import ROWS, _conclusion, _hits, write_report
 from senteval_runner.demo.steps import DemoConfig
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
@@ -54,7 +54,7 @@ def test_the_demo_on_short_books(
         table = re.findall(f"{re.escape(title)}.*?</table>", page, re.DOTALL)[0]
         rows = re.findall(r"<tr>\n?<td[^>]*>([^<]*)</td>", table)
         assert rows == list(ROWS if "right" in title else ROWS[1:])
-    assert "The trained model against before training, " in page and "also in the model&#39;s card" in page
+    assert " its start" in page and "also in the model&#39;s card" in page
     drawings = re.findall(r"<svg[^>]*max-width:100%", page)
     assert len(drawings) == 4, "both trees of two sentences, as wide as the page at most"
     before = page
@@ -83,13 +83,9 @@ def test_ctrl_c_in_a_step_ends_the_demo_in_the_step_s_one_line(
 
 def test_only_what_is_beyond_an_interval_is_said() -> None:
     ahead, behind, unclear = (Score(0.0, interval=ends) for ends in ((0.1, 2.0), (-2.0, -0.1), (-1.0, 1.0)))
-    said = list(
-        _in_words(["A", "B", "C"], {START: [ahead, behind, unclear], "builtin": [None, unclear, behind]})
-    )
-    assert said == [
-        "The trained model against before training, ahead in A and behind in B; against builtin, behind in C."
-    ]
-    *_, helps = _in_words(["A"], {START: [unclear], "random words": [ahead]})
+    won = _conclusion(["A", "B", "C", "D"], [ahead, behind, unclear, ahead])
+    assert won == "Training is ahead of its start, beyond the intervals, in A, D."
+    helps = _conclusion(["A", "B", "C"], [behind, unclear, None])
     assert helps.startswith("So on so little text training does not pay beyond its start.")
 
 
