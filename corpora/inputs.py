@@ -81,9 +81,7 @@ class Line:
 def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
     """The file itself, or every file below a folder, sorted by relative path; hidden ones left out.
 
-    Args:
-        path: a file or a folder.
-        suffix: in a folder, keep only files with this suffix, or one of these (before a compression suffix).
+    In a folder, only files with a suffix are taken, or with one of several, before a compression suffix.
 
     Raises:
         UserError: ``path`` does not exist, a name is not UTF-8, a file is a pipe or a device, a folder holds
@@ -169,9 +167,7 @@ def as_file(spec: str) -> Iterator[str]:
 def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]:
     """Open a text, compressed or not, with read errors that name the file.
 
-    Args:
-        path: a file, or a stream (:func:`is_stream`).
-        stream: whether a stream will do, which is read once.
+    ``stream`` says whether a stream (:func:`is_stream`) will do, which is read once.
 
     Raises:
         UserError: the file is missing, truncated, no regular one, or no text.

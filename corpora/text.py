@@ -37,9 +37,7 @@ class Tokenizer:
     White-space tokens of spaCy's are dropped: parsers cannot take them. The rules see plain characters
     (:mod:`corpora.characters`), and the words come back as the text has them.
 
-    Args:
-        name: ``spacy`` (its English rules) or ``space`` (split at white space; sentences by spaCy's rule).
-        running: whether it is to split running text into sentences.
+    ``name`` is ``spacy``, or ``space`` (split at white space; sentences by spaCy's rule).
 
     Raises:
         UserError: another name.

@@ -41,10 +41,8 @@ _AFTER = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|
 def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None) -> Iterator[Document]:
     """Yield the documents of a CoNLL-U file, in order.
 
-    Args:
-        path: the file, possibly compressed.
-        tags: which column becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS.
-        name: prefix of the ids of nameless documents; the file's name by default.
+    ``tags`` is the column that becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS. Nameless
+    documents have ``name``, by default the file's, in their ids.
 
     Raises:
         UserError: a row without 10 columns, ids out of order, a head outside the sentence.

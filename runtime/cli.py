@@ -82,9 +82,6 @@ def configuration(cls: type[Config]) -> type[Config]:
 def check(config: Any) -> None:
     """Check every value of a configuration, and of those inside it, against its type.
 
-    Args:
-        config: a dataclass.
-
     Raises:
         UserError: the first value out of its range, by the name it has on the command line.
     """
@@ -106,10 +103,7 @@ def config_to_json(config: Any) -> dict[str, Any]:
 def config_from_json(config_type: type[Config], values: object, *, where: Path | str) -> Config:
     """Rebuild a configuration from :func:`config_to_json`'s output.
 
-    Args:
-        config_type: the dataclass.
-        values: the parsed JSON.
-        where: the file, for messages.
+    ``where`` is the file, for messages.
 
     Raises:
         UserError: an unknown or missing key, a value of another type or out of its range; the message names

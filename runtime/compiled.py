@@ -53,9 +53,7 @@ _numbers = itertools.count()
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """A function that is compiled, or read from disk, when it is first called with arguments of these types.
 
-    Args:
-        function: what numba can compile.
-        options: of ``numba.njit``.
+    ``options`` are those of ``numba.njit``.
     """
     dispatcher = numba.njit(function, **OPTIONS, **options)
     dispatcher._cache = _Kept(function)

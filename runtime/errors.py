@@ -25,8 +25,7 @@ class UserError(Exception):
 
     Command lines print it and exit with code 2.
 
-    Args:
-        message: becomes one line; its middle is left out if it is very long.
+    The middle of a very long message is left out.
     """
 
     def __init__(self, message: str) -> None:
@@ -39,9 +38,7 @@ class UserError(Exception):
 class MissingExtraError(UserError):
     """An optional dependency is not installed.
 
-    Args:
-        package: the import that failed, e.g. ``"ray"``.
-        extra: the extra of this project that brings it, e.g. ``"ray"``.
+    ``package`` is the import that failed, ``extra`` the extra of this project that brings it.
     """
 
     def __init__(self, package: str, extra: str) -> None:
@@ -49,12 +46,7 @@ class MissingExtraError(UserError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``did you mean dep? `` before a list of choices, when one of them is close to what was typed.
-
-    Args:
-        name: what was typed.
-        known: the choices.
-    """
+    """``did you mean dep? `` before a list of choices, when one of them is close to what was typed."""
     from difflib import get_close_matches
 
     folded = {one.lower(): one for one in known}
@@ -95,9 +87,7 @@ def out_of_space(error: BaseException) -> bool:
 def explain(error: Exception, *, kept: str) -> str | None:
     """One line for what the user can do something about; None for a bug.
 
-    Args:
-        error: what a command raised.
-        kept: what of its work survives, as one clause.
+    ``kept`` says as one clause what survives of the command's work.
     """
     where = getattr(error, "filename", None)
     at = "" if where is None else f"{where}: "

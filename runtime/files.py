@@ -130,9 +130,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def sweep(folder: Path, *, shared: bool = False) -> None:
     """Remove temporary files that killed runs left in ``folder`` and below.
 
-    Args:
-        folder: may be missing.
-        shared: other runs may be writing there now, so only old files go.
+    The folder may be missing. In one that is ``shared`` other runs may be writing now, so only old files go.
     """
     limit = time.time() - ABANDONED_S
     for path in own_files(folder) if folder.exists() else ():
@@ -243,9 +241,7 @@ def parse_json(text: str | bytes, *, where: Path | str) -> Any:
 
     The standard library's parser ends in a RecursionError, or reads what nothing can write again.
 
-    Args:
-        text: the JSON; bytes are UTF-8.
-        where: the file, and the line if it holds more than this, for messages.
+    ``where`` is the file, and the line if it holds more than this, for messages.
 
     Raises:
         UserError: it is not JSON or beyond a limit; the message names the position.

@@ -43,9 +43,6 @@ class Book:
 def books(split: str = "all") -> Iterator[Book]:
     """Yield the books of a split in the order of the corpus.
 
-    Args:
-        split: ``train``, ``heldout`` or ``all``.
-
     Raises:
         UserError: another split.
     """
@@ -66,11 +63,6 @@ def books(split: str = "all") -> Iterator[Book]:
 
 def books_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | None = None) -> Corpus:
     """The books as a corpus; a book is a document.
-
-    Args:
-        split: ``train``, ``heldout`` or ``all``.
-        tokenize: ``spacy`` or ``space``.
-        limit: sentences to keep, or None.
 
     Raises:
         UserError: another split or tokenizer.

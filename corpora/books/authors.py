@@ -28,9 +28,6 @@ def author_rows(split: str) -> tuple[list[list[str]], list[int], list[str]]:
     """Return the sentences of a split, the number of each one's author, and the authors' names.
 
     The rows of an author are shared out equally among the author's books and spread evenly over each book.
-
-    Args:
-        split: ``train`` or ``heldout``.
     """
     chosen = list(books(split))
     authors = sorted({book.author for book in chosen})

@@ -115,9 +115,7 @@ class TaskData:
 def read_task(name: str, data: Path) -> TaskData:
     """Read one task from a data folder with ``downstream/`` and ``probing/`` (``.txt`` or ``.txt.gz``).
 
-    Args:
-        name: a task's name or alias (:func:`corpora.senteval.tasks.canonical_task`).
-        data: the folder; a file of the task may be gzip-compressed with ``.gz`` added to its name.
+    A file may be gzip-compressed, with ``.gz`` added to its name.
 
     Raises:
         UserError: unknown task, missing files (the message names all, and their source), or a malformed row.

@@ -72,10 +72,7 @@ class Triplet:
 def triplets(part: str, fillings: int = FILLINGS, seed: int = 0) -> list[Triplet]:
     """The triplets of a part, every frame filled with words at random.
 
-    Args:
-        part: ``development`` or ``test``.
-        fillings: sentences of each frame.
-        seed: of the choice of words.
+    ``part`` is ``development`` or ``test``; ``seed`` decides the choice of words.
     """
     drawn = random.Random(f"{part} {seed}")
     words = {row["class"]: [w.split() for w in row["words"].split("; ")] for row in _rows("words.tsv", part)}
@@ -179,8 +176,7 @@ def read_opposites(path: Path) -> list[Pair]:
 def read_minimal(path: Path) -> list[Pair]:
     """Pairs of an NLI file that have the same content words, by stem, and not the same wording.
 
-    Args:
-        path: SICK's file, or a TSV with ``label``, ``sentence1``, ``sentence2``.
+    The file is SICK's, or a TSV with ``label``, ``sentence1``, ``sentence2``.
 
     Raises:
         UserError: a missing column.

@@ -161,9 +161,7 @@ _CANONICAL = {_fold(name): name for name in TASK_NAMES} | {
 def canonical_task(name: str, groups: Collection[str] = ()) -> str:
     """The toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens do not matter.
 
-    Args:
-        name: as the user wrote it.
-        groups: names of groups of tasks that would have been understood as well, for the message.
+    ``groups`` are names that would have been understood as well, for the message.
 
     Raises:
         UserError: no such task; the message names the nearest one and all others.
@@ -179,12 +177,7 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
-    """Expected paths of a task's files per split; ``all`` if one set of files holds every split.
-
-    Args:
-        name: the toolkit's name.
-        data: folder with ``downstream/`` and ``probing/``.
-    """
+    """Expected paths of a task's files per split; ``all`` if one set of files holds every split."""
     # probing_rebuilt holds look-alikes of the original probing tasks.
     probing = ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt")
     names = probing if name in PROBING_FILES else ("downstream", "senteval/downstream")
@@ -211,9 +204,7 @@ def expand_tasks(text: str) -> list[str]:
 def data_folder(data: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
     """SentEval's data: a folder that is named, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
 
-    Args:
-        data: the folder, or None.
-        tasks: what is to be read, by the toolkit's names; some tasks need no file.
+    ``tasks`` is what is to be read; some tasks need no file.
 
     Raises:
         UserError: no such folder, and a task needs it.

@@ -228,9 +228,7 @@ def spanning_tree(scores: Float) -> Int64:
 def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
     """Return the heads of the tokens of a batch, sentence after sentence.
 
-    Args:
-        scores_BTT: arc scores, [sentence, token, head]; padding comes after position n.
-        tokens_B: number n of tokens of each sentence.
+    Scores are [sentence, token, head], with padding after as many positions as a sentence has tokens.
     """
     positions = scores_BTT.shape[1]
     padding_BT = np.arange(positions) > tokens_B[:, None]

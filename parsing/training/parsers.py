@@ -71,13 +71,7 @@ class ParserTask(Task[list[int]]):
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
     the second, if there are several). torch is seeded from ``loop``.
 
-    Args:
-        sentences: with heads, relations and tags.
-        trees: of the same sentences or of others.
-        dev: sentences, with universal tags, and trees to score on.
-        config: sizes of the parsers.
-        loop: optimisation.
-        device: where to train.
+    Trees may be of the same sentences or of others, ``dev`` are sentences, with universal tags, and trees.
     """
 
     def __init__(

@@ -147,10 +147,8 @@ class BinaryTree:
 def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
     """Binarise a parse; internal nodes are numbered in postorder.
 
-    Args:
-        parse: spans of ``n`` words in preorder, the first one the whole sentence. One-word spans
-            may be missing; they get the null label.
-        dummy_label: id for the nodes that binarisation adds; not one of the parser's labels.
+    Of the spans in preorder, the first one is the whole sentence; one-word spans may be missing, and get the
+    null label. Nodes that binarisation adds have the dummy label, which is not one of the parser's.
 
     Raises:
         ValueError: the spans are not a tree over the sentence, or one has the dummy label.
