@@ -50,7 +50,7 @@ class SentEvalConfig:
     books (both made of the books in the package); SentEval's names, or
     those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""
     data: Path | None = None
-    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
+    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA, else data."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """default for comparable scores, fast for quick ones, sklearn for scikit-learn's logistic regression."""
     seeds: str = "1111"

@@ -40,7 +40,7 @@ class SentencesConfig:
     tasks: str = ""
     """Tasks and groups of SentEval, separated by commas, as in senteval_runner.run."""
     data: Path | None = None
-    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
+    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA, else data."""
     questions: Path | None = None
     """Questions of studies.analogies."""
     words: Path | None = None

@@ -72,25 +72,26 @@ _FILES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Authors": {},
     "Neighbours": {},
     "Binding": {},
-    "HANS": {"all": ("heuristics_evaluation_set.txt",)},
-    "PAWS": {"all": ("paws_wiki_dev.tsv",)},
-    "SemAntoNeg": {"all": ("semantoneg_dev.tsv",)},
+    "HANS": {"all": ("structure/heuristics_evaluation_set.txt",)},
+    "PAWS": {"all": ("structure/paws_wiki_dev.tsv",)},
+    "SemAntoNeg": {"all": ("structure/semantoneg_dev.tsv",)},
     "SugarCrepe++": {
-        part: (f"sugarcrepe_pp_{part}_dev.tsv",)
+        part: (f"structure/sugarcrepe_pp_{part}_dev.tsv",)
         for part in ("swap_obj", "swap_att", "replace_rel", "replace_att", "replace_obj")
     },
     "Opposites": {
-        "paraphrases": ("paws_wiki_dev.tsv",),
-        "claims": ("cannot_wikifactcheck_english_0.tsv",),
-        "reviews": ("cannot_sentiment_labelled_sentences.tsv",),
+        "paraphrases": ("structure/paws_wiki_dev.tsv",),
+        "claims": ("structure/cannot_wikifactcheck_english_0.tsv",),
+        "reviews": ("structure/cannot_sentiment_labelled_sentences.tsv",),
     },
     "MinimalPairs": {
-        "SICK": ("../senteval/downstream/SICK/SICK_test_annotated.txt",),
-        "SNLI": tuple(f"../nli/snli_{split}.tsv" for split in ("dev", "test")),
-        "CAD": tuple(f"../nli/cad_snli_revised_combined_{split}.tsv" for split in _THREE),
+        "SICK": ("downstream/SICK/SICK_test_annotated.txt",),
+        "SNLI": tuple(f"nli/snli_{split}.tsv" for split in ("dev", "test")),
+        "CAD": tuple(f"nli/cad_snli_revised_combined_{split}.tsv" for split in _THREE),
     },
 }
-"""Files of each task by split, below ``downstream/`` or ``probing/``."""
+"""Files of each task by split: those of structure below the data folder, others below ``downstream/`` or
+``probing/`` in it."""
 TASK_NAMES = tuple(_FILES)
 """Every task this project reads, in the order they are reported."""
 
@@ -177,14 +178,16 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
-    """Expected paths of a task's files per split; ``all`` if one set of files holds every split."""
-    # probing_rebuilt holds look-alikes of the original probing tasks.
-    probing = ("probing", "senteval/probing", "probing_rebuilt", "../probing_rebuilt")
-    names = probing if name in PROBING_FILES else ("downstream", "senteval/downstream")
-    if name in STRUCTURE_TASKS:
-        names = ("structure", "../structure")
-    folder = next((data / one for one in names if (data / one).is_dir()), data / names[0])
-    return {split: [folder / file for file in files] for split, files in _FILES[name].items()}
+    """Return where a task's files should lie, per split; ``all`` if one set of files holds every split."""
+    kind = "probing/" if name in PROBING_FILES else "" if name in STRUCTURE_TASKS else "downstream/"
+    return {split: [_placed(data, kind + file) for file in files] for split, files in _FILES[name].items()}
+
+
+def _placed(data: Path, file: str) -> Path:
+    """Return where a file lies: in the data folder, or in ``senteval/`` there."""
+    folder = file.partition("/")[0]
+    inner = data / "senteval"
+    return (inner if (inner / folder).is_dir() and not (data / folder).is_dir() else data) / file
 
 
 def expand_tasks(text: str) -> list[str]:
@@ -202,15 +205,14 @@ def expand_tasks(text: str) -> list[str]:
 
 
 def data_folder(data: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
-    """SentEval's data: a folder that is named, else ``$MULTIVIEW_DATA/senteval``, else ``data/senteval``.
+    """Return the folder of SentEval's data: the one named, else ``$MULTIVIEW_DATA``, else ``data``.
 
     ``tasks`` is what is to be read; some tasks need no file.
 
     Raises:
         UserError: no such folder, and a task needs it.
     """
-    outside = os.environ.get("MULTIVIEW_DATA")
-    folder = data or (Path(outside) / "senteval" if outside else Path("data/senteval"))
+    folder = data or Path(os.environ.get("MULTIVIEW_DATA") or "data")
     if not folder.is_dir() and any(_FILES[name] for name in tasks):
         raise UserError(
             f"{folder}: no such folder; --data wants SentEval's data folder (downstream/, probing/), as the "

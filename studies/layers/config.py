@@ -30,7 +30,7 @@ class LayersConfig:
     tasks: str = "all"
     """Tasks and groups, separated by commas, as in senteval_runner.run; all leaves out SNLI."""
     data: Path | None = None
-    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA/senteval, else data/senteval."""
+    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA, else data."""
     limit: Annotated[Count, Ge(40)] | None = None
     """Most rows per split, drawn at random; None takes all. The report says what a task loses."""
     protocol: Literal["default", "fast", "sklearn"] = "default"

@@ -74,7 +74,7 @@ class ViewsConfig:
     protocol: Literal["default", "fast", "sklearn"] = "default"
     """Of its classifiers."""
     data: Path | None = None
-    """SentEval's folder; None is $MULTIVIEW_DATA/senteval."""
+    """SentEval's folder; None is $MULTIVIEW_DATA, else data."""
     output: Path = Path("runs/views")
     """Folder for models, scores and the report."""
 

@@ -118,8 +118,9 @@ REBUILT = "Length WordContent TopConstituents BigramShift Tense ObjNumber"
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", [*HERE.split(), *REBUILT.split()])
-def test_real_files_have_the_published_row_counts(data_folder: Path, name: str) -> None:
-    data: TaskData = read_task(name, data_folder)
+def test_real_files_have_the_published_row_counts(data_folder: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "probing").symlink_to(data_folder / "probing_rebuilt")  # look-alikes, under their own name
+    data: TaskData = read_task(name, tmp_path if name in REBUILT.split() else data_folder)
     assert len(data.count_notes()) == (0 if name in HERE.split() else 3)  # look-alikes are said to differ
     for rows in data.splits.values():
         assert len(rows.a) == len(rows.y) == len(rows.b or rows.a)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -105,11 +104,10 @@ def test_readers(tmp_path: Path, reader, name: str, text: str, pairs: list) -> N
 
 
 @pytest.mark.data
-def test_the_sets_at_hand_have_the_published_numbers() -> None:
-    data = Path(os.environ["MULTIVIEW_DATA"]) / "senteval"
-    paws = read_task("PAWS", data).splits["all"]
+def test_the_sets_at_hand_have_the_published_numbers(data_folder: Path) -> None:
+    paws = read_task("PAWS", data_folder).splits["all"]
     assert len(paws) == 8000 and round(100 * sum(paws.y) / 8000, 1) == 44.2
-    minimal = read_task("MinimalPairs", data).splits
+    minimal = read_task("MinimalPairs", data_folder).splits
     assert {name: (len(part), sum(part.y)) for name, part in minimal.items()} == {
         "SICK": (241, 223),
         "SNLI": (44, 42),
