@@ -143,7 +143,7 @@ class Sets:
             rows = read_paws(paws)
             self.pairs["PAWS"] = rows[:2000] if development else rows[2000:]
         if not development:
-            minimal = read_task("MinimalPairs", data / "senteval")
+            minimal = read_task("MinimalPairs", data)
             self.pairs["MinimalPairs"] = [
                 (bool(y), " ".join(a), " ".join(b))
                 for split in minimal.splits.values()
