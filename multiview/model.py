@@ -53,7 +53,7 @@ from multiview.outputs import (
     units,
 )
 from multiview.words.table import WordTable
-from multiview.words.vectors import DEFAULT_WORDS, load_word_vectors
+from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors
 from parsing.trees.batch import Batch
 from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
 from runtime.errors import UserError
@@ -328,7 +328,7 @@ class MultiViewEncoder:
         return vectors
 
     def expand_vocabulary(
-        self, vectors: Path | str, *, words: int = DEFAULT_WORDS, cache: Path = Path("runs/vectors")
+        self, vectors: Path | str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE
     ) -> int:
         """Add words the model was not trained on, mapped from pre-trained vectors by least squares.
 

@@ -34,8 +34,6 @@ from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.cache import TreeCache
 
-VECTOR_CACHE = Path("runs/vectors")
-"""Folder of converted vector files."""
 RANDOM_DIM = 300
 SIF_A = 1e-3
 SAMPLE, BLOCK = 20_000, 100
@@ -53,7 +51,7 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
     elif model_folder(words).is_dir():
         vectors = MultiViewEncoder.load(words, "cpu").word_vectors
     else:
-        loaded = load_word_vectors(model_folder(words), VECTOR_CACHE)
+        loaded = load_word_vectors(model_folder(words))
         rows = places_of(loaded.words)
 
         def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:

@@ -48,7 +48,7 @@ SHARED_OPTIONS = {"scale": re.compile(".+"), "structure": re.compile(r"\d*\.?\d+
 """Options of every name, and what their values look like."""
 OPTION = re.compile(r"(?P<base>.+)\?(?P<key>views|readout|vectors|corpus|scale|structure)=(?P<value>[^?]+)")
 DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9]\d{0,5})")
-READINGS = ("meaning", "features", "raw")
+READOUTS = ("meaning", "features", "raw")
 """Values of ``?readout=``."""
 RAW = "none"
 """As a scale: numbers as they are."""
@@ -132,7 +132,7 @@ def _check_options(name: EncoderName, repeated: bool) -> None:
         or (name.dim is not None and not name.is_drawn)
         or not own <= set(form.options)
         or (form.needs_option and not own)
-        or options.get("readout", "raw") not in READINGS
+        or options.get("readout", "raw") not in READOUTS
         or any(not shape.fullmatch(options.get(key, "0")) for key, shape in SHARED_OPTIONS.items())
     )
     if is_wrong:

@@ -24,7 +24,6 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from multiview.config import TrainConfig
 from multiview.folder.files import Member, ModelRecord, model_folder, model_records
 from multiview.model import MultiViewEncoder
-from multiview.names.bags import VECTOR_CACHE
 from multiview.pretrained import Float, one_line, quiet, say_where
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
@@ -87,7 +86,7 @@ def fixed_words(file: str) -> WordTable | None:
     """Return the vectors of a file as a table that any encoder reads; None without a file."""
     if not file:
         return None
-    loaded = load_word_vectors(Path(file), VECTOR_CACHE)
+    loaded = load_word_vectors(Path(file))
     return WordTable.with_fixed(Vocabulary(loaded.words), loaded.vectors)
 
 

@@ -62,7 +62,7 @@ from runtime.folders import current
 
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
-Output = Literal["meaning", "features", "raw"] | None
+OutputKind = Literal["meaning", "features", "raw"] | None
 Parsers = Mapping[str, str]
 """Names of parsers by annotation, ``dep`` or ``const``."""
 TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
@@ -115,7 +115,7 @@ class Source:
     """What stands after ``?views=``; None is all."""
     structure: float | None = None
     """What stands after ``?structure=``, λ."""
-    readout: Output = None
+    readout: OutputKind = None
     """What stands after ``?readout=``, or ``features`` (``raw`` without a scale) for classifiers."""
     scale: str = ""
     """What stands after ``?scale=``: a tree cache, or ``none``."""
@@ -172,7 +172,7 @@ class Source:
             return self
         return self.read_as("raw" if self.scale == RAW else "features")
 
-    def read_as(self, readout: Output) -> Source:
+    def read_as(self, readout: OutputKind) -> Source:
         """Return the same model, of which one kind of vectors is asked for."""
         return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
 
@@ -246,7 +246,7 @@ def _scaled(source: Source, name: EncoderName) -> Source:
         reason = "a meaning has length 1 and no scale; leave out one of the two"
         raise UserError(f"model {name.spec!r}: {reason}")
     text = None if name.scale_file is None else [sha256_file(name.scale_file), SAMPLE, BLOCK]
-    readout: Output = "raw" if source.readout == "features" and text is None else source.readout
+    readout: OutputKind = "raw" if source.readout == "features" and text is None else source.readout
     key = json_digest([source.key, "scale", text], 16)
     return replace(source, scale=name.options["scale"], key=key, readout=readout)
 
@@ -266,7 +266,7 @@ def _without_prefix(name: EncoderName, seed: int) -> Source:
             source, key=key, option=option, views=tuple(views), own_share=own_share, fitted=False
         )
     if "readout" in name.options:
-        source = source.read_as(cast(Output, name.options["readout"]))
+        source = source.read_as(cast(OutputKind, name.options["readout"]))
     return replace(source, spec=name.spec)
 
 

@@ -33,7 +33,6 @@ from statistics import fmean
 import numpy as np
 
 from corpora.inputs import read_table
-from multiview.names.bags import VECTOR_CACHE
 from multiview.words.vectors import WordVectors, load_word_vectors
 from parsing.trees.cache import TreeCache
 from runtime.cli import config_to_json
@@ -269,7 +268,7 @@ def build(config: BuildConfig) -> None:
     cache = TreeCache.open(config.cache) if config.cache else None
     if cache is not None and not (cache.has("dep") and cache.has("const")):
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
-    whole = None if config.vectors is None else load_word_vectors(config.vectors, VECTOR_CACHE, ALL)
+    whole = None if config.vectors is None else load_word_vectors(config.vectors, limit=ALL)
     ranking = None if whole is None else Ranking(whole)
     frames = collect_frames(cache, content_words())
     questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)
