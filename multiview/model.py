@@ -30,7 +30,7 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, share_of
+from multiview.encoders.meaning import Readout, share_of, structure_size_of
 from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
 from multiview.encoders.scale import spread
 from multiview.folder.files import (
@@ -98,6 +98,7 @@ class MultiViewEncoder:
         dep_model: str = "",
         const_model: str = "",
         structure: float | None = None,
+        structure_size: int | None = None,
     ) -> Self:
         """Load a model folder.
 
@@ -107,9 +108,11 @@ class MultiViewEncoder:
             dep_model: the dependency parser the model was trained with, unless it is the builtin one.
             const_model: the same for the constituency parser.
             structure: λ of :meth:`encode` where it is not given; None is the folder's.
+            structure_size: numbers of a structure vector, 128, 256, 512 or 1,024; None is the folder's.
 
         Raises:
-            UserError: the folder is incomplete or damaged (the file is named), or λ is no share.
+            UserError: the folder is incomplete or damaged (the file is named), λ is no share, or structure
+                has no such size.
         """
         chosen, path = pick_device(device), model_folder(folder)
         with collector_paused():
@@ -117,6 +120,8 @@ class MultiViewEncoder:
         encoder.folder = path
         if structure is not None:
             encoder.members[0].structure = share_of(structure)
+        if structure_size is not None:
+            encoder.members[0].structure_size = structure_size_of(structure_size)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -164,6 +169,11 @@ class MultiViewEncoder:
         return self.members[0].structure
 
     @property
+    def structure_size(self) -> int:
+        """S, the numbers of a structure vector."""
+        return self.members[0].structure_size
+
+    @property
     def readout(self) -> Readout | None:
         """Gives the map from all views to one vector made for cosine; None where none was fitted."""
         return fitted_readout(self.members)
@@ -196,10 +206,8 @@ class MultiViewEncoder:
 
     def get_sentence_embedding_dimension(self) -> int:
         """Count what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
-        from multiview.encoders.binding import WIDTH  # here: it compiles
-
         meaning = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
-        return meaning + (WIDTH if self.structure else 0)
+        return meaning + (self.structure_size if self.structure else 0)
 
     @plain_torch()
     def encode(
@@ -353,13 +361,14 @@ class MultiViewEncoder:
     @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens], batch_size: int = 512) -> NDArray[np.float32]:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
-        from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
+        from multiview.encoders.binding import structure_of  # here: it compiles
 
         texts = read_sentences(inputs, "structure_vectors")
-        vectors = np.zeros((len(texts), WIDTH), np.float32)
+        vectors = np.zeros((len(texts), self.structure_size), np.float32)
         with torch_threads(1):
             for places, batch in self.reader.batches(texts, {"tokens", "dep"}, None, batch_size):
-                vectors[places] = structure_of(batch, self.members[0].network.words).cpu().numpy()
+                bound = structure_of(batch, self.members[0].network.words, size=self.structure_size)
+                vectors[places] = bound.cpu().numpy()
         return vectors
 
     @plain_torch()

@@ -50,15 +50,13 @@ class Output:
     """Numbers of the meaning, the features or the views that are kept."""
     share: float
     """λ of structure."""
+    structure_size: int
+    """Numbers of a structure vector."""
 
     @property
     def width(self) -> int:
         """Counts the numbers of a vector."""
-        if not self.share:
-            return self.dim
-        from multiview.encoders.binding import WIDTH  # here: it compiles
-
-        return self.dim + WIDTH
+        return self.dim + (self.structure_size if self.share else 0)
 
     def of(self, views_BD: Tensor, batch: Batch, words: WordTable) -> Tensor:
         """Return the vectors [B, width] of parsed sentences, whose views and words are given."""
@@ -67,7 +65,8 @@ class Output:
             return vectors
         from multiview.encoders.binding import structure_of  # here: it compiles
 
-        return joined_with_structure(vectors, structure_of(batch, words), self.share)
+        bound = structure_of(batch, words, size=self.structure_size)
+        return joined_with_structure(vectors, bound, self.share)
 
 
 Networks = Sequence[tuple[ViewStack, list[int]]]
@@ -119,14 +118,15 @@ def resolve_output(
     own_share = members[0].structure if views is None and readout in (None, "meaning") else 0.0
     share = own_share if structure is None else share_of(structure)
     requires = required_annotations(networks)
+    bound = members[0].structure_size
     if share:
-        from multiview.encoders.binding import WIDTH  # here: it compiles
-
         requires |= {"dep"}
         if dim is not None:
-            warn_once(f"truncate_dim={dim} cuts the meaning; {WIDTH:,} numbers of structure stay")
+            warn_once(f"truncate_dim={dim} cuts the meaning; {bound:,} numbers of structure stay")
     size = width if dim is None else min(dim, width)
-    return Output(views=views, requires=requires, transform=transform, dim=size, share=share)
+    return Output(
+        views=views, requires=requires, transform=transform, dim=size, share=share, structure_size=bound
+    )
 
 
 def _transform(

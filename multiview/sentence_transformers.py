@@ -15,7 +15,6 @@ from typing import Any, Self
 import torch
 
 from corpora.sentences import read_sentences
-from multiview.encoders.binding import WIDTH
 from multiview.encoders.meaning import joined_with_structure, share_of
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
@@ -129,6 +128,8 @@ class StructureRecord:
 
     structure: Share
     """λ, the share of structure in the cosine."""
+    structure_size: int = 1024
+    """Numbers of a structure vector."""
 
 
 class StructureModule(TextModule):
@@ -147,7 +148,8 @@ class StructureModule(TextModule):
         folder = current(folder)
         path, source = folder / "structure.json", folder / "source"
         record = config_from_json(StructureRecord, read_json(path), where=path)
-        encoder = MultiViewEncoder.load(source, "cpu") if source.is_dir() else None
+        name = source if source.is_dir() else "builtin"
+        encoder = MultiViewEncoder.load(name, "cpu", structure_size=record.structure_size)
         with one_line(f"{folder / 'model'}: cannot be loaded"):
             model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusted)
         return cls(model, record.structure, encoder)
@@ -161,7 +163,7 @@ class StructureModule(TextModule):
 
     def get_embedding_dimension(self) -> int:
         """Give D + S, the size of a vector."""
-        return int(self.model.get_embedding_dimension() or 0) + WIDTH
+        return int(self.model.get_embedding_dimension() or 0) + self.source.structure_size
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write λ, the other model, and the source if it is not ``builtin``, in one step."""
@@ -170,7 +172,8 @@ class StructureModule(TextModule):
             self.model.save(str(new / "model"))
             if self.source.name != "builtin":
                 save_model(self.source.members, new / "source", self.source.folder)
-            write_json(new / "structure.json", {"structure": self.structure})
+            size = self.source.structure_size
+            write_json(new / "structure.json", {"structure": self.structure, "structure_size": size})
 
 
 def load(folder: Path | str) -> SentenceTransformer:

@@ -75,16 +75,25 @@ class WithStructure:
 
     def get_sentence_embedding_dimension(self) -> int:
         """Give D + S, the size of a vector."""
-        from multiview.encoders.binding import WIDTH
-
-        return int(self.model.get_sentence_embedding_dimension()) + WIDTH
+        return int(self.model.get_sentence_embedding_dimension()) + self.source.structure_size
 
 
-def with_structure(model: Any, structure: float = 0.15, source: MultiViewEncoder | None = None) -> Any:
+def with_structure(
+    model: Any,
+    structure: float = 0.15,
+    source: MultiViewEncoder | None = None,
+    *,
+    structure_size: int | None = None,
+) -> Any:
     """Return the encoder ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
 
-    A ``SentenceTransformer`` gives another one, which is saved and loaded like any.
+    A ``SentenceTransformer`` gives another one, which is saved and loaded like any. Structure has
+    ``structure_size`` numbers, 128, 256, 512 or 1,024, where no ``source`` is given.
     """
+    if structure_size is not None:
+        if source is not None:
+            raise UserError("with_structure: the size of structure is the source's; give one of the two")
+        source = MultiViewEncoder.load("builtin", structure_size=structure_size)
     library = sys.modules.get("sentence_transformers")
     if library is not None and isinstance(model, library.SentenceTransformer):
         from multiview.sentence_transformers import CARD, StructureModule

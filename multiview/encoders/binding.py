@@ -277,7 +277,9 @@ def projections(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(torch.from_numpy(part.astype(np.float32)) for part in arrays)  # type: ignore[return-value]
 
 
-def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = StructureView) -> Tensor:
+def structure_of(
+    batch: Batch, words: WordTable, view: type[BindingView] = StructureView, size: int = WIDTH
+) -> Tensor:
     """Bind roles and order, or another view, in one vector of length 1 per sentence: [B, S].
 
     A sentence without bound words (one word, a fallback tree) has the zero vector.
@@ -288,4 +290,4 @@ def structure_of(batch: Batch, words: WordTable, view: type[BindingView] = Struc
     encoder = view(x_UE.shape[1], WIDTH)
     plan = encoder.plan(batch)
     token_N = torch.from_numpy(token.astype(np.int64)).to(x_UE.device)
-    return normalize(encoder(x_UE, plan, token_N), dim=1)
+    return normalize(encoder(x_UE, plan, token_N)[:, :size], dim=1)

@@ -204,6 +204,21 @@ def share_of(structure: float) -> float:
     return structure
 
 
+STRUCTURE_SIZES = (128, 256, 512, 1024)
+"""How many numbers a structure vector may have; the first ones of the largest are the smaller ones."""
+
+
+def structure_size_of(size: int) -> int:
+    """Check that a structure vector may have so many numbers, and return it.
+
+    Raises:
+        UserError: it may not.
+    """
+    if size not in STRUCTURE_SIZES:
+        raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
+    return size
+
+
 def joined_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
     """Put meaning and structure side by side, each at length 1: [n, D + S]; cosines mix as 1 − λ and λ."""
     parts = ((1 - share) ** 0.5 * unit(meaning_ND), share**0.5 * normalize(structure_NS, dim=1))

@@ -106,6 +106,8 @@ class Member:
     """Identity of the training corpus, tokenizer included."""
     structure: float = 0.0
     """λ, the share of structure in the cosine where a caller gives none."""
+    structure_size: int = 1024
+    """Numbers of a structure vector."""
 
 
 @configuration
@@ -153,6 +155,8 @@ class ModelRecord:
     scale: ScaleRecord | None = None
     structure: Share = 0.0
     """λ where a caller gives none."""
+    structure_size: Literal[128, 256, 512, 1024] = 1024
+    """Numbers of a structure vector."""
 
 
 @configuration
@@ -257,6 +261,7 @@ def _write_member(folder: Path, member: Member, training: dict[str, Any]) -> Non
         "readout": network.readout and network.readout.record,
         "scale": network.scale and network.scale.record,
         "structure": member.structure,
+        "structure_size": member.structure_size,
         "encoder": config_to_json(network.config),
         "words": config_to_json(words),
         "parsers": member.parsers,
@@ -362,7 +367,8 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         network = _network(record, _check_sizes(folder, record, weights, fixed))
         network.load_state_dict(weights)
     network.to(device).eval()
-    return Member(network, dict(record.parsers), record.corpus, record.structure)
+    parsers = dict(record.parsers)
+    return Member(network, parsers, record.corpus, record.structure, record.structure_size)
 
 
 def _network(record: ModelRecord, words: WordTable) -> ViewStack:

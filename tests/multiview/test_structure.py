@@ -129,6 +129,21 @@ def test_structure_stands_beside_any_encoder(builtin: MultiViewEncoder) -> None:
     assert model.name == "counts"
 
 
+def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path: Path) -> None:
+    small = MultiViewEncoder.load("builtin", "cpu", structure=0.3, structure_size=128)
+    vectors, whole = small.encode([ACTIVE, PASSIVE]), builtin.structure_vectors([ACTIVE, PASSIVE])
+    assert vectors.shape[1] == small.get_sentence_embedding_dimension() == 384 + 128
+    cut = whole[:, :128] / np.linalg.norm(whole[:, :128], axis=1, keepdims=True)
+    np.testing.assert_allclose(small.structure_vectors([ACTIVE, PASSIVE]), cut, atol=1e-6)
+    np.testing.assert_allclose(vectors[:, 384:], 0.3**0.5 * cut, atol=1e-6)
+    small.save(tmp_path / "small")
+    assert MultiViewEncoder.load(tmp_path / "small", "cpu").structure_size == 128
+    with pytest.raises(UserError, match="structure_size=100: one of 128, 256, 512, 1024"):
+        with_structure(builtin, structure_size=100)
+    with pytest.raises(UserError, match="give one of the two"):
+        with_structure(builtin, source=builtin, structure_size=128)
+
+
 def test_a_model_may_have_its_own_share(builtin: MultiViewEncoder) -> None:
     model = MultiViewEncoder.load("builtin", "cpu", structure=0.3)
     vectors = model.encode([ACTIVE, PASSIVE])
