@@ -16,7 +16,7 @@ from typing import Literal
 
 from corpora.inputs import Line, read_lines
 from corpora.text import Document, Sentence, in_pieces
-from corpora.universal import universal_tags
+from corpora.universal_tags import universal_tags
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 

@@ -1,8 +1,7 @@
 """Universal Dependencies as the official validator wants them at its first three levels.
 
-UPOS is made of a treebank's tags and relations. A parser's trees have mistakes that the guidelines exclude, a
-second subject or a comma across other arcs, which :func:`valid` mends for export. Arcs between words stay: a
-relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves.
+A parser's trees have mistakes that the guidelines exclude, a second subject or a comma across other arcs. To
+mend them, a relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves.
 """
 
 from __future__ import annotations
@@ -11,25 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unicodedata import normalize
 
-from corpora.characters import plain
 from corpora.text import Sentence
+from corpora.universal_tags import NOMINAL, NOUNS, RELATIONS, RIGHTWARD, bases_of, universal_tags
 
-_UPOS = {
-    tag: upos
-    for upos, tags in {
-        "ADJ": "JJ JJR JJS", "ADP": "IN RP", "ADV": "RB RBR RBS WRB", "AUX": "MD", "CCONJ": "CC",
-        "DET": "DT PDT WDT", "INTJ": "UH", "NOUN": "NN NNS", "NUM": "CD", "PART": "POS TO",
-        "PRON": "EX PRP PRP$ WP WP$", "PROPN": "ADD NNP NNPS", "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
-        "SCONJ": "", "SYM": "$ # SYM", "VERB": "VB VBD VBG VBN VBP VBZ",
-    }.items()
-    for tag in (upos, *tags.split())
-}  # fmt: skip
-_TAKES = {
-    "advmod": "ADV ADJ CCONJ DET PART SYM", "amod": "ADJ ADV NOUN NUM SYM VERB X", "aux": "AUX", "cop": "AUX",
-    "case": "ADP ADV PART SYM VERB", "cc": "CCONJ ADV SYM", "det": "DET PRON", "expl": "PRON DET PART",
-    "goeswith": "X", "mark": "SCONJ ADV PART VERB", "nummod": "NUM NOUN SYM", "punct": "PUNCT",
-}  # fmt: skip
-"""By relation: the usual UPOS, then others that it may have (level 3 of the official validator)."""
 _FEW = "conj goeswith punct reparandum"
 _BELOW = {
     "cc": f"fixed {_FEW}", "fixed": _FEW, "goeswith": "", "punct": "punct",
@@ -38,33 +21,6 @@ _BELOW = {
     **dict.fromkeys(("case", "clf", "mark"), f"advmod cc fixed obl {_FEW}"),
 }  # fmt: skip
 """By relation of a word that hardly takes dependents: the relations that these may have."""
-_NOUNS = ("NOUN", "PRON", "PROPN")
-_NOMINAL = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocative")
-_RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
-_RELATIONS = {
-    *_TAKES, *_BELOW, *_NOMINAL, *_RIGHTWARD, "_", "acl", "advcl", "ccomp", "compound", "csubj", "dep",
-    "discourse", "list", "orphan", "parataxis", "reparandum", "root", "xcomp",
-}  # fmt: skip
-
-
-def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """Return UPOS by word: what Penn tags say, as far as Universal Dependencies allow with a relation."""
-    tags_of_words = []
-    for word, tag, relation in zip(words, tags, _bases(relations), strict=True):
-        upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
-        if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
-            upos = "PART"  # English negates with it; German Not is a noun
-        elif upos == "DET" and relation not in ("det", "advmod"):
-            upos = "PRON"
-        elif (tag, relation) == ("TO", "case"):
-            upos = "ADP"
-        elif upos == "PUNCT" and relation not in ("punct", "root", "_"):
-            upos = "SYM"
-        elif upos == "PROPN" and relation == "fixed":
-            upos = "NOUN"
-        usual, *others = _TAKES.get(relation, upos).split()
-        tags_of_words.append(upos if upos in others else usual)
-    return tags_of_words
 
 
 def valid(sentence: Sentence) -> Sentence:
@@ -76,23 +32,18 @@ def valid(sentence: Sentence) -> Sentence:
     pairs = zip(sentence.heads or (), sentence.relations or (), strict=True)
     named = tuple(name if name != "_" else "dep" if head else "root" for head, name in pairs)
     sentence = replace(sentence, tokens=words, relations=named or None)
-    names = _bases(named)
-    if not sentence.heads or not names or len(names) > 256 or not _RELATIONS.issuperset(names):
+    names = bases_of(named)
+    if not sentence.heads or not names or len(names) > 256 or not RELATIONS.issuperset(names):
         return sentence
     while (mended := _relabelled(sentence, sentence.heads)) != sentence:
         sentence = mended
-    return replace(sentence, heads=_reattached(sentence.heads or (), _bases(sentence.relations or ())))
-
-
-def _bases(relations: Sequence[str]) -> list[str]:
-    """Return the relations without their subtypes."""
-    return [name.partition(":")[0] for name in relations]
+    return replace(sentence, heads=_reattached(sentence.heads or (), bases_of(sentence.relations or ())))
 
 
 def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
     """Relations that cannot stand beside the others are replaced, once."""
     names = list(sentence.relations or ())
-    bases, seen = _bases(names), set()
+    bases, seen = bases_of(names), set()
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(names), names)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
@@ -103,11 +54,11 @@ def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
         apart = base == "goeswith" and head != at and (heads[at - 1], bases[at - 1]) != (head, base)
         if not head:
             names[at] = names[at] if base == "root" else "root"
-        elif base == "root" or apart or place in seen or (base in _RIGHTWARD and head > at + 1):
+        elif base == "root" or apart or place in seen or (base in RIGHTWARD and head > at + 1):
             names[at] = "dep"
         elif base == "fixed" and upos[head - 1] == "PROPN":
             names[at] = "flat"
-        elif base == "obl" and above in _NOMINAL and upos[head - 1] in _NOUNS and head not in clauses:
+        elif base == "obl" and above in NOMINAL and upos[head - 1] in NOUNS and head not in clauses:
             names[at] = "nmod" + names[at][3:]
         if head and base not in _BELOW.get(above, base).split():
             names[head - 1] = "dep"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from corpora.text import Document, Sentence
 from corpora.treebanks import LINE_BREAK, conllu_lines
-from corpora.universal import valid
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
 from parsing.trees.brackets import SpanTree, write_tree
@@ -125,8 +124,11 @@ class Trees(tuple[ParsedSentence, ...]):
 
         They are as they are, or with ``validate`` mended (:func:`corpora.universal.valid`).
         """
-        mended = valid if validate else lambda sentence: sentence
-        annotated = tuple(mended(sentence.annotation()) for sentence in self)
+        annotated = tuple(sentence.annotation() for sentence in self)
+        if validate:
+            from corpora.universal import valid
+
+            annotated = tuple(map(valid, annotated))
         return "".join(conllu_lines([Document("", annotated, continued=True)]))
 
     def to_ptb(self) -> str:

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from corpora.text import Document, Sentence
 from corpora.treebanks import write_conllu
-from corpora.universal import _RELATIONS, _UPOS, valid
+from corpora.universal import valid
+from corpora.universal_tags import _UPOS
+from corpora.universal_tags import RELATIONS as KNOWN
 
 RELATIONS = [
-    *sorted(_RELATIONS),
+    *sorted(KNOWN),
     *["punct"] * 15,
     "goeswith",
     "nsubj:outer",
