@@ -37,13 +37,14 @@ import inspect
 import shutil
 import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, fields, replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+from multiview.names.grammar import check_names
 from runtime.cli import Command, config_to_json, log_to, preset_defaults
-from runtime.errors import UserError
+from runtime.errors import UserError, refusals
 from runtime.files import (
     check_file,
     file_record,
@@ -58,6 +59,8 @@ from runtime.progress import progress
 if TYPE_CHECKING:
     from senteval_runner.report.page import Page
 
+OUTPUTS = ("output", "cache")
+"""Options that name folders to write to."""
 Figures = dict[str, Any]
 """What one cell gives: JSON values by name."""
 Key = TypeVar("Key", bound=Hashable)
@@ -167,12 +170,11 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """Compute a study and write its report; return the exit code, 2 if something was left out.
 
     Raises:
-        UserError: the preset's inputs are not given, or nothing could be computed.
+        UserError: nothing could be computed.
     """
     from senteval_runner.config import report_name
     from senteval_runner.report.page import Section
 
-    _check_inputs(config)
     output, run = config.output, Run(config.output)
     page = study(config, run)
     seeds = f"Seeds of what is trained: {getattr(config, 'runs', 1)}."
@@ -194,7 +196,28 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     return 2 if reasons else 0
 
 
-def _check_inputs(config: Any) -> None:
+def check_inputs(config: Any) -> None:
+    """Refuse a study of which no model or no set can be read, before anything heavy is imported.
+
+    Raises:
+        UserError: the preset needs options that are not given, or none of the models, or of the files of an
+            option, can be what it is named as; or what the configuration's own ``check_words`` raises.
+    """
+    _check_preset(config)
+    if hasattr(config, "check_words"):
+        config.check_words()
+    names = getattr(config, "models", ())
+    refused = refusals(*(partial(check_names, [name]) for name in names))
+    if names and len(refused) == len(names):
+        raise UserError("; ".join(refused))
+    for field in fields(config):
+        value = getattr(config, field.name)
+        paths = [one for one in (value if isinstance(value, tuple) else [value]) if isinstance(one, Path)]
+        if field.name not in OUTPUTS and paths and not any(path.exists() for path in paths):
+            raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
+
+
+def _check_preset(config: Any) -> None:
     """Raise a UserError that names the options that the preset needs and that are not given."""
     if (preset := getattr(config, "preset", None)) is None:
         return
@@ -209,9 +232,14 @@ def command(
     config: type[Any], main: Callable[[Any], int], module: str, description: str, *, plugins: bool = False
 ) -> Command:
     """Make the command ``python -m MODULE`` of a study, which has presets and owns its output."""
+
+    def checked(chosen: Any) -> int:
+        check_inputs(chosen)
+        return main(chosen)
+
     return Command(
         config,
-        main,
+        checked,
         module,
         description,
         defaults=preset_defaults(config, lambda: read_presets(config)),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import UserError
+from runtime.folders import current
 
 
 @dataclass(frozen=True)
@@ -168,3 +169,15 @@ def check_names(specs: Iterable[str]) -> None:
             name = parse_name(part)
             if name.prefix and not name.is_drawn:
                 parse_name(name.base)
+            if not name.is_drawn:
+                check_folder(Path(name.base))
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that holds no model, ours or another library's.
+
+    Raises:
+        UserError: neither config.json nor modules.json is there.
+    """
+    if path.is_dir() and not any((current(path) / name).exists() for name in ("config.json", "modules.json")):
+        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")

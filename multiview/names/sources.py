@@ -50,7 +50,7 @@ from multiview.folder.files import (
 )
 from multiview.model import MultiViewEncoder
 from multiview.names.bags import Bag, lookup_of, sample
-from multiview.names.grammar import RAW, EncoderName, parse_name
+from multiview.names.grammar import RAW, EncoderName, check_folder, parse_name
 from multiview.names.networks import RandomLSTM, assemble, fixed_words, load_pretrained, load_start
 from multiview.pretrained import Encode, Float, encoded, whole_model
 from multiview.structure import WithStructure
@@ -364,9 +364,8 @@ def _on_disk(spec: str) -> Source:
         return Source(
             spec=spec, kind="words", key=key, base=spec, open=lambda device: Bag(lookup_of(spec)).encode
         )
+    check_folder(path)
     config = path / "config.json"
-    if not config.exists() and not (path / "modules.json").exists():
-        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
     values = read_json(config) if config.is_file() else None
     if isinstance(values, dict) and "format" in values and ("views" in values or "members" in values):
         return _trained(spec, path)

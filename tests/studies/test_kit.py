@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runtime.cli import configuration
 from runtime.errors import UserError
 from senteval_runner.report.page import Page, Section
-from studies.kit import Cell, Figures, Run, run_study
+from studies.kit import Cell, Figures, Run, check_inputs, run_study
 
 
 @configuration
@@ -19,6 +20,8 @@ class ToyConfig:
     output: Path = Path("runs/toy")
     models: tuple[str, ...] = ()
     rate: float = 1.0
+    texts: tuple[Path, ...] = ()
+    gold: Path | None = None
 
 
 def write(value: float) -> Callable[[Path], Figures]:
@@ -105,6 +108,31 @@ def test_commands_of_other_models_have_other_reports_and_share_their_cells(tmp_p
     first, second = sorted(path.parent.name for path in Path("runs/toy").glob("*/results.json"))
     assert first.startswith("mine-") and second.startswith("mine-other-")
     assert len(list(Path("runs/toy/cells").iterdir())) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"models": ("start:mine",)}, "expected start:MODEL"),
+        ({"models": ("folder", "gone.vec")}, "folder: no model here .*; .*gone.vec"),
+        ({"gold": Path("gone")}, "--gold gone: no such file or folder"),
+        ({"texts": (Path("gone"), Path("gone too"))}, "--texts gone: no such"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_anything_is_imported(
+    options: dict[str, Any], message: str, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    with pytest.raises(UserError, match=message):
+        check_inputs(ToyConfig(**options))
+
+
+def test_one_of_several_that_can_be_read_is_enough(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = (Path("gone"), tmp_path)
+    check_inputs(ToyConfig(models=("gone.vec", "bag:random"), texts=here, output=Path("new")))
+    check_inputs(ToyConfig())
 
 
 def toy_without(run: Run) -> Page:

@@ -81,6 +81,8 @@ def test_the_command_scores_a_vector_file_and_names_missing_sets(tmp_path: Path)
     vectors.write_text("old 1 0\naged 1 0.1\nnew 1 1\ndog 0 1\n")
     options = ("--words", str(tmp_path), "--published", "models", "--output", str(tmp_path / "out"))
     assert cli([str(vectors), *options]) == 0
+    assert cli([str(vectors), "--output", str(tmp_path / "out")]) == 2  # nothing to compare
+    assert cli([str(vectors), *options, "--fine-tune"]) == 2
     report = (tmp_path / "out" / "report.md").read_text()
     assert "| 100.0 |" in report and "SimLex-999" in report
     assert report.index("vectors.txt |") < report.index("| BURT † |") < report.index("† published (BURT)")
