@@ -225,5 +225,6 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
     }
     assert cli(["--output", str(tmp_path / "x"), "--preset", "paper"]) == 2
     assert "--preset paper needs --nli, --nli-dev, --ppdb: SNLI" in capsys.readouterr().err
-    assert cli(["--output", str(tmp_path / "x"), "--nli", "none.jsonl"]) == 2
+    (tmp_path / "nli.jsonl").touch()
+    assert cli(["--output", str(tmp_path / "x"), "--nli", str(tmp_path / "nli.jsonl")]) == 2
     assert "no backbone: give --backbone" in capsys.readouterr().err
