@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -57,7 +58,7 @@ from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors
 from parsing.trees.batch import Batch
 from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
 from runtime.errors import UserError
-from runtime.files import locked
+from runtime.files import locked, path_of
 from runtime.progress import progress
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ class MultiViewEncoder:
         Raises:
             UserError: the folder holds something else, or another run is writing there.
         """
-        folder = Path(folder)
+        folder = path_of(folder, "model")
         refuse_other_content(folder)
         with locked(folder, option="folder"):
             save_model(self.members, folder, self.folder)
@@ -400,6 +401,8 @@ class MultiViewEncoder:
         """
         from multiview.matches import explain_pair, nodes_of
 
+        if not isinstance(top, Integral) or top < 1:
+            raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")
         views = None if view is None else [view]
         with torch_threads(1):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]

@@ -138,8 +138,8 @@ def _transform(
 ) -> tuple[Transform | None, int]:
     """Choose what the views side by side go through, if they do not stay as they are, and its numbers."""
     fitted = fitted_readout(members)
-    if readout not in (None, "meaning", "features", "raw"):
-        raise UserError(f"encode: readout={readout!r}: meaning, features or raw")
+    if not isinstance(readout, str | None) or readout not in (None, "meaning", "features", "raw"):
+        raise UserError(f"encode: readout={readout!r:.60}: meaning, features or raw")
     if readout == "meaning" and (fitted is None or views is not None):
         reason = "reads all views, not some" if fitted else "was never fitted (multiview.readout does)"
         raise UserError(f"encode: readout='meaning': that of {model or 'this model'} {reason}")

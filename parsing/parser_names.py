@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from runtime.errors import UserError
+from runtime.files import path_of
 
 
 def check_parser(kind: str, spec: str) -> None:
@@ -13,7 +14,7 @@ def check_parser(kind: str, spec: str) -> None:
     Raises:
         UserError: no such folder and, for ``const``, no such file and no name of benepar's.
     """
-    if spec == "builtin" or Path(spec).is_dir():
+    if path_of(spec, f"{kind} parser").is_dir() or spec == "builtin":
         return
     if kind == "dep":
         convert = f"python -m parsing.convert {spec} FOLDER --trust-pickle"

@@ -48,6 +48,8 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
     Raises:
         UserError: there is no such device here.
     """
+    if not isinstance(device, str | int | torch.device | None):
+        raise UserError(f"device {device!r:.60} cannot be used: it is no name of one")
     if device is None or device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and local_rank:

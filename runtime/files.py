@@ -41,6 +41,23 @@ SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 """Their files are devices, streams and switches, even where they look like regular files."""
 
 
+def path_of(value: object, what: str) -> Path:
+    """The path that a caller names; it may lead nowhere.
+
+    Raises:
+        UserError: it is no path, or none that a file can have; the message names ``what`` it was to be.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise UserError(f"{what}: a {type(value).__name__} is no path")
+    try:
+        os.stat(value)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise UserError(f"{what} {os.fspath(value)!r:.80}: {getattr(error, 'strerror', error)}") from None
+    return Path(value)
+
+
 def check_regular(path: Path) -> None:
     """Refuse to read what is no regular file: a pipe or a device may never end.
 

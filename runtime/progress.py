@@ -43,7 +43,7 @@ def progress(
     kind: type[Bar] = LogLines
     if "ipykernel" in sys.modules:  # a notebook
         from tqdm.auto import tqdm as kind
-    elif show or sys.stderr.isatty():
+    elif show is True or sys.stderr.isatty():
         kind = Ticking
     return kind(
         total=total,

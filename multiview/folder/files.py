@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,6 +40,7 @@ from runtime.files import (
     atomic_path,
     check_file,
     file_record,
+    path_of,
     read_json,
     read_record,
     sha256_file,
@@ -69,7 +70,7 @@ def model_folder(name: Path | str) -> Path:
     Raises:
         UserError: ``builtin``, and the installation has none; or a misspelt ``builtin``.
     """
-    path = Path(name)
+    path = path_of(name, "model")
     if str(name) != BUILTIN:
         near = "/" not in str(name) and get_close_matches(str(name).lower(), [BUILTIN], cutoff=0.8)
         if near and not path.exists():
@@ -88,6 +89,10 @@ def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -
     """
     labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
     known = {label for part in labels for both in part for label in both}
+    if wanted is not None and not (
+        isinstance(wanted, Collection) and all(isinstance(v, str) for v in wanted)
+    ):
+        raise UserError(f"views={wanted!r:.60}: are no names of views")
     chosen = known if wanted is None else set(wanted)
     if not chosen or not chosen <= known:
         what = f"view {min(chosen - known)!r}" if chosen else "views=[]"

@@ -47,7 +47,7 @@ from parsing.trees.batch import (
 from parsing.trees.check import CHUNK, ShardRow, open_shard
 from runtime.cli import Count, config_from_json, config_to_json, configuration
 from runtime.errors import UserError
-from runtime.files import SEAL, atomic_path, read_record, write_text
+from runtime.files import SEAL, atomic_path, path_of, read_record, write_text
 from runtime.threads import shared_lock
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class TreeCache:
         Raises:
             UserError: no cache, another format version, an unfinished one, or one without a first shard.
         """
-        folder = Path(folder)
+        folder = path_of(folder, "tree cache")
         manifest = Manifest.read(folder)
         if not (manifest.complete or allow_partial) or not manifest.prefix():
             remedy = "the same parsing.run command finishes it"

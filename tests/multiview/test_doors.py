@@ -20,6 +20,7 @@ from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
+from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from senteval_runner.adapters import MtebEncoder
 
@@ -277,11 +278,30 @@ def test_a_view_of_another_width_is_named(monkeypatch) -> None:
         {"device": 1.5},
         {"device": ["cpu"]},
         {"trees": "runs/trees/corpus"},
+        {"views": 1},
+        {"views": [["dep"]]},
+        {"views": [{}]},
+        {"readout": np.ones(2)},
+        {"device": np.ones(2)},
     ],
 )
 def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):
         builtin.encode(TEXTS, **options)
+
+
+@pytest.mark.parametrize("path", [None, 1, 1.5, ["x"], {}, np.ones(2), "x" * 5000, "a\0b"])
+def test_what_is_no_path_is_one_line(path: Any) -> None:
+    for open_it in (MultiViewEncoder.load, TreeCache.open, parsing.load):
+        if path is not None or open_it is not parsing.load:
+            with pytest.raises(UserError, match=r"^(model|tree cache|dep parser)"):
+                open_it(path)
+
+
+def test_explain_wants_a_number_of_matches(builtin: MultiViewEncoder) -> None:
+    for top in (None, 0, 1.5, [1]):
+        with pytest.raises(UserError, match=r"explain: top="):
+            builtin.explain("A cat sat.", "It slept.", top=top)  # type: ignore[arg-type]
 
 
 def test_words_and_models_of_another_type_are_one_line(builtin: MultiViewEncoder) -> None:
