@@ -54,8 +54,7 @@ def open_corpus(
 
     Args:
         spec: ``books``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
-        format: ``lines`` or ``running``. As of ``tokenize`` and ``split``, None is the corpus's default,
-            which its ``identity`` states.
+        format: ``lines`` or ``running``; None, as in what follows, is the default that ``identity`` states.
         tokenize: ``spacy`` or ``space``.
         limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
         data: folder of ``umbc``; by default that of the environment variable MULTIVIEW_DATA, else ``data``.

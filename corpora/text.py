@@ -232,17 +232,15 @@ def text_corpus(
 ) -> Corpus:
     """Return the text file, or the files of a folder in sorted order, as a corpus.
 
-    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; the name is by default the
-    file's without suffixes. Of a folder, the files with a suffix are read, if one is given. ``clean`` is
-    applied to every line before it is split into words, and ``about`` says what else decides the content.
+    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``. A ``suffix`` chooses files of
+    a folder. ``clean`` is applied to every line first, and ``about`` says what else decides the content.
 
     Raises:
         UserError: no files, or an unknown format or tokenizer.
     """
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
-    files = list_files(path, suffix)
-    tokenizer = Tokenizer(tokenize, running=format == "running")
+    files, tokenizer = list_files(path, suffix), Tokenizer(tokenize, running=format == "running")
 
     def documents() -> Iterator[Document]:
         for file in files:

@@ -14,12 +14,12 @@ stopped, and does nothing when everything is there.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -128,15 +128,14 @@ def main(config: ParseConfig) -> None:
         corpus = opened()
         output = config.output or Path("runs/trees") / corpus.name
         refuse_own_input(spec, output)
-        resolved = dataclasses.replace(config, output=output)
         print(corpus.describe())
         if config.preset == "paper":
             print(DEVIATES.format_map(config_to_json(config)))
         if config.dry_run:
-            print(parsing_cost(corpus, makers[0](), workers).text(resolved))
+            print(parsing_cost(corpus, makers[0](), workers).text(replace(config, output=output)))
         else:
             pool = parsing_pool(makers, workers, devices, config.ray, config.workers)
-            parse(corpus, output, pool, config_to_json(resolved))
+            parse(corpus, output, pool, config_to_json(replace(config, output=output)))
 
 
 def parser_makers(

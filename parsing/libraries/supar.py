@@ -64,26 +64,13 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
         raise UserError(f"{where}: a {name!r} model; only {known} converts")
     args, source = state["args"], state["state_dict"]
     if args.encoder != "lstm" or list(args.feat) != ["char"]:
-        inputs = ", ".join(args.feat)
         raise UserError(
-            f"{where}: encoder {args.encoder!r}, features {inputs}; only 'lstm' with char converts "
-            "(a sentence here has words and nothing else)"
+            f"{where}: encoder {args.encoder!r}, features {', '.join(args.feat)}; only 'lstm' with "
+            "char converts (a sentence here has words and nothing else)"
         )
-    word_field, _, character_field = state["transform"].FORM[:3]
-    vocabulary = ParserVocabulary(
-        words=(*SPECIALS, *word_field.vocab.itos[END:]),
-        characters=(*SPECIALS, *character_field.vocab.itos[END:]),
-        max_characters=character_field.fix_len,
-    )
+    vocabulary = _vocabulary(*state["transform"].FORM[:3])
     words = _with_end_row(_word_table(source, state["pretrained"], args))
-    encoder = EncoderConfig(
-        word_dim=words.shape[1],
-        character_dim=args.n_char_embed,
-        character_hidden=args.n_char_hidden,
-        hidden=args.n_lstm_hidden,
-        layers=args.n_lstm_layers,
-        end_boundary=False,
-    )
+    encoder = _encoder_sizes(words.shape[1], args)
     scorer = ScorerConfig(arc_dim=args.n_arc_mlp, relation_dim=args.n_rel_mlp)
     weights = {ours: source[theirs] for ours, theirs in recurrent_names(encoder.layers)}
     weights |= {
@@ -94,8 +81,8 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
     }
     for ours, theirs in MLPS.items():
         weights |= {f"{ours}.{part}": source[f"{theirs}.linear.{part}"] for part in ("weight", "bias")}
-    if "char_embed.projection.weight" in source:
-        p, b = source["char_embed.projection.weight"], source["char_embed.projection.bias"]
+    if (p := source.get("char_embed.projection.weight")) is not None:
+        b = source["char_embed.projection.bias"]
         for name in ("encoder.layers.0.ahead", "encoder.layers.0.back"):
             word, character = weights[f"{name}.weight_ih_l0"].split((words.shape[1], len(p)), 1)
             weights[f"{name}.bias_ih_l0"] = weights[f"{name}.bias_ih_l0"] + character @ b
@@ -103,6 +90,27 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
     model = DependencyModel(vocabulary, state["transform"].DEPREL.vocab.itos, encoder, scorer)
     model.load_state_dict(weights)
     return model.eval()
+
+
+def _vocabulary(words: Any, _: Any, characters: Any) -> ParserVocabulary:
+    """Return the vocabulary of supar's fields."""
+    return ParserVocabulary(
+        words=(*SPECIALS, *words.vocab.itos[END:]),
+        characters=(*SPECIALS, *characters.vocab.itos[END:]),
+        max_characters=characters.fix_len,
+    )
+
+
+def _encoder_sizes(word_dim: int, args: Any) -> EncoderConfig:
+    """Return the sizes of the encoder that supar's arguments describe."""
+    return EncoderConfig(
+        word_dim=word_dim,
+        character_dim=args.n_char_embed,
+        character_hidden=args.n_char_hidden,
+        hidden=args.n_lstm_hidden,
+        layers=args.n_lstm_layers,
+        end_boundary=False,
+    )
 
 
 def recurrent_names(layers: int) -> list[tuple[str, str]]:

@@ -244,13 +244,11 @@ def margin_loss(
     on which they differ, at a quarter to a seventh of the cost.
     """
     projected_PH, lengths = head.project(posts_PD), np.asarray(lengths, np.int64)
-    offsets = span_offsets(lengths)
-    gold = gold_labels(parses, offsets)
+    gold = gold_labels(parses, offsets := span_offsets(lengths))
     best, label = head.best_spans(projected_PH, lengths, gold)()
     spans = best_trees(best, lengths, offsets)[2]
     owners = np.repeat(np.arange(len(lengths)), 2 * lengths - 1)
-    wrong = label[spans] != gold[spans]
-    missing = gold != 0
+    wrong, missing = label[spans] != gold[spans], gold != 0
     missing[spans[~wrong]] = False
     # The (span, label) pairs on which the worst trees (+1) and the gold trees (-1) differ.
     added, missed = wrong & (label[spans] != 0), np.flatnonzero(missing)

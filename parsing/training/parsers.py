@@ -85,8 +85,7 @@ class ParserTask(Task[list[int]]):
     ) -> None:
         torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
         torch.manual_seed(loop.seed)
-        self.dev, self.loop = dev, loop
-        self.words = self._read(sentences, trees)
+        self.dev, self.loop, self.words = dev, loop, self._read(sentences, trees)
         vocabulary = ParserVocabulary.build(self.words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
@@ -106,14 +105,13 @@ class ParserTask(Task[list[int]]):
         for tokens in self.words:  # the order of rows is that of sums, after a resumption too
             self._table.rows(tokens)
         module = nn.ModuleDict(self.models).to(device)
-        on_cpu = device is None or device.type == "cpu"
         super().__init__(
             module,
             torch.optim.Adam(module.parameters(), betas=BETAS, fused=True),
             metric="mean",
             clip=CLIP,
             # Checkpoints keep the CPU's random state, not a device's.
-            step_seed=None if on_cpu else loop.seed,
+            step_seed=None if device is None or device.type == "cpu" else loop.seed,
         )
         self.averages = {name: p.detach().clone() for name, p in module.named_parameters()}
 
