@@ -260,7 +260,8 @@ class MultiViewEncoder:
                 where no read-out was fitted, an argument of sentence-transformers that means nothing here, an
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """
-        check_arguments(batch_size, truncate_dim, trees, others)
+        flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
+        check_arguments(batch_size, truncate_dim, trees, flags, others)
         output = resolve_output(
             self.members, self.name, views=views, readout=readout, structure=structure, dim=truncate_dim
         )

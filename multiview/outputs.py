@@ -152,7 +152,11 @@ def _transform(
 
 
 def check_arguments(
-    batch_size: int, truncate_dim: int | None, trees: object, others: Mapping[str, object]
+    batch_size: int,
+    truncate_dim: int | None,
+    trees: object,
+    flags: Mapping[str, object],
+    others: Mapping[str, object],
 ) -> None:
     """Refuse arguments of ``encode`` that mean nothing.
 
@@ -167,8 +171,11 @@ def check_arguments(
             raise UserError(f"encode: {name}={number!r:.40}: must be a whole number from 1")
     if trees is not None and not hasattr(trees, "has"):
         raise UserError(f"encode: trees={trees!r:.60}: is no tree cache; TreeCache.open opens one")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_ | int | None):
+            raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
     for name, value in others.items():
-        if name not in IGNORED_ARGUMENTS or value not in IGNORED_ARGUMENTS[name]:
+        if not any(type(value) is type(one) and value == one for one in IGNORED_ARGUMENTS.get(name, ())):
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
 
 

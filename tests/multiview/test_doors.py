@@ -279,6 +279,8 @@ def test_a_view_of_another_width_is_named(monkeypatch) -> None:
         {"device": ["cpu"]},
         {"trees": "runs/trees/corpus"},
         {"views": 1},
+        {"convert_to_tensor": np.ones(2)},
+        {"prompt": np.ones(2)},
         {"views": [["dep"]]},
         {"views": [{}]},
         {"readout": np.ones(2)},
