@@ -16,7 +16,7 @@ import runtime
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ("runtime", "corpora", "parsing", "multiview", "senteval_runner", "studies")
 HEAVY = ("torch", "spacy", "transformers", "numba", "sklearn", "matplotlib", "h5py")
-MAX_LINES = 450
+MAX_LINES = 460
 PICKLE = re.compile(r"(^|[^a-z_])(pickle|dill|joblib)\.(load|dump)|torch\.(load|save)\(|allow_pickle=True")
 CONVERTER = "parsing/convert.py"
 """The one file that opens a pickle, after ``--trust-pickle`` asked for it by name."""
