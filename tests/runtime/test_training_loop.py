@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,14 @@ class Regression(Task[list[int]]):
         return {"score": -float((self.module(self.x) - self.y).square().mean())}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def a_checkpoint_at_each_step() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop_module, "CHECKPOINT_S", 0.0)
+        yield
+
+
 def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop:
-    loop_module.CHECKPOINT_S = 0.0
     return Loop(Regression(rate, pause_s), Plan(**{"epochs": 4, **plan}), folder, identity={"rate": rate})
 
 
@@ -85,24 +92,24 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
 
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> None:
     program = (
-        "from tests.parsing.training.test_loop import make; from pathlib import Path; import sys;"
-        "make(Path(sys.argv[1]), pause_s=0.02).run()"
+        "from tests.runtime.test_training_loop import loop_module, make; from pathlib import Path; import sys;"
+        "loop_module.CHECKPOINT_S = 0.0; make(Path(sys.argv[1]), pause_s=0.02).run()"
     )
     saved, deadline = Checkpoints(tmp_path / "checkpoints", keep=2), time.monotonic() + 60
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
     while len(saved.listed()) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.kill()
-    process.wait()
+    assert process.wait() == -signal.SIGKILL, "killed before it had finished"
     with open(tmp_path / "log.jsonl", "a") as log:
         log.write('{"kind": "tra')  # cut off
     make(tmp_path).run()
     assert_same_run(whole, tmp_path)
 
 
-def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, whole: Path) -> None:
+def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = make(tmp_path)
-    loop_module.CHECKPOINT_S = 60.0  # until the next one is made
+    monkeypatch.setattr(loop_module, "CHECKPOINT_S", 60.0)
     step = loop.task.step
 
     def interrupted(position: Position, batch: list[int]) -> None:
