@@ -92,7 +92,8 @@ def test_training_learns_and_keeps_the_best(tmp_path: Path) -> None:
 
 def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> None:
     program = (
-        "from tests.runtime.test_training_loop import loop_module, make; from pathlib import Path; import sys;"
+        "import sys; from pathlib import Path;"
+        "from tests.runtime.test_training_loop import loop_module, make;"
         "loop_module.CHECKPOINT_S = 0.0; make(Path(sys.argv[1]), pause_s=0.02).run()"
     )
     saved, deadline = Checkpoints(tmp_path / "checkpoints", keep=2), time.monotonic() + 60
