@@ -17,6 +17,7 @@ Legend of dimension suffixes: n pairs, F numbers of a pair, W weights.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -252,6 +253,8 @@ class Judge:
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
+        A sentence says the same as itself, by rule: no such pair was fitted, so the weights do not say so.
+
         Raises:
             UserError: something is no pair of sentences.
         """
@@ -261,12 +264,19 @@ class Judge:
         if not listed:
             return []
         read = read_pairs(listed, self.source, self.encoder)
-        chances = self.weights.probabilities(read.numbers).tolist()
-        rows = zip(listed, chances, read.numbers.tolist(), strict=True)
+        chances = self.weights.probabilities(read.numbers)
+        chances[[_plain(a) == _plain(b) for a, b in listed]] = 1.0
+        rows = zip(listed, chances.tolist(), read.numbers.tolist(), strict=True)
         return [
             Judgement(a, b, chance, dict(zip(NUMBERS, row, strict=True)), (read, place))
             for place, ((a, b), chance, row) in enumerate(rows)
         ]
+
+
+def _plain(text: Text) -> str:
+    """The sentence without capitals, blanks beyond one, and a full stop or exclamation mark at its end."""
+    words = " ".join(text.split() if isinstance(text, str) else text).casefold()
+    return words.rstrip(" .!") or words
 
 
 def _builtin() -> MultiViewEncoder:
@@ -300,7 +310,7 @@ class JudgeConfig:
     b: Annotated[Positional[str], arg(metavar="SENTENCE")] = ""
     """Another sentence."""
     judge: str = "pairs"
-    """``pairs``, ``pairs-without-mrpc``, or the JSON file of a judge of your own."""
+    """pairs, pairs-without-mrpc, or the JSON file of a judge of your own."""
 
 
 def main(config: JudgeConfig) -> None:
@@ -309,6 +319,8 @@ def main(config: JudgeConfig) -> None:
     if config.b:
         print(judge(config.a, config.b))
         return
+    if not os.path.exists(config.a):  # unlike Path.exists, false for a sentence longer than a name may be
+        raise UserError(f"{config.a}: no such file; to judge two sentences, give both, each in quotes")
     rows = [row.cells for row in read_rows(Path(config.a), 2)]
     for (a, b), found in zip(rows, judge.pairs(rows), strict=True):
         print(f"{found.probability:.4f}", a, b, "; ".join(map(str, found.reasons)), sep="\t")

@@ -57,9 +57,9 @@ class Card:
             ),
         ]
         if BAG not in self.config.view_list:
-            result = "so they stand there" if beside else "they stand alone"
+            result = "it stands beside them" if beside else "they stand alone"
             recalls = f"{start['recall@1/both']:.1%} at the start, {both:.1%} at step {step}"
-            lines.append(("beside", f"the mean of their words the views find {recalls}: {result}"))
+            lines.append(("beside", f"with the mean of their words the views find {recalls}: {result}"))
         if not step:
             lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
         after, before = (scores["recall@1/both" if beside else "recall@1"] for scores in (best, start))
@@ -114,7 +114,8 @@ class Card:
         text += "".join(f"- {label}: {finding}\n" for label, finding in verdict)
         return (
             f"{text}\nAll on held-out sentences of the same corpus; neighbours are the sentences before and "
-            "after, looked for among 400. Other text, other languages and single words are untested.\n"
+            "after, looked for in blocks of up to 400. Other text, other languages and single words are "
+            "untested.\n"
         )
 
     def _next_command(self, learned: bool, ahead: bool) -> str:

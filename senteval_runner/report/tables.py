@@ -272,8 +272,9 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
                 bar.update(1)
             rows.append(cells)
     note = (
-        "Difference in percent on the first seed, p by paired bootstrap over items (1,000 resamples, "
-        "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: Pearson. STS: "
-        "Pearson, mean over subsets; Spearman over all pairs. HANS, PAWS, MinimalPairs: average precision."
+        "Difference in percentage points on the first seed, p by paired bootstrap over items (1,000 "
+        "resamples, two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: "
+        "Pearson. STS: Pearson, mean over subsets; Spearman over all pairs. HANS, PAWS, MinimalPairs: "
+        "average precision."
     )
     return Table(["models", *tasks], rows, notes=[note])

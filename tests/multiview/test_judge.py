@@ -49,6 +49,20 @@ def test_pairs_that_say_the_same(judge: Judge, pair: tuple[str, str]) -> None:
     assert {reason.kind for reason in found.reasons} <= {"agreeing"}
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("The cat sat.", "The cat sat."),
+        ("The camera should be enabled.", "the  camera should be enabled"),
+        ("He came!", ("He", "came", ".")),
+    ],
+)
+def test_a_sentence_says_the_same_as_itself(judge: Judge, a: Any, b: Any) -> None:
+    assert judge(a, b).probability == judge(b, a).probability == 1
+    assert not judge(a, b).reasons
+    assert judge("It is a part.", "It is apart.").probability < 1
+
+
 def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> None:
     pairs = [SAME, SWAPPED, ("Rain", "It rains in two towns."), SAME[::-1]]
     together = [found.probability for found in judge.pairs(pairs)]
@@ -116,7 +130,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli([str(tmp_path / "pairs.tsv"), "--judge", "pairs-without-mrpc"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert float(rows[0][0]) > 0.5 > float(rows[1][0]) and rows[1][3].startswith("roles: ")
-    assert cli([str(tmp_path / "none.tsv")]) == 2 and "none.tsv" in capsys.readouterr().err
+    for alone in (str(tmp_path / "none.tsv"), "The cat sat. " * 30):
+        assert cli([alone]) == 2
+        assert f"{alone}: no such file; to judge two sentences, give both" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text("{}")
     assert cli([*SAME, "--judge", str(tmp_path / "bad.json")]) == 2
     assert "bad.json" in capsys.readouterr().err

@@ -295,7 +295,7 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(
     assert start.views == encoder.views and start.scaled
     np.testing.assert_allclose(start.encode(None, trees=cache), whole, atol=1e-5)  # the start was kept
     card = (config.folder / "README.md").read_text()
-    assert "(dep 8, const 8, bag 6)" in card and "so they stand there" in card
+    assert "(dep 8, const 8, bag 6)" in card and "it stands beside them" in card
 
 
 @pytest.mark.usefixtures("both_devices")
