@@ -253,7 +253,7 @@ class Judge:
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
-        A sentence says the same as itself, by rule: no such pair was fitted, so the weights do not say so.
+        A sentence says the same as itself, by rule: hardly any such pair was fitted.
 
         Raises:
             UserError: something is no pair of sentences.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from corpora.senteval.tasks import data_folder, expand_tasks
 from multiview.names.grammar import check_names
@@ -38,7 +38,7 @@ def report_name(config: Any, words: Iterable[str]) -> str:
 class SentEvalConfig:
     """Options of ``senteval_runner.run``."""
 
-    models: Positional[tuple[str, ...]]
+    models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL...")]
     """Model folders (MODEL?views=dep for a view alone, MODEL?readout=features, meaning or raw for all tasks),
     sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
     random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE, start:MODEL?corpus=CACHE (a model
