@@ -31,14 +31,41 @@ def read_sentences(
         UserError: it is something else (one string, a mapping, a set, a table, an array of other than one
             dimension), or an element (its number is named) is no sentence, or has a lone surrogate.
     """
-    shape = getattr(inputs, "shape", (0,))
-    if isinstance(inputs, NO_LIST) or not isinstance(inputs, Iterable) or len(shape) != 1:
-        raise UserError(f"{door}: {described(inputs)} is no list of sentences")
-    values = inputs.to_pylist() if hasattr(inputs, "to_pylist") else list(inputs)  # pyarrow's are no strings
+    values = listed(inputs, door, "sentences")
     for number, value in enumerate(values):
         if fault := _fault(value, strings, spaces):
             raise UserError(f"{door}: input {number}, {described(value)}, {fault}")
     return [value if isinstance(value, str) else tuple(value) for value in values]
+
+
+def read_pairs(pairs: object, door: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
+    """Return pairs of sentences, of a list of pairs or an array [n, 2].
+
+    Raises:
+        UserError: it is no such list, or an element is no pair of sentences; its number is named.
+    """
+    values = listed(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, door, "pairs")
+    for number, pair in enumerate(values):
+        is_list = isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, NO_LIST)
+        if not is_list or len(getattr(pair, "shape", (2,))) != 1 or len(pair) != 2:
+            raise UserError(f"{door}: pair {number}, {described(pair)}, is no two sentences")
+    first, second = (
+        read_sentences([pair[side] for pair in values], f"{door}, {name} sentences")
+        for side, name in enumerate(("first", "second"))
+    )
+    return list(zip(first, second, strict=True))
+
+
+def listed(inputs: object, door: str, what: str) -> list[Any]:
+    """Return the elements of a list, tuple, generator, array or column of a table.
+
+    Raises:
+        UserError: it is something else; the message says that it is no list of ``what``.
+    """
+    shape = getattr(inputs, "shape", (0,))
+    if isinstance(inputs, NO_LIST) or not isinstance(inputs, Iterable) or len(shape) != 1:
+        raise UserError(f"{door}: {described(inputs)} is no list of {what}")
+    return inputs.to_pylist() if hasattr(inputs, "to_pylist") else list(inputs)  # pyarrow's are no strings
 
 
 def described(value: object) -> str:

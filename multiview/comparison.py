@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import plain
-from multiview.encoders.poles import agreement, negators, signed, turned
+from multiview.encoders.poles import agreement, negators, poles, signed, turned
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import relation_bits, word_flags
 from parsing.trees.role_rules import ROLES
@@ -248,15 +248,17 @@ def reasons(found: Facts, forms: Forms, one: int, other: int) -> list[Reason]:
     signs = [{word.base: word.sign for word in side} for side in (a, b)]
     result = [
         Reason("negation", x.text, y.text)
-        for x in a
-        for y in b
+        for x in dict.fromkeys(a)
+        for y in dict.fromkeys(b)
         if x.base == y.base and x.sign != signs[1][y.base] and y.sign != signs[0][x.base]
     ]
     left, right = (
         [word for word in side if word.base not in of] for side, of in ((a, signs[1]), (b, signs[0]))
     )
-    for x in list(left):
-        for y in list(right):
+    pole_a, pole_b = ({pole for word in side for pole in _places(word)} for side in (left, right))
+    near = [word for word in right if not pole_a.isdisjoint(_places(word))]
+    for x in [word for word in left if not pole_b.isdisjoint(_places(word))]:
+        for y in near:
             sign = agreement(x.base, y.base) * x.sign * y.sign
             if sign and x in left and y in right:
                 result.append(Reason("opposite" if sign < 0 else "agreeing", x.text, y.text))
@@ -273,6 +275,12 @@ def reasons(found: Facts, forms: Forms, one: int, other: int) -> list[Reason]:
         result.append(Reason("missing", *(", ".join(word.text for word in side) for side in (left, right))))
     order = ["opposite", "negation", "roles", "number", "name", "missing", "agreeing"]
     return sorted(result, key=lambda reason: order.index(reason.kind))
+
+
+def _places(word: _Word) -> set[str]:
+    """The base and its poles; words that share none neither agree nor are opposed."""
+    base = signed(word.base)[0]
+    return {base, *poles(base)}
 
 
 def _moved(found: Facts, forms: Forms, one: int, other: int) -> list[Reason]:

@@ -20,20 +20,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
 from corpora.inputs import read_rows
-from corpora.sentences import described, read_sentences
-from runtime.cli import Command, configuration
+from corpora.sentences import described, listed, read_pairs
+from runtime.cli import Command, config_from_json, configuration
 from runtime.errors import UserError
-from runtime.files import read_record, write_record
+from runtime.files import output_file, path_of, read_record, write_record
 
 if TYPE_CHECKING:  # they import torch
     from multiview.comparison import Reason
@@ -70,8 +72,24 @@ NUMBERS: Mapping[str, str] = {
 PACKAGED = Path(__file__).with_name("judges")
 STRENGTH = 5.0
 """Of the ridge, for a thousand pairs."""
+ALIKE = 1e-5
+"""Numbers that vary less are always the same, but for rounding."""
 STEPS = 30
 """Of Newton's method, at most."""
+
+
+_Number = Annotated[float, Ge(-1e9), Le(1e9)]
+
+
+@configuration
+class _Record:
+    """The file of a judge, as :class:`Weights` has it."""
+
+    numbers: list[str]
+    mean: list[_Number]
+    deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
+    weight: list[_Number]
+    about: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ class Weights:
         share = np.ones(len(label_n)) if share_n is None else share_n
         share = share * (1000 / share.sum())
         mean, deviation = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
-        shape = cls(mean, np.where(deviation > 0, deviation, 1), np.empty(0), about or {})
+        shape = cls(mean, np.where(deviation > ALIKE, deviation, 1), np.empty(0), about or {})
         design = shape._design(numbers_nF)
         weight, ridge = np.zeros(design.shape[1]), np.full(design.shape[1], strength)
         ridge[0] = 1e-6
@@ -126,9 +144,17 @@ class Weights:
         return _logistic(self._design(numbers_nF) @ self.weight)
 
     def save(self, path: Path) -> None:
-        """Write JSON."""
+        """Write JSON.
+
+        Raises:
+            UserError: no file can have that name, or ``about`` is no JSON.
+        """
+        path = output_file(path_of(path, "judge"))
         parts = {name: np.round(getattr(self, name), 6).tolist() for name in ("mean", "deviation", "weight")}
-        write_record(path, {"numbers": [*NUMBERS], **parts, "about": self.about})
+        try:
+            write_record(path, {"numbers": [*NUMBERS], **parts, "about": self.about})
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{path}: what the judge is about is no JSON ({error})") from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -137,14 +163,14 @@ class Weights:
         Raises:
             UserError: there is no such file, or it holds something else.
         """
-        record, count = read_record(path), len(NUMBERS)
-        if record.get("numbers") != [*NUMBERS]:
+        record, count = config_from_json(_Record, read_record(path), where=path), len(NUMBERS)
+        if record.numbers != [*NUMBERS]:
             raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
-        parts = [np.array(record[name], np.float64) for name in ("mean", "deviation", "weight")]
+        parts = [np.array(part, np.float64) for part in (record.mean, record.deviation, record.weight)]
         if [len(part) for part in parts] != [count, count, 1 + count + count * (count + 1) // 2]:
             raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
         mean, deviation, weight = parts
-        return cls(mean, deviation, weight, record["about"])
+        return cls(mean, deviation, weight, record.about)
 
 
 def _logistic(score: Floats) -> Floats:
@@ -160,9 +186,9 @@ class Judgement:
     b: Text
     probability: float
     """That both say the same."""
-    numbers: dict[str, float]
+    numbers: dict[str, float] = field(hash=False)
     """By the names in :data:`NUMBERS`."""
-    _read: tuple[Read, int]
+    _read: tuple[Read, int] = field(repr=False, compare=False)
 
     @cached_property
     def reasons(self) -> list[Reason]:
@@ -188,7 +214,7 @@ class Judge:
 
     def __init__(self, weights: Weights, encoder: Any = None, source: MultiViewEncoder | None = None) -> None:
         self.weights, self.encoder = weights, encoder
-        self.source = source or _builtin()
+        self.source = _source_for(encoder, source)
 
     @classmethod
     def load(
@@ -199,11 +225,13 @@ class Judge:
         Raises:
             UserError: there is none, or it was fitted beside another encoder.
         """
-        packaged = PACKAGED / f"{name}.json"
-        weights = Weights.load(packaged if packaged.is_file() else Path(name))
-        wanted = weights.about.get("encoder", "")
-        if bool(wanted) != (encoder is not None):
-            raise UserError(f"judge {name}: was fitted beside {wanted or 'no encoder'}; give it that")
+        path = path_of(name, "judge")
+        packaged = path_of(PACKAGED / f"{path.name}.json", "judge")
+        weights = Weights.load(packaged if str(path) == packaged.stem and packaged.is_file() else path)
+        wanted, given = weights.about.get("encoder", ""), _name_of(encoder)
+        if wanted != given:
+            beside = f"was fitted beside {wanted or 'no encoder'}, not {given or 'none'}"
+            raise UserError(f"judge {name}: {beside}; give it that")
         return cls(weights, encoder, source)
 
     @classmethod
@@ -228,23 +256,31 @@ class Judge:
             about: what the file is to say of data and licences.
 
         Raises:
-            UserError: labels are of another number, are no 0 or 1, or all the same.
+            UserError: labels are of another number, are no 0 or 1, or all the same; ``strength`` is not
+                from 1e-6 to 1e9.
         """
-        listed, given = _checked(pairs), np.asarray(labels)
-        if given.shape != (len(listed),) or not np.isin(given, (0, 1)).all() or len(np.unique(given)) < 2:
+        checked, given = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
+        for number, label in enumerate(given):
+            if not isinstance(label, Real | np.bool_) or label not in (0, 1):
+                raise UserError(f"Judge.fit: label {number}, {described(label)}, is neither 0 nor 1")
+        if len(given) != len(checked) or len({int(label) for label in given}) < 2:
             raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
-        from multiview.pair_numbers import read_pairs
+        if not isinstance(strength, Real) or not 1e-6 <= strength <= 1e9:
+            raise UserError(f"Judge.fit: strength: {described(strength)} is not from 1e-6 to 1e9")
+        if not isinstance(about or {}, Mapping):
+            raise UserError(f"Judge.fit: about: {described(about)} is no mapping")
+        from multiview.pair_numbers import numbered_pairs
 
-        source = source or _builtin()
-        found = read_pairs(listed, source, encoder).numbers
-        named = "" if encoder is None else type(encoder).__name__
-        about = {**(about or {}), "encoder": named, "pairs": len(listed)}
-        weights = Weights.fit(found, given.astype(np.int64), strength=strength, about=about)
+        source = _source_for(encoder, source)
+        found = numbered_pairs(checked, source, encoder).numbers
+        about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(checked)}
+        label_n = np.array([int(label) for label in given])
+        weights = Weights.fit(found, label_n, strength=float(strength), about=about)
         return cls(weights, encoder, source)
 
     def save(self, path: Path | str) -> None:
         """Write the judge as JSON, without the encoder."""
-        self.weights.save(Path(path))
+        self.weights.save(path_of(path, "judge"))
 
     def __call__(self, a: Any, b: Any) -> Judgement:
         """Judge two sentences, strings or tokens."""
@@ -258,15 +294,15 @@ class Judge:
         Raises:
             UserError: something is no pair of sentences.
         """
-        from multiview.pair_numbers import read_pairs
+        from multiview.pair_numbers import numbered_pairs
 
-        listed = _checked(pairs)
-        if not listed:
+        checked = read_pairs(pairs, "judge")
+        if not checked:
             return []
-        read = read_pairs(listed, self.source, self.encoder)
+        read = numbered_pairs(checked, self.source, self.encoder)
         chances = self.weights.probabilities(read.numbers)
-        chances[[_plain(a) == _plain(b) for a, b in listed]] = 1.0
-        rows = zip(listed, chances.tolist(), read.numbers.tolist(), strict=True)
+        chances[[_plain(a) == _plain(b) for a, b in checked]] = 1.0
+        rows = zip(checked, chances.tolist(), read.numbers.tolist(), strict=True)
         return [
             Judgement(a, b, chance, dict(zip(NUMBERS, row, strict=True)), (read, place))
             for place, ((a, b), chance, row) in enumerate(rows)
@@ -279,26 +315,20 @@ def _plain(text: Text) -> str:
     return words.rstrip(" .!") or words
 
 
-def _builtin() -> MultiViewEncoder:
+def _source_for(encoder: Any, source: MultiViewEncoder | None) -> MultiViewEncoder:
+    """The encoder that parses, once both are checked."""
     from multiview.model import MultiViewEncoder
+    from multiview.pretrained import check_encoder
 
-    return MultiViewEncoder.load("builtin")
+    if encoder is not None:
+        check_encoder(encoder, "judge")
+    if source is not None and not isinstance(source, MultiViewEncoder):
+        raise UserError(f"judge: source: {described(source)} is no MultiViewEncoder")
+    return source or MultiViewEncoder.load("builtin")
 
 
-def _checked(pairs: Iterable[Sequence[Any]]) -> list[tuple[Text, Text]]:
-    """Pairs of sentences.
-
-    Raises:
-        UserError: something is none; it is named.
-    """
-    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise UserError(f"judge: {described(pairs)} is no list of pairs")
-    listed = list(pairs)
-    for number, pair in enumerate(listed):
-        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise UserError(f"judge: pair {number}, {described(pair)}, is no two sentences")
-    texts = read_sentences([text for pair in listed for text in pair], "judge")
-    return list(zip(texts[::2], texts[1::2], strict=True))
+def _name_of(encoder: Any) -> str:
+    return "" if encoder is None else type(encoder).__name__
 
 
 @configuration
@@ -322,6 +352,8 @@ def main(config: JudgeConfig) -> None:
     if not os.path.exists(config.a):  # unlike Path.exists, false for a sentence longer than a name may be
         raise UserError(f"{config.a}: no such file; to judge two sentences, give both, each in quotes")
     rows = [row.cells for row in read_rows(Path(config.a), 2)]
+    if not rows:
+        raise UserError(f"{config.a}: holds no rows")
     for (a, b), found in zip(rows, judge.pairs(rows), strict=True):
         print(f"{found.probability:.4f}", a, b, "; ".join(map(str, found.reasons)), sep="\t")
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from multiview.pretrained import unit_rows
 from runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def explain_pair(
     ]
     parts = np.split(views_BD, np.cumsum([view.width for view in nodes])[:-1], axis=1)
     vectors = {**wholes, **dict(zip((view.name for view in nodes), parts, strict=True))}
-    cosines = {name: float(np.dot(*_unit(pair_BD))) for name, pair_BD in vectors.items()}
+    cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
     whole = cosines.pop(next(iter(wholes)))
     return Explanation(pair[0], pair[1], whole, cosines, trees, matches, _bindings(batch))
 
@@ -185,7 +186,7 @@ def _matches_of(
         # The nodes of a dependency tree are its words.
         tops = np.flatnonzero(named_N) if view.tree == "dep" else cover_NW.argmax(1)
         covers.append(cover_NW)
-        units.append(_unit(view.states[row][named_N]))
+        units.append(unit_rows(view.states[row][named_N]))
         subtrees.append([_subtree(sentence, *one) for one in zip(cover_NW, tops.tolist(), strict=True)])
     cosine_NM = units[0] @ units[1].T
     trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
@@ -291,12 +292,6 @@ def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) ->
     if tree == "dep":
         return replace(sentence, relations=relations, spans=None).drawings()[0]
     return replace(sentence, tags=tags, spans=spans, heads=None).drawings()[0]
-
-
-def _unit(rows: Float) -> Float:
-    """Return the rows of length 1; a zero row stays zero."""
-    unit: Float = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
 
 
 def _text(sentence: ParsedSentence) -> str:

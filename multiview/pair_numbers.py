@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from multiview.comparison import Facts, Forms, Ints, facts, in_order, places_of_ranges
 from multiview.encoders.poles import poles
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import rows_of
+from multiview.pretrained import rows_of, unit_rows
+from multiview.words.table import WordTable
 from parsing.trees.role_rules import ROLES
 from runtime.device import torch_threads
 
@@ -42,7 +43,7 @@ class Read(NamedTuple):
 
 
 @torch.inference_mode()
-def read_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None) -> Read:
+def numbered_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None) -> Read:
     """Parse the sentences of pairs, each once, and number the pairs."""
     from multiview.encoders.binding import WIDTH, structure_of  # here: it compiles
 
@@ -50,7 +51,7 @@ def read_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, enc
     rows = [[place.setdefault(text, len(place)) for text in pair] for pair in pairs]
     rows_n2, texts = np.array(rows, np.int64), list(place)
     words = source.members[0].network.words
-    forms = Forms(lambda types: words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy())
+    forms = Forms(partial(_vectors_of, words))
     structure, parts = np.zeros((len(texts), WIDTH), np.float32), []
     meaning = None if encoder is None else _meanings(texts, encoder)
     requires = {"tokens", "dep"} | (source.requires if encoder is None else set())
@@ -62,7 +63,7 @@ def read_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, enc
                 views = source.vectors(batch)
                 own = (source.readout(views) if source.readout else views).float().cpu().numpy()
                 meaning = np.zeros((len(texts), own.shape[1]), np.float32) if meaning is None else meaning
-                meaning[places] = _unit(own)
+                meaning[places] = unit_rows(own)
     assert meaning is not None
     one, other = rows_n2.T
     cosines = [np.einsum("nd,nd->n", part[one], part[other]) for part in (meaning, structure)]
@@ -70,15 +71,16 @@ def read_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, enc
     return Read(found, forms, rows_n2, np.column_stack([*cosines, numbers(found, forms, one, other)]))
 
 
+def _vectors_of(words: WordTable, types: list[str]) -> NDArray[np.float32]:
+    """The vectors of words in the first table, [U, E]."""
+    vectors: NDArray[np.float32] = words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy()
+    return vectors
+
+
 def _meanings(texts: Sequence[Text], encoder: Any) -> NDArray[np.float32]:
     """Vectors at length 1 of another encoder, [n, D]."""
     strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
-    return _unit(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
+    return unit_rows(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
 
 
 class _Side:

@@ -54,6 +54,16 @@ def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_s
     return rows
 
 
+def check_encoder(encoder: Any, door: str) -> None:
+    """Refuse what has no ``encode(sentences)``.
+
+    Raises:
+        UserError: that is so; ``door`` was called.
+    """
+    if isinstance(encoder, str | type) or not callable(getattr(encoder, "encode", None)):
+        raise UserError(f"{door}: {described(encoder)} has no encode(sentences)")
+
+
 def rows_of(
     output: Any, sentences: Sequence[object], name: str, dim: int | None = None, columns: int = 1
 ) -> Float:
@@ -80,6 +90,13 @@ def rows_of(
             f"{str(sentences[int(np.argmin(finite))])[:80]!r}"
         )
     return rows
+
+
+def unit_rows(rows: Float) -> Float:
+    """Return the rows at length 1, however long they are; a zero row stays zero."""
+    scaled = rows / np.maximum(np.abs(rows).max(axis=1, keepdims=True, initial=0), 1e-12)
+    unit: Float = scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-12)
+    return unit
 
 
 def vectors_of(value: Any, door: str) -> Tensor:

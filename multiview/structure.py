@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from corpora.sentences import described, read_sentences
+from corpora.sentences import read_sentences
 from multiview.encoders.meaning import joined_with_structure, share_of
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import rows_of
+from multiview.pretrained import check_encoder, rows_of
 from runtime.errors import UserError
 
 
@@ -40,8 +40,7 @@ class WithStructure:
     """
 
     def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
-        if isinstance(model, str) or not callable(getattr(model, "encode", None)):
-            raise UserError(f"with_structure: {described(model)} has no encode(sentences)")
+        check_encoder(model, "with_structure")
         self.model, self.structure = model, share_of(structure)
         self.source = source or MultiViewEncoder.load("builtin")
 

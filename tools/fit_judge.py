@@ -21,7 +21,7 @@ from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, read_captions, read_paws, read_semantoneg, triplets
 from multiview.judge import Weights
 from multiview.model import MultiViewEncoder
-from multiview.pair_numbers import read_pairs
+from multiview.pair_numbers import numbered_pairs
 
 SHARES = {"PAWS": 2.3, "MRPC": 5, "Binding": 0.3, "SemAntoNeg": 0.2, "swap": 1.3, "replace": 4.5}
 """How much each set counts, so that the hard ones do not lose to the easy ones; chosen by five folds."""
@@ -79,7 +79,7 @@ def main(folder: Path) -> None:
         for pairs in files:
             label = np.array([int(same) for same, _, _ in pairs])
             share = np.where(label == 1, 0.5 / label.mean(), 0.5 / (1 - label.mean())) * SHARES[name] / total
-            parts.append((name, read_pairs([pair[1:] for pair in pairs], source).numbers, label, share))
+            parts.append((name, numbered_pairs([pair[1:] for pair in pairs], source).numbers, label, share))
             print(name, len(pairs), flush=True)
     for file, left_out in (("pairs", ""), ("pairs-without-mrpc", "MRPC")):
         chosen = [part[1:] for part in parts if part[0] != left_out]

@@ -20,7 +20,7 @@ the read-out.
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
@@ -214,9 +214,9 @@ def structure_size_of(size: int) -> int:
     Raises:
         UserError: it may not.
     """
-    if size not in STRUCTURE_SIZES:
+    if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
         raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
-    return size
+    return int(size)
 
 
 def joined_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:

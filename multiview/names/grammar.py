@@ -45,10 +45,10 @@ FORMS = {
         needs_option=True,
     ),
 }
-SHARED_OPTIONS = {"scale": re.compile(".+"), "structure": re.compile(r"\d*\.?\d+")}
+SHARED_OPTIONS = {"scale": re.compile(".+"), "structure": re.compile(r"[0-9]*\.?[0-9]+")}
 """Options of every name, and what their values look like."""
 OPTION = re.compile(r"(?P<base>.+)\?(?P<key>views|readout|vectors|corpus|scale|structure)=(?P<value>[^?]+)")
-DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9]\d{0,5})")
+DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9][0-9]{0,5})")
 READOUTS = ("meaning", "features", "raw")
 """Values of ``?readout=``."""
 RAW = "none"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from multiview.judge import NUMBERS, Judge, cli
+from multiview.judge import NUMBERS, PACKAGED, Judge, Weights, cli
 from multiview.model import MultiViewEncoder
-from multiview.pair_numbers import read_pairs
+from multiview.pair_numbers import numbered_pairs
 from runtime.errors import UserError
+from runtime.files import read_record, write_record
 
 SAME = ("The lawyer praised the doctor.", "The doctor was praised by the lawyer.")
 SWAPPED = ("The lawyer praised the doctor.", "The doctor praised the lawyer.")
@@ -75,7 +77,7 @@ def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> 
 
 def test_numbers_of_a_pair(judge: Judge) -> None:
     pairs = [("The red hat fell.", "The blue hat fell."), SWAPPED, ("Anna met two men.", "Anna met men.")]
-    rows = read_pairs(pairs, judge.source).numbers
+    rows = numbered_pairs(pairs, judge.source).numbers
     number = dict(zip(NUMBERS, rows.T, strict=True))
     assert number["words"].tolist() == pytest.approx([2 / 3, 1, (3 / 4 + 1) / 2])
     assert number["moved"].tolist() == pytest.approx([0, 1, 0])
@@ -108,12 +110,18 @@ def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> N
     ("pairs", "labels", "message"),
     [
         ([SAME], [1], "both must occur"),
-        ([SAME, SWAPPED], [1, 2], "0 or 1"),
+        ([SAME, SWAPPED], [1, 2], "neither 0 nor 1"),
         ([SAME, SWAPPED], [1], "one for each pair"),
         (["ab"], [1], "pair 0, .* is no two sentences"),
         ([SAME, ("a",)], [1, 0], "pair 1, .* is no two sentences"),
         ("ab", [1, 0], "is no list of pairs"),
-        ([("a", 3)], [1], "input 1"),
+        ([SAME, ("a", 3)], [1], "second sentences: input 1"),
+        ({SAME}, [1], "is no list of pairs"),
+        (np.array("ab"), [1], "is no list of pairs"),
+        ([SAME, SWAPPED], [1, [0, 1]], "label 1, .* is neither 0 nor 1"),
+        ([SAME, SWAPPED], [1, 0j], "label 1"),
+        ([SAME, SWAPPED], np.ma.array([1, 0], mask=[False, True]), "label 1"),
+        ([SAME, SWAPPED], [float("nan"), 1], "label 0"),
     ],
 )
 def test_what_is_no_pair_or_label_is_refused(
@@ -121,6 +129,82 @@ def test_what_is_no_pair_or_label_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         Judge.fit(pairs, labels, source=judge.source)
+
+
+def test_an_array_of_pairs_is_judged_as_a_list(judge: Judge) -> None:
+    listed = [found.probability for found in judge.pairs([SAME, SWAPPED])]
+    assert [found.probability for found in judge.pairs(np.array([SAME, SWAPPED]))] == listed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"strength": strength} for strength in (0, -1, float("nan"), 1e-300, "3", None)),
+        *({"encoder": encoder} for encoder in (3, "builtin", Counts)),
+        {"source": "builtin"},
+        {"about": "mine"},
+    ],
+    ids=str,
+)
+def test_options_of_fit_are_checked(judge: Judge, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=next(iter(options)) + "|encode"):
+        Judge.fit([SAME, SWAPPED], [1, 0], **({"source": judge.source} | options))
+
+
+@pytest.mark.parametrize("key", ["mean", "deviation", "weight", "about", "numbers"])
+@pytest.mark.parametrize("value", [None, 3, "x", [None], ["1"], [[1.0]], [1e308], [10**400], [], "nothing"])
+def test_a_damaged_file_is_refused(tmp_path: Path, key: str, value: Any) -> None:
+    record = read_record(PACKAGED / "pairs.json")
+    repeated = value * len(record[key]) if isinstance(value, list) else value
+    changed = {name: part for name, part in record.items() if name != key or value != "nothing"}
+    write_record(tmp_path / "own.json", changed | ({} if value == "nothing" else {key: repeated}))
+    with pytest.raises(UserError, match=r"own\.json"):
+        Judge.load(tmp_path / "own.json")
+
+
+def test_numbers_that_hardly_vary_do_not_leave_a_deviation_of_zero(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).random((6, len(NUMBERS)))
+    numbers[:, 0] = 1 - 1e-8 * numbers[:, 0]
+    Weights.fit(numbers, np.array([0, 1] * 3)).save(tmp_path / "own.json")
+    assert Weights.load(tmp_path / "own.json").deviation[0] == 1
+
+
+def test_a_judge_of_another_encoder_is_refused(judge: Judge, tmp_path: Path) -> None:
+    class Others(Counts):
+        pass
+
+    Judge.fit([SAME, SWAPPED], [1, 0], encoder=Counts(), source=judge.source).save(tmp_path / "own.json")
+    with pytest.raises(UserError, match="beside Counts, not Others"):
+        Judge.load(tmp_path / "own.json", encoder=Others(), source=judge.source)
+
+
+@pytest.mark.parametrize("name", [None, 3, b"pairs", "a\0b", "x" * 5000, "/proc/x", "file/x", "folder"])
+def test_names_of_no_file_are_refused(judge: Judge, tmp_path: Path, name: Any) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / name if isinstance(name, str) else name
+    for act in (judge.save, Judge.load):
+        with pytest.raises(UserError):
+            act(path)
+
+
+def test_what_the_judge_is_about_is_json(judge: Judge, tmp_path: Path) -> None:
+    for about in ({"x": {1}}, {"x": float("nan")}, {"x": "\ud800"}):
+        own = Judge.fit([SAME, SWAPPED], [1, 0], source=judge.source, about=about)
+        with pytest.raises(UserError, match="no JSON"):
+            own.save(tmp_path / "own.json")
+
+
+def test_judgements_are_compared_hashed_and_pickled(judge: Judge) -> None:
+    found = judge(*SWAPPED)
+    again = pickle.loads(pickle.dumps(found))
+    assert again == found == judge(*SWAPPED) and hash(again) == hash(found)
+    assert again.reasons == found.reasons
+
+
+def test_reasons_of_long_texts_are_few(judge: Judge) -> None:
+    found = judge("The film is good. " * 300, "The film is not good. " * 300)
+    assert [reason.kind for reason in found.reasons].count("negation") == 1
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +217,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for alone in (str(tmp_path / "none.tsv"), "The cat sat. " * 30):
         assert cli([alone]) == 2
         assert f"{alone}: no such file; to judge two sentences, give both" in capsys.readouterr().err
+    (tmp_path / "empty.tsv").touch()
+    assert cli([str(tmp_path / "empty.tsv")]) == 2 and "holds no rows" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text("{}")
     assert cli([*SAME, "--judge", str(tmp_path / "bad.json")]) == 2
     assert "bad.json" in capsys.readouterr().err
