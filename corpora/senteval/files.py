@@ -336,6 +336,11 @@ def _read_structure(name: str, files: Files) -> TaskData:
     else:
         read = _READERS[name]
         pairs = {split: [pair for path in paths for pair in read(path)] for split, paths in files.items()}
+        for split, part in pairs.items():
+            if len({same for same, _, _ in part}) < (1 if name == "Opposites" else 2):
+                raise UserError(
+                    f"{files[split][0]}: no pairs for {name} that say the same, or none that do not"
+                )
     words = Tokenizer("spacy", running=False)
     splits = {
         split: Split(

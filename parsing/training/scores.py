@@ -22,6 +22,7 @@ import numpy as np
 
 from corpora.text import Sentence
 from corpora.treebanks import TagColumn, read_conllu
+from parsing.trees.arrays import DEFECTS, dependency_heights
 from parsing.trees.batch import ConstituencyParser, DependencyParse, DependencyParser
 from parsing.trees.brackets import CHAIN, SpanTree, from_parse, read_trees
 from runtime.errors import UserError
@@ -37,7 +38,7 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
     """Read sentences with heads, relations and tags (of the column ``upos`` or ``xpos``) of CoNLL-U files.
 
     Raises:
-        UserError: a file is missing, malformed or has unannotated sentences; names file and line.
+        UserError: a file is missing, malformed or has sentences without a tree; names file and line.
     """
     sentences = []
     for path in paths:
@@ -48,6 +49,10 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
                     raise UserError(
                         f"{path}: document {document.id}: {text!r} has no heads; annotate or remove it"
                     )
+                ends = np.array([0, len(sentence.tokens)], np.int64)
+                if defect := DEFECTS[dependency_heights(np.array(sentence.heads, np.int64), ends)[1][0]]:
+                    text = " ".join(sentence.tokens)[:40]
+                    raise UserError(f"{path}: document {document.id}: {text!r}: {defect}; mend or remove it")
                 sentences.append(sentence)
     if not sentences:
         raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no sentences to read")

@@ -103,6 +103,15 @@ def test_readers(tmp_path: Path, reader, name: str, text: str, pairs: list) -> N
         reader(tmp_path / name)
 
 
+@pytest.mark.parametrize("label", ["0", "1"])
+def test_pairs_of_one_kind_are_no_task(tmp_path: Path, label: str) -> None:
+    path = tmp_path / "structure" / "paws_wiki_dev.tsv"
+    path.parent.mkdir()
+    path.write_text(f"id\tsentence1\tsentence2\tlabel\n1\tA\tB\t{label}\n")
+    with pytest.raises(UserError, match=r"paws_wiki_dev.tsv: no pairs for PAWS"):
+        read_task("PAWS", tmp_path)
+
+
 @pytest.mark.data
 def test_the_sets_at_hand_have_the_published_numbers(data_folder: Path) -> None:
     paws = read_task("PAWS", data_folder).splits["all"]

@@ -65,6 +65,16 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
     [
         ("dep", "1\tx\t_\t_\t_\t_\t5\troot\t_\t_\n\n", ":1: head '5'"),
         ("dep", "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "has no heads"),
+        (
+            "dep",
+            "1\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n2\tx\t_\t_\t_\t_\t3\tdep\t_\t_\n3\tx\t_\t_\t_\t_\t2\tdep\t_\t_\n\n",
+            "'x x x': the heads have a cycle",
+        ),
+        (
+            "dep",
+            "1\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n2\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n\n",
+            "'x x': not exactly one root",
+        ),
         ("const", "", "no trees"),
     ],
 )
