@@ -23,7 +23,9 @@ import sys
 from importlib import import_module
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import MinLen
 
 from multiview.config import TRAIN, Case
 from runtime.cli import Command, CountOrNone, Positive, Seed, configuration
@@ -40,13 +42,13 @@ Scale = Literal["none", "one"]
 class ViewsConfig:
     """Options of ``studies.views``; 0 is the preset's own value."""
 
-    trees: tuple[Path, ...]
+    trees: Annotated[tuple[Path, ...], MinLen(1)]
     """Tree caches to train on, one size of text each."""
     preset: str = "paper"
     """Of multiview.train: paper, laptop, gpu, or a TOML."""
-    systems: tuple[str, ...] = (*PAIRS, QUICKTHOUGHT)
+    systems: Annotated[tuple[str, ...], MinLen(1)] = (*PAIRS, QUICKTHOUGHT)
     """Pairs of views, and QuickThought."""
-    words: tuple[Words, ...] = ("trained", "fixed")
+    words: Annotated[tuple[Words, ...], MinLen(1)] = ("trained", "fixed")
     """Configurations of words; both is the paper's."""
     vectors: str = TRAIN
     """Fixed words: a file, or train (skip-grams of the corpus; then no vocabulary is expanded)."""
@@ -63,9 +65,9 @@ class ViewsConfig:
     """Size of a view."""
     word_dim: CountOrNone = 0
     """Size of word vectors made here."""
-    seeds: tuple[Seed, ...] = (0, 1, 2)
+    seeds: Annotated[tuple[Seed, ...], MinLen(1)] = (0, 1, 2)
     """Of weights, order and word vectors."""
-    scales: tuple[Scale, ...] = ("none", "one")
+    scales: Annotated[tuple[Scale, ...], MinLen(1)] = ("none", "one")
     """Numbers as they are, or each at one scale over the training text."""
     controls: bool = True
     """Score starts, the average of words and random words too."""

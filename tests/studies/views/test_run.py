@@ -51,6 +51,14 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
     assert (loop.epochs, loop.validation, loop.patience) == (5, 2000, 2)
 
 
+@pytest.mark.parametrize("option", ["trees", "systems", "words", "seeds", "scales"])
+def test_an_option_without_values_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture, option: str
+) -> None:
+    assert cli(["--trees", "none", f"--{option}", "--output", str(tmp_path / "views")]) == 2
+    assert f"--{option} ()" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+
+
 def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     """Accuracy of MR, and relatedness, which counts as (r + ρ + 100 − MSE) / 3."""
 
