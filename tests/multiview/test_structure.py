@@ -138,8 +138,9 @@ def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path: Path) -> 
     np.testing.assert_allclose(vectors[:, 384:], 0.3**0.5 * cut, atol=1e-6)
     small.save(tmp_path / "small")
     assert MultiViewEncoder.load(tmp_path / "small", "cpu").structure_size == 128
-    with pytest.raises(UserError, match="structure_size=100: one of 128, 256, 512, 1024"):
-        with_structure(builtin, structure_size=100)
+    for size in (100, 128.0):
+        with pytest.raises(UserError, match=f"structure_size={size}: one of 128, 256, 512, 1024"):
+            with_structure(builtin, structure_size=size)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="give one of the two"):
         with_structure(builtin, source=builtin, structure_size=128)
 

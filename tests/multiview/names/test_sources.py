@@ -62,6 +62,7 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -
         ("cls:someone/bert@300", "expected cls:NAME"),
         ("builtin?views=seq?views=seq", "expected MODEL, MODEL"),
         ("builtin?structure=half", "expected MODEL, MODEL"),
+        ("builtin?structure=٠.٥", "expected MODEL, MODEL"),
         ("sif:random", r"expected sif:WORDS\?corpus=runs/trees/NAME"),
         ("builtin?views=dep", "view 'dep': this model has 0-seq, 1-seq, seq"),
         ("all-MiniLM-L6-v2?views=dep", "a MODEL of multiview.train"),
