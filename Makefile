@@ -56,7 +56,8 @@ format: $(DEV)
 	$(PY) -m ruff check --fix .
 
 # Each in a process of its own; MULTIVIEW_DATA is the folder of the real data.
-BENCHMARKS := benchmarks.encoding benchmarks.tree_engine benchmarks.structure tests.speed.parsing tests.speed.senteval
+BENCHMARKS := benchmarks.encoding benchmarks.tree_engine benchmarks.structure benchmarks.opposites \
+  tests.speed.parsing tests.speed.senteval
 bench: $(BENCH) $(BENCHMARKS:%=bench-%)
 bench-%: $(BENCH)
 	$(PY) -m $*

@@ -213,11 +213,31 @@ class StructureConfig:
     """HANS's heuristics_evaluation_set.txt."""
 
 
-def main(options: StructureConfig) -> None:
-    """Print the table and one line of JSON."""
+def data_folder() -> Path:
+    """The folder of the real data.
+
+    Raises:
+        UserError: MULTIVIEW_DATA does not name it.
+    """
     if "MULTIVIEW_DATA" not in os.environ:
         raise UserError("set MULTIVIEW_DATA to the folder of the real data")
-    sets = Sets(options.part, Path(os.environ["MULTIVIEW_DATA"]), options.hans)
+    return Path(os.environ["MULTIVIEW_DATA"])
+
+
+def has_minilm() -> bool:
+    """Whether MiniLM's package is installed."""
+    return packaged(MINILM) != MINILM
+
+
+def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
+    """MiniLM's vectors, [n, 384]."""
+    model = whole_model(packaged(MINILM), "cpu")
+    return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
+
+
+def main(options: StructureConfig) -> None:
+    """Print the table and one line of JSON."""
+    sets = Sets(options.part, data_folder(), options.hans)
     model, tokenizer = MultiViewEncoder.load("builtin", "cpu"), Tokenizer("spacy", running=False)
     tokens = [tokenizer.line(text) for text in sets.texts]
     table = model.members[0].network.words
@@ -232,9 +252,8 @@ def main(options: StructureConfig) -> None:
         "bag of builtin's words": model.encode(tokens, views=["bag"], structure=0),
         "builtin": model.encode(tokens, structure=0),
     }
-    if (folder := packaged(MINILM)) != MINILM:
-        model = whole_model(folder, "cpu")
-        encoders["MiniLM"] = model.encode(sets.texts, batch_size=64, show_progress_bar=False)
+    if has_minilm():
+        encoders["MiniLM"] = minilm_vectors(sets.texts)
     results = {name: sets.scores(cosine) for name, cosine in of_view.items()}
     for name, vectors in encoders.items():
         own = sets.cosines(np.asarray(vectors))

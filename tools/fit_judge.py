@@ -12,6 +12,8 @@ import hashlib
 import os
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,14 @@ from multiview.pair_numbers import numbered_pairs
 
 SHARES = {"PAWS": 2.3, "MRPC": 5, "Binding": 0.3, "SemAntoNeg": 0.2, "swap": 1.3, "replace": 4.5}
 """How much each set counts, so that the hard ones do not lose to the easy ones; chosen by five folds."""
+CAPTIONS = {
+    "swap object": "swap_obj",
+    "swap attribute": "swap_att",
+    "replace relation": "replace_rel",
+    "replace attribute": "replace_att",
+    "replace object": "replace_obj",
+}
+"""SugarCrepe++'s parts, and their names in its files."""
 STRENGTH = 3.0
 DATA = {
     "PAWS": "PAWS-Wiki dev, rows 1 to 2,000 (Zhang et al. 2019): free for any purpose, source Google LLC",
@@ -35,52 +45,57 @@ DATA = {
 }
 
 
-def is_development(no_not: str, paraphrase: str) -> bool:
-    """Whether SemAntoNeg's row belongs to the development half, by its pair of antonyms."""
-    one, other = (set(re.findall(r"[a-z'’-]+", text.lower())) for text in (no_not, paraphrase))
-    name = " ".join(sorted(one ^ other))
+def exchanged(one: str, other: str) -> set[str]:
+    """The words that only one of two sentences has: of SemAntoNeg's the pair of antonyms."""
+    first, second = (set(re.findall(r"[a-z'’-]+", text.lower())) for text in (one, other))
+    return first ^ second
+
+
+def is_development(pair: set[str]) -> bool:
+    """Whether SemAntoNeg's rows of a pair of antonyms belong to the development half."""
+    name = " ".join(sorted(pair))
     return hashlib.blake2b(name.encode(), digest_size=1).digest()[0] % 2 == 0
 
 
-def development(data: Path) -> dict[str, list[list[Pair]]]:
-    """The pairs of every set, by file."""
+def read_half(data: Path, *, scored: bool = False) -> dict[str, list[Pair]]:
+    """The pairs of every set's development half, or of its scored half; rows of three stay together."""
     folder = data / "structure"
-    antonyms = folder / "semantoneg_dev.tsv"
+    antonyms, paws = folder / "semantoneg_dev.tsv", read_paws(folder / "paws_wiki_dev.tsv")
+    files = read_task("MRPC", data / "senteval").files
+    mrpc = read_table(files["test" if scored else "train"][0], ("Quality", "#1 String", "#2 String"))
+    frames = triplets("new" if scored else "development")
     rows = [row.cells for row in read_table(antonyms, ("no_not", "paraphrase"))]
-    kept = [row for row, cells in enumerate(rows) if is_development(*cells)]
-    negated, mrpc = read_semantoneg(antonyms), read_task("MRPC", data / "senteval").files["train"][0]
-    captions: dict[str, list[list[Pair]]] = {"swap": [], "replace": []}
-    for part in ("swap_obj", "swap_att", "replace_rel", "replace_att", "replace_obj"):
-        pairs = read_captions(folder / f"sugarcrepe_pp_{part}_dev.tsv")
-        even = [pair for row in range(0, len(pairs) // 3, 2) for pair in pairs[3 * row : 3 * row + 3]]
-        captions[part.split("_")[0]].append(even)
-    names = ("Quality", "#1 String", "#2 String")
-    return {
-        "PAWS": [read_paws(folder / "paws_wiki_dev.tsv")[:2000]],
-        "MRPC": [[(row.cells[0] == "1", *row.cells[1:]) for row in read_table(mrpc, names)]],  # type: ignore[misc]
-        "Binding": [
-            [
-                pair
-                for t in triplets("development")
-                for pair in ((True, t.anchor, t.same), (False, t.anchor, t.other))
-            ]
-        ],
-        "SemAntoNeg": [[pair for row in kept for pair in negated[3 * row : 3 * row + 3]]],
-        **captions,
+    kept = [row for row, cells in enumerate(rows) if is_development(exchanged(*cells)) != scored]
+    pairs = {
+        "PAWS": paws[2000:] if scored else paws[:2000],
+        "MRPC": [(row.cells[0] == "1", row.cells[1], row.cells[2]) for row in mrpc],
+        "Binding": [pair for t in frames for pair in ((True, t.anchor, t.same), (False, t.anchor, t.other))],
+        "SemAntoNeg": _chosen(read_semantoneg(antonyms), kept),
     }
+    for name, file in CAPTIONS.items():
+        captions = read_captions(folder / f"sugarcrepe_pp_{file}_dev.tsv")
+        pairs[name] = _chosen(captions, range(int(scored), len(captions) // 3, 2))
+    return pairs
+
+
+def _chosen(pairs: Sequence[Pair], rows: Iterable[int]) -> list[Pair]:
+    """The three pairs of each row."""
+    return [pair for row in rows for pair in pairs[3 * row : 3 * row + 3]]
 
 
 def main(folder: Path) -> None:
     """Fit both judges."""
     source = MultiViewEncoder.load("builtin", "cpu")
-    parts = []
-    for name, files in development(Path(os.environ["MULTIVIEW_DATA"])).items():
-        total = sum(map(len, files))
-        for pairs in files:
-            label = np.array([int(same) for same, _, _ in pairs])
-            share = np.where(label == 1, 0.5 / label.mean(), 0.5 / (1 - label.mean())) * SHARES[name] / total
-            parts.append((name, numbered_pairs([pair[1:] for pair in pairs], source).numbers, label, share))
-            print(name, len(pairs), flush=True)
+    parts, halves, total = [], read_half(Path(os.environ["MULTIVIEW_DATA"])), Counter[str]()
+    for name, pairs in halves.items():
+        total[name.split()[0]] += len(pairs)
+    for name, pairs in halves.items():
+        group = name.split()[0]
+        label = np.array([int(same) for same, _, _ in pairs])
+        even = np.where(label == 1, 0.5 / label.mean(), 0.5 / (1 - label.mean()))
+        share = even * SHARES[group] / total[group]
+        parts.append((name, numbered_pairs([pair[1:] for pair in pairs], source).numbers, label, share))
+        print(name, len(pairs), flush=True)
     for file, left_out in (("pairs", ""), ("pairs-without-mrpc", "MRPC")):
         chosen = [part[1:] for part in parts if part[0] != left_out]
         numbers, label, share = (np.concatenate(columns) for columns in zip(*chosen, strict=True))
