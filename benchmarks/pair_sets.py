@@ -44,7 +44,8 @@ def read_sets(data: Path, hans: Path | None, *, scored: bool) -> dict[str, PairS
     """The sets of a half, by name."""
     pairs = read_half(data, scored=scored)
     if hans:
-        pairs["HANS"] = read_hans(hans)
+        rows = read_hans(hans)
+        pairs["HANS"] = random.Random(0).sample(rows, len(rows))  # the file is sorted by label
     if scored:
         for name, file in CANNOT.items():
             pairs[name] = read_opposites(data / f"structure/cannot_{file}.tsv")
