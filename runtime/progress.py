@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -64,12 +65,16 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
         self._closed = threading.Event()
         super().__init__(**options)
         if not self.disable:
-            threading.Thread(target=self._report, name="progress", daemon=True).start()
+            threading.Thread(target=self._until_closed, name="progress", daemon=True).start()
 
     def close(self) -> None:
         """End bar and thread."""
         self._closed.set()
         super().close()
+
+    def _until_closed(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # who closed the stream wants no more reports
+            self._report()
 
     def _report(self) -> None:
         while not self._closed.wait(TICK_S):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+import threading
 import time
 
 import pytest
@@ -36,3 +39,15 @@ def test_outside_a_terminal_a_line_comes_now_and_then(
             time.sleep(0.05)
             told += capfd.readouterr().err
     assert "work:  50%" in told.splitlines()[0] and "\r" not in told
+
+
+def test_a_closed_stream_ends_the_reports_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "INTERVAL_S", 0.01)
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with ours.progress(total=2, description="work") as bar:
+        (thread,) = [thread for thread in threading.enumerate() if thread.name == "progress"]
+        stream.close()
+        thread.join(20)
+        assert not thread.is_alive()
+        bar.update(1)
