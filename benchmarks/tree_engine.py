@@ -48,7 +48,7 @@ class TreeEngineConfig:
     threads: Count = 2
     """Threads of torch."""
     clock: Literal["wall", "cpu"] = "wall"
-    """What is measured; cpu on a machine in use."""
+    """The clock that is read; cpu counts processor time, for a machine in use."""
 
 
 def main(config: TreeEngineConfig) -> None:

@@ -1,4 +1,4 @@
-"""What sentences say, read so that two can be compared, and the reasons why two do not say the same.
+"""Compare what two sentences say, and give the reasons why they do not say the same.
 
 A sentence is read as *facts*: its content words and its canonical arcs (:mod:`parsing.trees.roles`), each
 word as its base and a sign (:mod:`multiview.encoders.poles`).
@@ -185,10 +185,10 @@ class Reason:
     kind: str
     """opposite, negation, roles, number, name, missing; or agreeing, of other words that say the same."""
     a: str
-    """Of the first sentence, "" if it has nothing."""
+    """What the first sentence has, "" if it has nothing."""
     b: str
     place: str = ""
-    """Of roles: agent of praised."""
+    """Which role differs, such as agent of praised; for reasons of roles alone."""
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
