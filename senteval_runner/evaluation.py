@@ -58,7 +58,7 @@ from senteval_runner.protocol.structure_tasks import (
     pair_scores,
     triplet_scores,
 )
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees
+from senteval_runner.vectors import EvaluationTrees
 
 
 class EncoderError(UserError):

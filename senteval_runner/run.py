@@ -29,7 +29,7 @@ def main(config: SentEvalConfig) -> int:
     from senteval_runner.protocol.config import get_protocol
     from senteval_runner.results import write_results
     from senteval_runner.scoring import open_models, score_models, select_models
-    from senteval_runner.vectors.evaluation_trees import EvaluationTrees
+    from senteval_runner.vectors import EvaluationTrees
 
     names, folder, options = expand_tasks(config.tasks), config.folder, config_to_json(config)
     protocol = get_protocol(config.protocol, nhid=config.nhid)

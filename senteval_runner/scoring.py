@@ -25,8 +25,7 @@ from senteval_runner.cells import Cells
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.tables import headline
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import EvaluationTrees, open_model
 
 log = logging.getLogger(LOGGER)
 RANDOM_WORDS = "bag:random"

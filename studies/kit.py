@@ -7,12 +7,7 @@ from it, each a method on a data set with a seed, and a page of tables of their 
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.figures(cells))
 
-    def main(config: FaqConfig) -> int:
-        from studies.faq.evaluate import study  # late, so that --help is fast
-
-        return run_study(config, study)
-
-    cli = command(FaqConfig, main, "studies.faq", "Retrieve answers.")
+    cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", "Retrieve answers.")
 
 Output: ``report.html``, ``report.md``, ``results.json`` (without ``--output`` in a folder of the command's
 own), ``log.txt``; finished cells below ``cells/`` or in their own folders. The same command again computes
@@ -39,6 +34,7 @@ import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -229,17 +225,21 @@ def _check_preset(config: Any) -> None:
 
 
 def command(
-    config: type[Any], main: Callable[[Any], int], module: str, description: str, *, plugins: bool = False
+    config: type[Any], study: str, module: str, description: str, *, plugins: bool = False
 ) -> Command:
-    """Make the command ``python -m MODULE`` of a study, which has presets and owns its output."""
+    """Make the command ``python -m MODULE`` of a study, which has presets and owns its output.
 
-    def checked(chosen: Any) -> int:
+    ``study`` is the function's ``MODULE:NAME``, imported late so that ``--help`` is fast.
+    """
+
+    def main(chosen: Any) -> int:
         check_inputs(chosen)
-        return main(chosen)
+        file, _, name = study.partition(":")
+        return run_study(chosen, getattr(import_module(file), name))
 
     return Command(
         config,
-        checked,
+        main,
         module,
         description,
         defaults=preset_defaults(config, lambda: read_presets(config)),

@@ -67,7 +67,7 @@ def texts(config: SentencesConfig, tasks: Iterable[TaskData]) -> Iterator[str]:
     from multiview.names.opened import text_of
     from studies.analogies.questions import read_questions
     from studies.faq.data import read_faq
-    from studies.similarity.config import SimilarityConfig
+    from studies.similarity.__main__ import SimilarityConfig
     from studies.similarity.run import open_sets
 
     for task in tasks:

@@ -27,8 +27,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Cell, Column, Figure, Page, Score, Section, Table
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import EvaluationTrees, open_model
 
 DRAWN, DRAWN_TOKENS = 2, range(7, 11)
 """How many sentences are drawn, and of how many words: a telephone's screen holds them."""

@@ -10,8 +10,7 @@ Legend of dimension suffixes: K columns, n sentences, B of a batch, T word piece
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -22,16 +21,16 @@ import torch
 from torch import Tensor
 
 from multiview.names.networks import load_pretrained
-from multiview.names.opened import OpenedEncoder, SingleEncoder, text_of
+from multiview.names.opened import OpenedEncoder, SingleEncoder, Tokens
 from multiview.names.sources import STRINGS, Source, find_source
 from multiview.names.store import VectorStore
-from multiview.pretrained import one_line, quiet
+from multiview.pretrained import Encode, one_line, quiet
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
 from senteval_runner.protocol.features import Float
 from senteval_runner.towers.transformer import most_pieces
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees
+from senteval_runner.vectors import EvaluationTrees
 
 BATCH = 32
 """Sentences encoded at a time."""
@@ -81,52 +80,27 @@ def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
     return tuple(selected)
 
 
-def chosen_joins(texts: Sequence[str], layers: Sequence[str], backbone: str) -> list[tuple[str, ...]]:
-    """Read ``--concatenate`` as layers to be put side by side, each choice once.
+def special_places(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
+    """Find [CLS] and [SEP] in an encoded sentence: counted from its first token when >= 0, else from its end.
 
-    ``top,bottom`` says nothing to a backbone with one layer.
-
-    Raises:
-        UserError: fewer than two layers, one of them twice, or one that the backbone lacks.
-    """
-    for text in texts:
-        if "," not in text:
-            raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
-    wanted = [text for text in texts if text != "top,bottom" or len(layers) > 2]
-    return list(dict.fromkeys(chosen(text, layers, backbone) for text in wanted))
-
-
-class Frame(NamedTuple):
-    """Tells where [CLS] and [SEP] are: from the first real token when >= 0, else from the end."""
-
-    cls: int
-    sep: int
-    notes: tuple[str, ...] = ()
-    """Which of the two the tokenizer lacks, and what stands for it."""
-
-
-def frame_of(tokenizer: Any) -> Frame:
-    """Return the places in a sentence that the tokenizer encodes (XLNet puts both last).
-
-    A tokenizer without [CLS] (T5, GPT-2) has the first real token in its place, one without [SEP] the last.
+    XLNet puts both last. A tokenizer without [CLS] (T5, GPT-2) has the first token in its place, one without
+    [SEP] the last; the list says so.
     """
     encoded = tokenizer("a", return_special_tokens_mask=True)
     ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
-    notes = []
-
-    def place(token_id: int | None, name: str, otherwise: int) -> int:
-        places = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
-        if places:
-            return places[-1] if places[-1] < special.index(0) else places[-1] - len(ids)
-        notes.append(f"no {name} token: the {'last' if otherwise else 'first'} token stands for it")
-        return otherwise
-
+    places, notes = {"cls": 0, "sep": -1}, []
     # RoBERTa's <s> and </s> are its cls and sep tokens.
-    cls, sep = place(tokenizer.cls_token_id, "[CLS]", 0), place(tokenizer.sep_token_id, "[SEP]", -1)
-    return Frame(cls, sep, tuple(notes))
+    for name, token_id in (("cls", tokenizer.cls_token_id), ("sep", tokenizer.sep_token_id)):
+        found = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
+        if found:
+            places[name] = found[-1] if found[-1] < special.index(0) else found[-1] - len(ids)
+        else:
+            end = "last" if places[name] else "first"
+            notes.append(f"no [{name.upper()}] token: the {end} token stands for it")
+    return places, notes
 
 
-def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str) -> Tensor:
+def pool(hidden_BTD: Tensor, mask_BT: Tensor, places: Mapping[str, int], pooling: str) -> Tensor:
     """Pool one layer by one of :data:`POOLINGS`: [B, D]; the mask is 1 at real tokens, in one stretch."""
     real_BT = mask_BT.bool()
     if pooling == "mean":
@@ -134,50 +108,70 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, frame: Frame, pooling: str) -> Ten
         return torch.einsum("btd,bt->bd", hidden_BTD, weight_BT) / weight_BT.sum(1, keepdim=True)
     if pooling == "max":
         return hidden_BTD.masked_fill(~real_BT[:, :, None], float("-inf")).amax(1)
-    place: int = getattr(frame, pooling)
+    place = places[pooling]
     first_B = mask_BT.long().argmax(1) + (mask_BT.sum(1) if place < 0 else 0)
     return hidden_BTD[torch.arange(len(hidden_BTD), device=hidden_BTD.device), first_B + place]
 
 
-class Backbone(ABC):
-    """An encoder with layers; its weights load when the first sentence is encoded."""
+class Backbone:
+    """Word vectors, precomputed vectors or any sentence encoder, taken whole: one layer with one pooling.
 
-    source: Source
-    name: str
-    layers: tuple[str, ...]
+    EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent in this way.
+    """
+
+    layers: tuple[str, ...] = (WHOLE,)
     """From the bottom up."""
     compared: tuple[str, ...] = ()
     """The layers a comparison of poolings averages over."""
-    poolings: tuple[str, ...]
-    columns: list[tuple[str, str]]
-    """Layer and pooling of the vectors that ``encode`` returns, in order; remove those not needed."""
-    identity: list[Any]
-    """Everything that determines the vectors, except the columns."""
+    poolings: tuple[str, ...] = (OWN,)
 
-    @abstractmethod
-    def encode(self, sentences: Sequence[list[str]]) -> Float:
-        """Return all columns of token lists, float32 [K, n, D]."""
+    def __init__(self, source: Source) -> None:
+        self.source, self.name = source, source.name
+        self.identity: list[Any] = [source.key, WHOLE]
+        """Everything that determines the vectors, except the columns."""
+        self.columns = [(WHOLE, OWN)]
+        """Layer and pooling of the vectors that it computes, in order."""
 
-    @abstractmethod
     def notes(self) -> list[str]:
         """Return the remarks for readers of the scores."""
+        vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
+        return [f"{self.name}: {vectors}, one row"]
 
-    def part(self, cache: Path | None, dtype: str = "float32") -> SingleEncoder:
-        """Open the columns with a store, a subfolder of ``cache``; None keeps vectors in memory."""
+    def load(self) -> Encode:
+        """Give the function from sentences to all columns."""
+        return self.source.load(trees=EvaluationTrees().of)
+
+    def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> SingleEncoder:
+        """Open the columns of some rows with a store, a subfolder of ``cache``; None keeps vectors in memory.
+
+        Raises:
+            UserError: a pooling that it lacks.
+        """
+        for unit in units:
+            if unit.pooling not in self.poolings:
+                raise UserError(
+                    f"{self.name}: no pooling {unit.pooling!r}; it has {', '.join(self.poolings)}"
+                )
+        self.units = units
+        self.columns = list(dict.fromkeys(column for unit in units for column in unit.columns()))
         folder = cache and cache / json_digest([*self.identity, dtype, self.columns], 16)
         store = VectorStore(folder, len(self.columns), dtype)
-        return SingleEncoder(
-            lambda: self.encode, tokens=True, name=self.name, store=store, source=self.source
-        )
+        tokens = self.source.kind not in STRINGS
+        self.part = SingleEncoder(self.load, tokens=tokens, name=self.name, store=store, source=self.source)
+        return self.part
+
+    def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
+        """Put the columns of an opened row side by side, float32 [n, D]; the store gets what it lacks."""
+        texts = self.part.fill(sentences)
+        places = [self.columns.index(column) for column in unit.columns()]
+        return np.concatenate([self.part.store.get(texts, place) for place in places], axis=1)
 
 
 class TransformerBackbone(Backbone):
-    """A Hugging Face encoder: hidden states of every layer, pooled.
+    """A Hugging Face encoder: hidden states of every layer, pooled; its weights load when they are needed.
 
-    Args:
-        source: a name or a folder; the first module of a sentence-transformers folder is used.
-        max_length: word pieces per sentence, special ones included; longer sentences are cut.
-        device: where to compute; None is a GPU if there is one.
+    The first module of a sentence-transformers folder is used. Sentences of more than ``max_length`` word
+    pieces, special ones included, are cut.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -190,8 +184,9 @@ class TransformerBackbone(Backbone):
         quiet()
         from transformers import AutoConfig
 
-        self.source, self.max_length, self.device = source, max_length, pick_device(device)
-        self.name, self.path = source.name, transformer_folder(source.spec)
+        super().__init__(source)
+        self.max_length, self.device = max_length, pick_device(device)
+        self.path = transformer_folder(source.spec)
         with one_line(f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"):
             # False, not the default None, which asks at the terminal and runs the folder's code after "y".
             self.shape = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
@@ -210,81 +205,42 @@ class TransformerBackbone(Backbone):
             model.tokenizer.pad_token = model.tokenizer.eos_token or model.tokenizer.unk_token
         return model
 
-    @cached_property
-    def frame(self) -> Frame:
-        """Places of the special tokens."""
-        return frame_of(self.model.tokenizer)
-
     def notes(self) -> list[str]:
         """Return the stand-ins for missing tokens, and where sentences are cut."""
-        return [f"{self.name}: {note}" for note in (*self.frame.notes, f"cut at {self._limit()} pieces")]
+        _, missing = special_places(self.model.tokenizer)
+        return [f"{self.name}: {note}" for note in (*missing, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
         """Return the word pieces per sentence: the option, or less where the model has fewer positions."""
         return max(4, min(self.max_length, most_pieces(self.shape, self.model.tokenizer) or self.max_length))
 
-    def encode(self, sentences: Sequence[list[str]]) -> Float:
+    def load(self) -> Encode:
+        """Give :meth:`encode`."""
+        return self.encode
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str]) -> Float:
         """Return all columns, float32 [K, n, D], computed in order of length."""
-        texts = [text_of(tokens) for tokens in sentences]
-        pieces = self.model.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        tokenizer, (places, _) = self.model.tokenizer, special_places(self.model.tokenizer)
+        options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
+        pieces = tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
         out_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
-            out_KnD[:, rows] = self._encode_batch([texts[i] for i in rows])
+            batch = tokenizer([texts[i] for i in rows], **options).to(self.device)
+            states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
+            if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
+                raise UserError(
+                    f"backbone {self.source.spec!r} gives {len(states)} states of {states[0].shape[2]} "
+                    f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
+                )
+            pooled = [
+                pool(states[self.layers.index(layer)], batch["attention_mask"], places, pooling)
+                for layer, pooling in self.columns
+            ]
+            out_KnD[:, rows] = torch.stack(pooled).cpu().numpy()
         return out_KnD
-
-    @torch.inference_mode()
-    def _encode_batch(self, texts: list[str]) -> Float:
-        options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
-        batch = self.model.tokenizer(texts, **options).to(self.device)
-        states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
-        if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
-            raise UserError(
-                f"backbone {self.source.spec!r} gives {len(states)} states of {states[0].shape[2]} "
-                f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
-            )
-        mask_BT = batch["attention_mask"]
-        pooled = [pool(states[self.layers.index(at)], mask_BT, self.frame, how) for at, how in self.columns]
-        vectors: Float = torch.stack(pooled).cpu().numpy()
-        return vectors
-
-
-class WholeBackbone(Backbone):
-    """Word vectors, precomputed vectors or any sentence encoder, as a backbone with one layer.
-
-    EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent in this way.
-
-    Args:
-        source: any encoder of ``senteval_runner.run``.
-        trees: of tree encoders: the tree cache of the sentences; None reads those in
-            ``runs/trees``.
-        device: where to compute.
-    """
-
-    layers = (WHOLE,)
-    poolings = (OWN,)
-
-    def __init__(self, source: Source, trees: Path | None = None, device: str | None = None) -> None:
-        self.source, self.name, self.trees, self.device = source, source.name, trees, device
-        self.columns, self.identity = [(WHOLE, OWN)], [source.key, WHOLE]
-
-    @cached_property
-    def _encoder(self) -> OpenedEncoder:
-        trees = EvaluationTrees(folder=self.trees) if self.trees else EvaluationTrees()
-        encode = self.source.load(device=self.device, trees=trees.of)
-        return OpenedEncoder(
-            SingleEncoder(lambda: encode, tokens=self.source.kind not in STRINGS, name=self.name)
-        )
-
-    def notes(self) -> list[str]:
-        """Say what its row contains."""
-        vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
-        return [f"{self.name}: {vectors}, one row"]
-
-    def encode(self, sentences: Sequence[list[str]]) -> Float:
-        """Return the vectors of token lists, float32 [1, n, D]."""
-        return self._encoder(sentences)[None]
 
 
 def transformer_folder(spec: str) -> str:
@@ -306,9 +262,7 @@ def transformer_folder(spec: str) -> str:
     return str(Path(spec) / place)
 
 
-def open_backbone(
-    spec: str, *, max_length: int = 256, trees: Path | None = None, device: str | None = None
-) -> Backbone:
+def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
     """Return the backbone a name means; what is no transformer has one layer.
 
     Raises:
@@ -317,31 +271,23 @@ def open_backbone(
     source = find_source(spec)
     if source.kind == "sentence-transformers":
         return TransformerBackbone(source, max_length, device)
-    return WholeBackbone(source, trees, device)
+    return Backbone(source)
 
 
 def open_layers(
     spec: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
 ) -> OpenedEncoder:
-    """Return one choice of layers and pooling as an encoder; weights load when a vector is missing.
+    """Return one choice of layers, whose vectors are put side by side, and pooling as an encoder.
 
-    Args:
-        spec: see :func:`open_backbone`.
-        layers: one layer, or several separated by commas whose vectors are put side by side: ``top,bottom``.
-        pooling: one of the backbone's.
-        max_length: word pieces per sentence.
-        device: where to compute.
-        cache: folder of stores, one subfolder per choice; None keeps vectors in memory.
+    Layers are separated by commas, as in ``top,bottom``. Weights load when a vector is missing in the store,
+    a subfolder of ``cache``.
 
     Raises:
         UserError: no such encoder, layer or pooling.
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)
     unit = Unit(chosen(layers, backbone.layers, backbone.name), pooling)
-    if pooling not in backbone.poolings:
-        raise UserError(f"{backbone.name}: no pooling {pooling!r}; it has {', '.join(backbone.poolings)}")
-    backbone.columns = unit.columns()
     return OpenedEncoder(
-        backbone.part(cache), name=f"{backbone.name} {unit.name}", spec=f"{spec} {unit.name}",
+        backbone.open([unit], cache), name=f"{backbone.name} {unit.name}", spec=f"{spec} {unit.name}",
         identity=[*backbone.identity, unit.row, unit.pooling],
     )  # fmt: skip

@@ -21,6 +21,9 @@ from senteval_runner.towers import Pooling
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+BATCH = 64
+"""Texts embedded at a time without gradients."""
+
 
 class Tower(nn.Module):
     """A sentence-transformers model, and the name of its own pooling (None where it does not matter)."""
@@ -33,37 +36,29 @@ class Tower(nn.Module):
         assert dim is not None
         self.dim = dim
 
-    def embed(self, texts: Sequence[str], pooling: Pooling | None = None) -> Tensor:
-        """Return the pooled last hidden states, [B, D]."""
-        if pooling is None or pooling == self.pooling:
-            return self._pooled(list(texts), nn.Sequential(*list(self.model)[1:]))
-        return self._pooled(list(texts), pooling_module(self.dim, pooling))
+    def embed(self, texts: Sequence[str | tuple[str, str]], pooling: Pooling | None = None) -> Tensor:
+        """Return the pooled last hidden states, [B, D]; a pair is one text: [CLS] a [SEP] b [SEP]."""
+        from sentence_transformers.util import batch_to_device
 
-    def embed_pairs(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """Return the last hidden state of the first position ([CLS] a [SEP] b [SEP]), [B, D]."""
-        return self._pooled(list(pairs), pooling_module(self.dim, "cls"))
+        features = batch_to_device(self.model.preprocess(list(texts)), next(self.parameters()).device)
+        pool: nn.Module = nn.Sequential(*list(self.model)[1:])
+        if pooling not in (None, self.pooling):
+            pool = pooling_module(self.dim, pooling)
+        vectors: Tensor = pool(self.model[0](features))["sentence_embedding"]
+        return vectors
 
     def save(self, folder: Path) -> None:
         """Write an ordinary sentence-transformers folder, weights as safetensors."""
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
 
-    def _pooled(self, inputs: list[Any], pool: nn.Module) -> Tensor:
-        from sentence_transformers.util import batch_to_device
 
-        features = batch_to_device(self.model.preprocess(inputs), next(self.parameters()).device)
-        vectors: Tensor = pool(self.model[0](features))["sentence_embedding"]
-        return vectors
-
-
-def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.ndarray:
+def embed_all(tower: Tower, texts: Sequence[str]) -> np.ndarray:
     """Give float32 [n, D] of all texts in input order, each distinct text once, without gradients."""
     distinct = sorted(set(texts), key=lambda text: (len(text), text))
     rows = {text: row for row, text in enumerate(distinct)}
+    starts = range(0, len(distinct), BATCH)
     with torch.inference_mode():
-        blocks = [
-            tower.embed(distinct[start : start + batch_size]).float().cpu().numpy()
-            for start in range(0, len(distinct), batch_size)
-        ]
+        blocks = [tower.embed(distinct[start : start + BATCH]).float().cpu().numpy() for start in starts]
     table = np.concatenate(blocks) if blocks else np.zeros((0, tower.dim), dtype=np.float32)
     return table[[rows[text] for text in texts]]
 
@@ -71,53 +66,36 @@ def embed_all(tower: Tower, texts: Sequence[str], batch_size: int = 64) -> np.nd
 def load_tower(
     backbone: str,
     *,
-    pooling: Pooling = "mean",
+    pooling: Pooling | None = "mean",
     max_length: int | None = 128,
     dropout: float | None = None,
     device: str | torch.device = "cpu",
 ) -> Tower:
     """Return a tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
 
-    Of the latter its Transformer is taken; pooling and normalisation are replaced by ``pooling``.
-
-    Args:
-        backbone: name or folder.
-        pooling: how word-piece vectors become one vector.
-        max_length: word pieces per text, special ones included; None is as many as the encoder reads.
-        dropout: probability in every dropout layer; None keeps what the backbone has.
-        device: where the tower is.
+    ``pooling`` stands in place of all that follows the transformer of such a model; None keeps that. A text
+    has at most ``max_length`` word pieces, special ones included; None is as many as the encoder reads.
+    ``dropout`` is the probability in every dropout layer; None keeps what the backbone has.
 
     Raises:
-        UserError: nothing loadable is found under that name.
+        UserError: nothing loadable is found under that name, or the model does not begin with a transformer.
     """
-    model = load_pretrained(backbone, max_seq_length=max_length)
+    if pooling is None:
+        model = load_pretrained(backbone, whole=True, device="cpu")
+        if type(model[0]).__name__ != "Transformer":
+            kind = type(model[0]).__name__
+            raise UserError(f"model {backbone!r} begins with {kind}, not with a transformer")
+    else:
+        model = assemble(load_pretrained(backbone), pooling)
+    model.max_seq_length = max_length or model.max_seq_length
     # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
-    if most := most_pieces(model.config, model.tokenizer):
+    if most := most_pieces(model[0].config, model.tokenizer):
         model.max_seq_length = most
-    tower = Tower(assemble(model, pooling), pooling)
-    if dropout is not None:
-        set_dropout(tower, dropout)
+    tower = Tower(model, pooling)
+    for module in tower.modules():
+        if dropout is not None and isinstance(module, nn.Dropout):
+            module.p = dropout
     return tower.to(device)
-
-
-def set_dropout(model: nn.Module, probability: float) -> None:
-    """Give every dropout layer the same probability."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = probability
-
-
-def load_whole(backbone: str, *, max_length: int = 128, device: str | torch.device = "cpu") -> Tower:
-    """Return a sentence-transformers model as a tower, with its own pooling and all modules after it.
-
-    Raises:
-        UserError: nothing loadable is found under that name, or it does not begin with a transformer.
-    """
-    model = load_pretrained(backbone, whole=True, device="cpu")
-    if type(model[0]).__name__ != "Transformer":
-        raise UserError(f"model {backbone!r} begins with {type(model[0]).__name__}, not with a transformer")
-    model.max_seq_length = max_length
-    return Tower(model, None).to(device)
 
 
 PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
@@ -127,9 +105,8 @@ PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
 def most_pieces(shape: Any, tokenizer: Any) -> int | None:
     """Return the word pieces of the longest text, special ones included; None where nothing limits it.
 
-    Args:
-        shape: the configuration of a Hugging Face encoder.
-        tokenizer: its tokenizer; one without a limit names a number beyond a million.
+    ``shape`` is the configuration of a Hugging Face encoder. Its tokenizer names a number beyond a million
+    where it has no limit.
     """
     limits = [int(tokenizer.model_max_length)]
     positions = int(getattr(shape, "max_position_embeddings", None) or 0)

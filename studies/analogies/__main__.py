@@ -15,7 +15,7 @@ import sys
 
 from runtime.cli import Command, Commands
 from studies.analogies.config import BuildConfig, ScoreConfig
-from studies.kit import command, run_study
+from studies.kit import command
 
 
 def build(config: BuildConfig) -> None:
@@ -23,13 +23,6 @@ def build(config: BuildConfig) -> None:
     from studies.analogies.build import build
 
     build(config)
-
-
-def score(config: ScoreConfig) -> int:
-    """Score the models on the questions."""
-    from studies.analogies.score import score
-
-    return run_study(config, score)
 
 
 cli = Commands(
@@ -41,7 +34,13 @@ cli = Commands(
             "build the questions from facts and a tree cache.",
             owns=lambda config: config.output,
         ),
-        "run": command(ScoreConfig, score, "studies.analogies run", "score models.", plugins=True),
+        "run": command(
+            ScoreConfig,
+            "studies.analogies.score:score",
+            "studies.analogies run",
+            "score models.",
+            plugins=True,
+        ),
     },
     "studies.analogies",
     "Analogies of words, phrases and sentences:",

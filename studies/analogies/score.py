@@ -37,7 +37,7 @@ from runtime.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from studies import kit
 from studies.analogies.config import ScoreConfig
 from studies.analogies.contexts import FOLDER

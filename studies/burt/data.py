@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from corpora.pairs.labelled import NLI_LABELS, read_nli, read_phrases
 from runtime.errors import UserError
-from studies.burt.config import BurtConfig
 from studies.finetune.examples import Draw, Examples, choose, fixed, hold_out, normalised, with_negatives
 from studies.finetune.phrases import MAX_WORDS, MERGED, RELATIONS, split_phrases
+
+if TYPE_CHECKING:
+    from studies.burt.__main__ import BurtConfig
 
 CLASSES = {
     "nli": NLI_LABELS,

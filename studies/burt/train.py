@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors.torch import save_file
 
@@ -17,13 +18,15 @@ from runtime.files import atomic_path, sha256_file
 from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
-from studies.burt.config import BurtConfig
 from studies.burt.data import CLASSES, read_data
 from studies.finetune.examples import Stream
 from studies.finetune.heads import PairHead, Siamese
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import MAX_LENGTH, ready
 from studies.kit import Cell, Figures, Run
+
+if TYPE_CHECKING:
+    from studies.burt.__main__ import BurtConfig
 
 FILES = ("nli", "nli_dev", "ppdb")
 """Options that name data."""

@@ -12,17 +12,9 @@ from __future__ import annotations
 import sys
 
 from studies.faq.config import FaqConfig
-from studies.kit import command, run_study
+from studies.kit import command
 
-
-def main(config: FaqConfig) -> int:
-    """Score every method on every set."""
-    from studies.faq.evaluate import evaluate
-
-    return run_study(config, evaluate)
-
-
-cli = command(FaqConfig, main, "studies.faq", "FAQ retrieval.", plugins=True)
+cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", "FAQ retrieval.", plugins=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from runtime.errors import UserError
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Section, Table
 from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from studies.faq.config import FaqConfig, Sampling
 from studies.faq.data import Data, read_faq
 from studies.faq.train import LabelledPairs, cosines, tune

@@ -22,7 +22,7 @@ from multiview.names.sources import find_source
 from runtime.device import pick_device
 from runtime.errors import UserError
 from senteval_runner.protocol.features import unit
-from senteval_runner.towers.transformer import Tower, embed_all, load_whole, set_dropout
+from senteval_runner.towers.transformer import Tower, embed_all, load_tower
 from studies.faq.config import FaqConfig
 from studies.finetune.examples import Examples, rng
 from studies.finetune.heads import tune_pairs
@@ -86,8 +86,8 @@ def tune(
     """
     if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
         raise UserError(f"{model!r} is not one transformer: nothing to tune")
-    tower = load_whole(model, max_length=MAX_LENGTH, device=pick_device(config.device))
-    set_dropout(tower, DROPOUT)
+    device = pick_device(config.device)
+    tower = load_tower(model, pooling=None, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
     net = tune_pairs(
         tower,
         pairs.draw,

@@ -132,7 +132,7 @@ class TaskHead(nn.Module):
             out: Tensor = self.layer(tower.embed(examples.first, stage.pooling or "cls"))
         elif stage.pooling is None:
             pairs = list(zip(examples.first, examples.second or (), strict=True))
-            out = self.layer(tower.embed_pairs(pairs))
+            out = self.layer(tower.embed(pairs, "cls"))
         else:
             u_BD, v_BD = tower.embed(list(examples.texts()), stage.pooling).split(len(examples))
             out = self.layer(u_BD, v_BD)

@@ -21,6 +21,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,7 +36,6 @@ from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out,
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit import Cell, Figures, Run, published
-from studies.multitask.config import MultitaskConfig
 from studies.multitask.net import (
     TASKS,
     MultitaskNet,
@@ -46,6 +46,9 @@ from studies.multitask.net import (
     name_of,
     parse_stages,
 )
+
+if TYPE_CHECKING:
+    from studies.multitask.__main__ import MultitaskConfig
 
 SIZES: Mapping[TaskName, tuple[int, int, int]] = {
     "sst": (8_544, 1_101, 2_210),

@@ -12,20 +12,12 @@ from __future__ import annotations
 
 import sys
 
-from studies.kit import command, run_study
+from studies.kit import command
 from studies.passages.config import PassagesConfig
-
-
-def main(config: PassagesConfig) -> int:
-    """Rank with every method on every set."""
-    from studies.passages.methods import rank
-
-    return run_study(config, rank)
-
 
 cli = command(
     PassagesConfig,
-    main,
+    "studies.passages.methods:rank",
     "studies.passages",
     "Passage ranking with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3).",
     plugins=True,

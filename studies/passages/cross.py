@@ -50,7 +50,7 @@ class CrossRanker(nn.Module):
 
     def forward(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Score pairs, [B]."""
-        scores: Tensor = self.second(torch.tanh(self.first(self.tower.embed_pairs(pairs))))[:, 0]
+        scores: Tensor = self.second(torch.tanh(self.first(self.tower.embed(pairs, "cls"))))[:, 0]
         return scores
 
 

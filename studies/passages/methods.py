@@ -19,7 +19,7 @@ from runtime.errors import UserError
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Score, Section, Table
 from senteval_runner.towers.backbones import open_layers
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from studies.kit import Cell, Figures, Run, published
 from studies.passages import cross
 from studies.passages.config import Feature, PassagesConfig, Scorer

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,13 +34,15 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import accuracy, cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section, Table
-from senteval_runner.towers.transformer import Tower, load_tower, load_whole
-from senteval_runner.vectors.models import open_model
+from senteval_runner.towers.transformer import Tower, load_tower
+from senteval_runner.vectors import open_model
 from studies.finetune.examples import Examples, fixed
 from studies.finetune.heads import tune_pairs
 from studies.finetune.phrases import PER_CLASS, split_phrases
 from studies.kit import Cell, Figures, Run, published
-from studies.similarity.config import SimilarityConfig
+
+if TYPE_CHECKING:
+    from studies.similarity.__main__ import SimilarityConfig
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"
@@ -78,7 +80,7 @@ class Model:
         if self.kinds == ["pooled"]:
             pooling, _, name = self.spec.partition(":")
             return load_tower(name, pooling=pooling, device=device)  # type: ignore[arg-type]
-        return load_whole(self.spec, device=device)
+        return load_tower(self.spec, pooling=None, device=device)
 
 
 Score = Callable[[Model, Path], Figures]

@@ -13,7 +13,7 @@ from multiview.model import MultiViewEncoder
 from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
 from runtime.errors import UserError
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 
 ACTIVE, PASSIVE, EXCHANGED = (
     "The lawyer praised the doctor.",

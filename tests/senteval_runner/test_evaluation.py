@@ -21,7 +21,7 @@ from senteval_runner.adapters import MtebEncoder
 from senteval_runner.protocol.config import Results, get_protocol
 from senteval_runner.protocol.correlation import _gradient, cosines
 from senteval_runner.report.tables import averaged_columns, similarity_row
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from tests.fixtures.senteval import text
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from studies.burt.config import BurtConfig
+from studies.burt.__main__ import BurtConfig
 from studies.burt.data import read_data
 from studies.burt.train import train_all
 from studies.finetune.tiny import build_tiny
 from studies.kit import run_study
-from studies.multitask.config import MultitaskConfig
+from studies.multitask.__main__ import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
-from studies.similarity.config import SimilarityConfig
+from studies.similarity.__main__ import SimilarityConfig
 from studies.similarity.run import SEMEVAL, score
 from tests.fixtures.goldens import Section
 from tests.oracles.training import Recipe

@@ -21,7 +21,7 @@ from corpora.senteval.files import TaskData
 from multiview.names.opened import SentenceVectors
 from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, TaskResult
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import cli as faq
 from studies.faq.config import FaqConfig

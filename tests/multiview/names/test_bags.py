@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from tests.parsing.trees.test_cache import write_cache
 
 TEXT = [

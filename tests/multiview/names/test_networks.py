@@ -18,7 +18,7 @@ from multiview.train import main
 from multiview.training import trainer as trainer_module
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from tests.fixtures.trees import changed
 from tests.multiview.test_train import validated
 from tests.parsing.trees.test_cache import corpus_of, write_cache

@@ -15,7 +15,7 @@ from multiview.names.grammar import split_parts
 from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.run import cli as run
-from senteval_runner.vectors.models import open_model
+from senteval_runner.vectors import open_model
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 

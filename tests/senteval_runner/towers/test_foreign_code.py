@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ import pytest
 from parsing.libraries.benepar import load_benepar
 from runtime.errors import UserError
 from senteval_runner.towers.backbones import open_backbone
-from senteval_runner.towers.transformer import load_tower, load_whole
-from senteval_runner.vectors.models import open_model
+from senteval_runner.towers.transformer import load_tower
+from senteval_runner.vectors import open_model
 from tests.studies.layers.transformers_tiny import build
 
 pytest.importorskip("sentence_transformers")
@@ -28,9 +29,9 @@ class EvilModel(BertModel):
     config_class = EvilConfig
 """
 LOADERS: dict[str, Callable[[str], object]] = {
-    "layers": lambda folder: open_backbone(folder).encode([["a", "cat"]]),
+    "layers": lambda folder: open_backbone(folder).load()(["a cat"]),
     "tower": load_tower,
-    "whole tower": load_whole,
+    "whole tower": partial(load_tower, pooling=None),
     "benepar": load_benepar,
     "senteval_runner.run": lambda folder: open_model(folder).encode(["a cat"]),
 }

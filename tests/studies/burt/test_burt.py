@@ -16,8 +16,7 @@ from runtime.errors import UserError
 from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
-from studies.burt.__main__ import cli
-from studies.burt.config import Ablation, BurtConfig
+from studies.burt.__main__ import Ablation, BurtConfig, cli
 from studies.burt.data import read_data, without_premises
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
 from studies.finetune.examples import Examples, hold_out, normalised

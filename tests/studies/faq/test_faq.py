@@ -14,7 +14,7 @@ from torch import nn
 
 from corpora.ranking.lexical import Bm25, Tfidf
 from runtime.errors import UserError
-from senteval_runner.towers.transformer import load_whole
+from senteval_runner.towers.transformer import load_tower
 from studies.faq import evaluate, train
 from studies.faq.__main__ import cli
 from studies.faq.config import FaqConfig
@@ -183,7 +183,7 @@ def test_a_whole_model_embeds_as_itself(model: str) -> None:
     plain = SentenceTransformer(model, device="cpu")
     texts = ["change my printer please", "the refund", "delivery"]
     with torch.no_grad():
-        ours = load_whole(model).eval().embed(texts)
+        ours = load_tower(model, pooling=None).eval().embed(texts)
         assert np.allclose(ours.numpy(), plain.encode(texts, show_progress_bar=False), atol=1e-5)
         longer = SentenceTransformer(modules=[*plain, Normalize()], device="cpu")
         unit = Tower(longer, None).eval().embed(texts)
@@ -195,7 +195,9 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     folder: Path, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, out, told = tmp_path / "words.txt", tmp_path / "out", []
-    monkeypatch.setattr(train, "set_dropout", lambda tower, rate: told.append(rate))
+    monkeypatch.setattr(
+        train, "load_tower", lambda *of, **how: told.append(how["dropout"]) or load_tower(*of, **how)
+    )
     monkeypatch.setattr(
         evaluate, "LabelledPairs", lambda *of: told.append(np.ptp(of[3])) or LabelledPairs(*of)
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import UserError
 from runtime.training_task import Checkpoints
-from senteval_runner.towers import Concatenation
+from senteval_runner.towers import Concatenation, transformer
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.heads import combine
@@ -163,11 +163,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, layers=1, hidden=32, vocabulary=300)
 
 
-def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
+def test_a_tower_pools_as_asked_and_embeds_in_input_order(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer, "BATCH", 2)
     tower = load_tower(str(tiny), pooling="mean").eval()
     texts = ["a dog runs at home", "the cat", "a dog runs at home", "the pig eats by the river"]
     with torch.inference_mode():
-        table = embed_all(tower, texts, batch_size=2)
+        table = embed_all(tower, texts)
         for text, vector in zip(texts, table, strict=True):
             features = tower.model.preprocess([text])
             states = tower.model[0](features)["token_embeddings"][0]
@@ -175,9 +178,9 @@ def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
             np.testing.assert_allclose(vector, plain["mean"].numpy(), atol=1e-5)
             for pooling, expected in plain.items():
                 torch.testing.assert_close(tower.embed([text], pooling)[0], expected)
-        pairs = tower.embed_pairs([("a dog", "the cat")])
+        pairs = tower.embed([("a dog", "the cat")], "cls")
         assert pairs.shape == (1, tower.dim)
-        assert not torch.allclose(pairs, tower.embed_pairs([("the cat", "a dog")]))
+        assert not torch.allclose(pairs, tower.embed([("the cat", "a dog")], "cls"))
 
 
 @pytest.mark.parametrize("family", ["albert", "roberta", "xlnet"])

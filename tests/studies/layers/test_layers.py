@@ -21,13 +21,11 @@ from senteval_runner.towers.backbones import (
     WHOLE,
     TransformerBackbone,
     chosen,
-    chosen_joins,
     transformer_layers,
 )
 from studies.kit import Run, published, read_presets, run_study
 from studies.layers import evaluate, report
-from studies.layers.__main__ import cli
-from studies.layers.config import LayersConfig
+from studies.layers.__main__ import LayersConfig, cli
 from studies.layers.evaluate import evaluate as layers
 from studies.layers.report import (
     AVERAGE,
@@ -75,10 +73,9 @@ def test_layers_are_counted_as_in_the_paper() -> None:
     twelve = transformer_layers(12)
     assert twelve[0] == "emb" and twelve[1] == "-12" and twelve[-1] == "-1" and len(twelve) == 13
     assert chosen("bottom,top,-3", twelve, "m") == ("-12", "-1", "-3")
-    assert chosen_joins(("top,bottom", "-1,-2,-3"), twelve, "m") == [("-1", "-12"), ("-1", "-2", "-3")]
-    for wrong in ("-1", "-1,-1", "-1,-13"):
+    for wrong in ("-1,-1", "-1,-13"):
         with pytest.raises(UserError, match="m"):
-            chosen_joins((wrong,), twelve, "m")
+            chosen(wrong, twelve, "m")
 
 
 def cells(table: pd.DataFrame) -> dict[Any, dict[str, float]]:
@@ -208,6 +205,8 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
     [
         ({"backbones": ("./nowhere",)}, "no such file or folder"),
         ({"tasks": "MR"}, "rt-polarity"),
+        ({"concatenate": ("-1",)}, "--concatenate '-1': expected two or more"),
+        ({"poolings": ("top",)}, "no pooling 'top'; it has cls, sep, mean, max"),
     ],
 )
 def test_wrong_options_are_one_line(
@@ -228,5 +227,5 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
 
     # Of a BERT of twelve layers, as small as it gets: 12 + emb + top with bottom, under four poolings.
     bert = build(tmp_path / "bert", "bert", layers=12, width=4)
-    (subject,) = evaluate.open_subjects(replace(config, backbones=(str(bert),)), Run(tmp_path / "log"))
-    assert len(subject.units) == 56
+    (backbone,) = evaluate.open_backbones(replace(config, backbones=(str(bert),)), Run(tmp_path / "log"))
+    assert len(backbone.units) == 56 and backbone.units[-1] == (("-1", "-12"), "max")

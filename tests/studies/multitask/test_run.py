@@ -16,8 +16,7 @@ from runtime.files import read_record
 from runtime.training_task import Task as LoopTask
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
-from studies.multitask.__main__ import cli
-from studies.multitask.config import MultitaskConfig
+from studies.multitask.__main__ import MultitaskConfig, cli
 from studies.multitask.net import MultitaskNet, Stage, TaskHead, TaskName, name_of, overall, parse_stages
 from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
 from tests.conftest import ROOT
@@ -114,12 +113,11 @@ class Lookup(torch.nn.Module):
     dim = 3
     joint = True
 
-    def embed(self, texts: list[str], pooling: str | None = None) -> torch.Tensor:
+    def embed(self, texts: list[Any], pooling: str | None = None) -> torch.Tensor:
+        if isinstance(texts[0], tuple):
+            return self.embed([a for a, _ in texts]) - self.embed([b for _, b in texts], pooling)
         self.pooling = pooling
         return torch.tensor([[float(x) for x in text.split()] for text in texts])
-
-    def embed_pairs(self, pairs: list[tuple[str, str]]) -> torch.Tensor:
-        return self.embed([a for a, _ in pairs]) - self.embed([b for _, b in pairs])
 
 
 @pytest.mark.parametrize("text", ["SA", "SA(X)", "P", "P(M)*", "STS", "STS(C)", "NLI", "NLI(M)"])
@@ -143,7 +141,7 @@ def test_heads_equal_plain_formulas(text: str) -> None:
         expected = features @ layer.weight.T + layer.bias
         expected = expected[:, 0] if stage.task in ("quora", "sts") else expected
     torch.testing.assert_close(head(tower, examples), expected)
-    assert tower.pooling == (stage.pooling or ("cls" if stage.task == "sst" else None))
+    assert tower.pooling == (stage.pooling or "cls")
     goal = torch.from_numpy(target)
     if siamese_sts:
         loss = (expected - goal).square().mean()

@@ -15,11 +15,10 @@ from multiview.names import sources
 from multiview.names.sources import Reading
 from multiview.pretrained import Encode
 from parsing.trees.cache import TreeCache
-from senteval_runner import evaluate
+from senteval_runner import evaluate, vectors
 from senteval_runner.evaluation import read_tasks
 from senteval_runner.run import main
-from senteval_runner.vectors import evaluation_trees
-from senteval_runner.vectors.evaluation_trees import EvaluationTrees, find_caches
+from senteval_runner.vectors import EvaluationTrees, find_caches
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.senteval_runner.test_run import config
 
@@ -114,12 +113,12 @@ def test_trees_by_other_rules_of_characters_are_not_found(
     wanted = trees_of(tmp_path, data, "CR")
     wanted.of(model())
     assert find_caches(tmp_path, IDENTITIES) is not None
-    monkeypatch.setattr(evaluation_trees, "VERSION", 0)
+    monkeypatch.setattr(vectors, "VERSION", 0)
     assert find_caches(tmp_path, IDENTITIES) is None
 
 
 def test_a_killed_run_keeps_its_shards(tmp_path: Path, data: Path, monkeypatch) -> None:
-    monkeypatch.setattr(evaluation_trees, "SHARD_SENTENCES", 8)
+    monkeypatch.setattr(vectors, "SHARD_SENTENCES", 8)
     folder = tmp_path / "trees"
     wanted = trees_of(folder, data, "CR", "MRPC")
 
@@ -149,7 +148,7 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     here, there = tmp_path / "here", tmp_path / "there"
     untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
     a = trees_of(here, data, "CR").of(untrained)
-    monkeypatch.setattr(evaluation_trees, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(vectors, "WORTH_WORKERS", 0)
     b = trees_of(there, data, "CR").of(untrained)
     assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
     one, other = a.read(0, len(a)), b.read(0, len(b))

@@ -1,4 +1,4 @@
-"""Trees of evaluation sentences, parsed once and shared by models, tasks and runs.
+"""Models by name, as evaluations open them, and the trees of evaluation sentences, parsed once for all.
 
     runs/trees/senteval-<parsers>/<sentences>/     one tree cache per run that met new sentences
 
@@ -10,7 +10,6 @@ killed run keeps its finished shards.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from corpora.text import Corpus, Sentence, in_pieces
 from multiview.folder.files import KINDS
 from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
+from multiview.names.opened import OpenedEncoder, open_encoder
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
 from parsing.trees.batch import same_trees
@@ -81,7 +81,7 @@ class EvaluationTrees:
                 left_N, _ = reader.look_up(trees, missing)
                 missing = [missing[place] for place in left_N]
             if missing:
-                _parse(missing, self.folder / name / _digest(missing)[:12], reader, needs)
+                _parse(missing, self.folder / name / json_digest(missing, 12), reader, needs)
                 trees = find_caches(self.folder, identities)
         return trees
 
@@ -92,7 +92,7 @@ def _parse(sentences: list[Tokens], output: Path, reader: SentenceReader, needs:
         "senteval",
         lambda: in_pieces("senteval", map(Sentence, sentences)),
         about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
-        hash_input=lambda: _digest(sentences),
+        hash_input=lambda: json_digest(sentences, 64),
     )
     pool: Pool
     if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
@@ -130,7 +130,9 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
     return TreeCache(folder, replace(first, identity=identity, complete=True, shards=tuple(rows)))
 
 
-def _digest(sentences: Sequence[Tokens]) -> str:
-    """Give the SHA-256 over sentences in order."""
-    lines = "".join("\t".join(sentence) + "\n" for sentence in sentences)
-    return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
+def open_model(spec: str, *, trees: EvaluationTrees | None = None, **options: Any) -> OpenedEncoder:
+    """Return the encoder a name means; the options are those of :func:`multiview.names.opened.open_encoder`.
+
+    ``trees`` are those of a tree encoder's sentences, by default those that are in ``runs/trees``.
+    """
+    return open_encoder(spec, trees=(trees or EvaluationTrees()).of, **options)

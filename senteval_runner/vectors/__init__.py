@@ -1,1 +1,0 @@
-"""Which encoder a name means, and the vectors of every distinct sentence, computed once."""

@@ -1,0 +1,147 @@
+"""Layers and poolings against plain loops, encoders taken whole, how long a text may be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from multiview.names.sources import find_source
+from senteval_runner.towers import backbones
+from senteval_runner.towers.backbones import (
+    POOLINGS,
+    Backbone,
+    TransformerBackbone,
+    Unit,
+    open_backbone,
+    open_layers,
+    pool,
+    special_places,
+    transformer_folder,
+)
+from senteval_runner.towers.transformer import load_tower
+from senteval_runner.vectors import open_model
+from tests.studies.layers.transformers_tiny import build
+
+pytest.importorskip("transformers")
+TEXTS = [
+    "a", "the cat sat on the mat .", "bad", "good bright rich tall far near a the", "zzz cat", ".",
+    "the the the the the the the the the the the the", "near far", "sat", "on mat",
+]  # fmt: skip
+SENTENCES = [text.split() for text in TEXTS]
+FAMILIES = ("bert", "roberta", "xlnet")
+
+
+def loop_pool(rows: list[list[float]], places: dict[str, int], name: str) -> list[float]:
+    """One sentence without padding, in plain Python."""
+    if name in places:
+        return rows[places[name]]
+    columns = list(zip(*rows, strict=True))
+    return [sum(column) / len(column) if name == "mean" else max(column) for column in columns]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 7), min_size=1, max_size=5),
+    places=st.sampled_from([{"cls": 0, "sep": -1}, {"cls": -1, "sep": -2}]),
+    left=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_pooling_equals_a_loop(lengths, places, left, seed) -> None:
+    """Padding on either side holds values that would win every maximum and swamp every mean."""
+    generator = torch.Generator().manual_seed(seed)
+    T = max(lengths) + 2
+    hidden = torch.full((len(lengths), T, 4), 1e9, dtype=torch.float64)
+    mask = torch.zeros(len(lengths), T, dtype=torch.long)
+    for row, n in enumerate(lengths):
+        where = slice(T - n, T) if left else slice(0, n)
+        hidden[row, where] = -torch.rand(n, 4, generator=generator, dtype=torch.float64)
+        mask[row, where] = 1
+    for name in POOLINGS:
+        vectors = pool(hidden, mask, places, name)
+        for row in range(len(lengths)):
+            expected = loop_pool(hidden[row][mask[row].bool()].tolist(), places, name)
+            np.testing.assert_allclose(vectors[row].numpy(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("families")
+    return {family: str(build(root / family, family)) for family in FAMILIES}
+
+
+def backbone_of(folder: str, **options) -> TransformerBackbone:
+    return TransformerBackbone(find_source(folder), **options)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_backbones_equal_a_loop(models, family, monkeypatch) -> None:
+    """Each sentence alone, float64, without padding, pooled in plain Python."""
+    from transformers import AutoModel
+
+    monkeypatch.setattr(backbones, "BATCH", 4)
+    backbone = backbone_of(models[family])
+    places, missing = special_places(backbone.model.tokenizer)
+    assert tuple(places.values()) == ((-1, -2) if family == "xlnet" else (0, -1)) and not missing
+    found = backbone.encode(TEXTS)
+    assert found.shape == (16, len(TEXTS), 16) and found.dtype == np.float32
+    oracle = AutoModel.from_pretrained(models[family]).double().eval()
+    for place, text in enumerate(TEXTS):
+        ids = torch.tensor([backbone.model.tokenizer(text)["input_ids"]])
+        with torch.no_grad():
+            states = oracle(ids, output_hidden_states=True).hidden_states
+        for column, (layer, name) in enumerate(backbone.columns):
+            rows = states[0 if layer == "emb" else int(layer)][0].tolist()
+            np.testing.assert_allclose(found[column, place], loop_pool(rows, places, name), atol=2e-5)
+
+
+def test_long_sentences_are_cut(models) -> None:
+    backbone = backbone_of(models["bert"], max_length=6)
+    found = backbone.encode([TEXTS[1], "the cat sat on"])
+    np.testing.assert_allclose(found[:, 0], found[:, 1], atol=2e-5)
+    assert "cut at 6 pieces" in backbone.notes()[0]
+    # RoBERTa's positions begin after the padding's: 64 of its 66 serve, and the longest text still fits
+    backbone_of(models["roberta"], max_length=500).encode(["a " * 200])
+    assert load_tower(models["bert"], max_length=None).model.max_seq_length == 64
+    assert load_tower(models["bert"], max_length=500).embed(["cat " * 200]).shape == (1, 16)
+
+
+def test_a_sentence_transformers_folder(models, tmp_path) -> None:
+    (tmp_path / "0_Transformer").symlink_to(models["bert"])
+    modules = [
+        {"idx": 0, "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    found = backbone_of(str(tmp_path)).encode(TEXTS)
+    np.testing.assert_array_equal(found, backbone_of(models["bert"]).encode(TEXTS))
+    assert transformer_folder("bert-base-uncased") == "bert-base-uncased"
+
+
+def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path: Path) -> None:
+    def chosen(layers: str, pooling: str):
+        return open_layers(models["bert"], layers, pooling, max_length=256, device=None, cache=tmp_path)
+
+    model, backbone = chosen("top,bottom", "mean"), backbone_of(models["bert"])
+    columns = backbone.encode(TEXTS)
+    top, bottom = (columns[backbone.columns.index((layer, "mean"))] for layer in ("-1", "-3"))
+    np.testing.assert_array_equal(model(SENTENCES), np.concatenate([top, bottom], axis=1))
+    assert model.name == "bert -1,-3 mean"
+    kept = chosen("-1,-3", "mean")
+    assert kept.identity == model.identity and kept.parts[0].store.place  # one choice, two spellings
+    for other in (chosen("-1", "mean"), chosen("-3,-1", "mean"), chosen("top,bottom", "cls")):
+        assert other.identity != model.identity and not other.parts[0].store.place
+
+
+def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path: Path) -> None:
+    words, bert = tmp_path / "words.txt", models["bert"]
+    words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
+    for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(find_source(bert)))):
+        backbone.open([(unit := Unit(("whole",), "own"))], None)
+        found = backbone.vectors(unit, SENTENCES)
+        np.testing.assert_allclose(found, open_model(spec)(SENTENCES), atol=1e-6)
