@@ -33,8 +33,9 @@ import shutil
 import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial, reduce
+from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -119,7 +120,7 @@ class Run:
         return results
 
     def _figures(self, cell: Cell) -> Figures:
-        """Read the figures of a finished cell, or compute and store them."""
+        """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
         from senteval_runner.evaluation import versions
 
         identity = json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
@@ -128,7 +129,15 @@ class Run:
         work = self.output / "unfinished" / identity
         record = self._finished(file)
         if record is None:
-            record = self._computed(cell, identity, file, work)
+            work.mkdir(parents=True, exist_ok=True)
+            figures = cell.compute(work)
+            weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
+            own = [path for path in weights if work not in path.parents]
+            files = {str(path.relative_to(folder)): file_record(path) for path in own}
+            write_record(file, {"identity": identity, "figures": figures, "files": files})
+            record = read_record(file)
+            shown = (f"{k} {v:.4f}" for k, v in record["figures"].items() if isinstance(v, float))
+            self.log("  ".join([cell.name, *shown]))
         elif record["identity"] != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
         for name, about in record["files"].items():
@@ -146,19 +155,6 @@ class Run:
         except (UserError, KeyError, TypeError, AttributeError) as error:
             self.log(f"{file}: {error}; computed again")
             return None
-        return record
-
-    def _computed(self, cell: Cell, identity: str, file: Path, work: Path) -> dict[str, Any]:
-        """Compute a cell and write its record, with the hashes of the weights in its own folder."""
-        work.mkdir(parents=True, exist_ok=True)
-        figures = cell.compute(work)
-        weights = sorted(file.parent.rglob("*.safetensors")) if cell.folder else []
-        own = [path for path in weights if work not in path.parents]
-        files = {str(path.relative_to(file.parent)): file_record(path) for path in own}
-        write_record(file, {"identity": identity, "figures": figures, "files": files})
-        record: dict[str, Any] = read_record(file)
-        shown = (f"{k} {v:.4f}" for k, v in record["figures"].items() if isinstance(v, float))
-        self.log("  ".join([cell.name, *shown]))
         return record
 
 
@@ -199,7 +195,12 @@ def check_inputs(config: Any) -> None:
         UserError: the preset needs options that are not given, or none of the models, or of the files of an
             option, can be what it is named as; or what the configuration's own ``check_words`` raises.
     """
-    _check_preset(config)
+    if preset := getattr(config, "preset", None):
+        table = _preset_tables(type(config))[preset]
+        missing = [name for name in table.get("requires", ()) if not attrgetter(name)(config)]
+        if missing:
+            options = ", ".join("--" + name.replace("_", "-") for name in missing)
+            raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
     if hasattr(config, "check_words"):
         config.check_words()
     names = getattr(config, "models", ())
@@ -211,17 +212,6 @@ def check_inputs(config: Any) -> None:
         paths = [one for one in (value if isinstance(value, tuple) else [value]) if isinstance(one, Path)]
         if field.name not in OUTPUTS and paths and not any(path.exists() for path in paths):
             raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
-
-
-def _check_preset(config: Any) -> None:
-    """Raise a UserError that names the options that the preset needs and that are not given."""
-    if (preset := getattr(config, "preset", None)) is None:
-        return
-    table = _preset_tables(type(config))[preset]
-    missing = [name for name in table.get("requires", ()) if not reduce(getattr, name.split("."), config)]
-    if missing:
-        options = ", ".join("--" + name.replace("_", "-") for name in missing)
-        raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
 
 
 def command(

@@ -53,7 +53,7 @@ class Question:
 Splits = dict[str, list[Question]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PassageSet:
     """A data set."""
 

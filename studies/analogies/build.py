@@ -27,10 +27,11 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import repeat
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corpora.inputs import read_table
 from multiview.words.vectors import WordVectors, load_word_vectors
@@ -40,7 +41,6 @@ from runtime.errors import UserError
 from runtime.files import sha256_file, write_json
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Cell, Column, Table
-from studies.analogies.config import BuildConfig
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (
     CATEGORIES,
@@ -51,24 +51,27 @@ from studies.analogies.questions import (
     read_google,
     write_questions,
 )
-from studies.analogies.score import Float
+
+if TYPE_CHECKING:
+    from studies.analogies.__main__ import BuildConfig
 
 WRONG_WORDS, ALL = 4, 10**9
 SPARE = 12
 """Words looked at beyond those wanted: the question's own, and other spellings of one word."""
 SCORES = 2**26
 """Scores of words in memory at a time."""
-Pair = tuple[str, str]
+Scores = NDArray[np.floating] | None
+"""Of all words for a question, [W]; None where a, b or c has no vector."""
 
 
 @cache
-def load_pairs() -> dict[str, dict[Pair, list[str]]]:
+def load_pairs() -> dict[str, dict[tuple[str, str], list[str]]]:
     """Read the project's pairs by category, in the numbers of UNI's Table 3, with wrong answers of contexts.
 
     These are the past tense of a participle, the superlative of a comparative, other pronouns for "she" and
     "her"; none where they are chosen per question.
     """
-    pairs: dict[str, dict[Pair, list[str]]] = {name: {} for name in CATEGORIES}
+    pairs: dict[str, dict[tuple[str, str], list[str]]] = {name: {} for name in CATEGORIES}
     columns = ("category", "left", "right", "distractors")
     for row in read_table(FOLDER / "lexicon.tsv", columns, may_be_empty=("distractors",)):
         category, left, right, distractors = row.cells
@@ -84,33 +87,40 @@ def content_words() -> frozenset[str]:
 
 
 class Ranking:
-    """Ranks the words of a file by cosine with b − a + c; an unknown word is looked up in lower case."""
+    """Ranks the words of a file by cosine with b − a + c; an unknown word is looked up in lower case.
 
-    def __init__(self, vectors: WordVectors) -> None:
-        self.words = vectors.words
-        self.rows = {word: row for row, word in enumerate(vectors.words)}
-        self.unit_WE = unit(vectors.vectors)
+    Without a file every word is unknown.
+    """
+
+    def __init__(self, vectors: WordVectors | None = None) -> None:
+        self.words = vectors.words if vectors else []
+        self.rows = {word: row for row, word in enumerate(self.words)}
+        self.unit_WE = unit(vectors.vectors) if vectors else np.empty((0, 1))
 
     def row(self, word: str) -> int | None:
         """Find where a word stands in the file, or its lower case; None if it is unknown."""
         return self.rows.get(word, self.rows.get(word.lower()))
 
-    def scores(self, questions: Sequence[Terms]) -> Iterator[Float | None]:
-        """Score all words for each question, [W]; None where a, b or c has no vector."""
-        step = max(1, SCORES // len(self.words))
-        for start in range(0, len(questions), step):
-            rows = [[self.row(word) for word in terms[:3]] for terms in questions[start : start + step]]
+    def scores(self, questions: Sequence[Terms]) -> Iterator[Scores]:
+        """Score all words for each question."""
+        step = SCORES // max(1, len(self.words))
+        for start in range(0, len(questions), max(1, step)):
+            rows = [
+                [self.row(word) for word in terms[:3]] for terms in questions[start : start + max(1, step)]
+            ]
             known = np.array([terms for terms in rows if None not in terms], dtype=np.int64).reshape(-1, 3)
             a_QE, b_QE, c_QE = self.unit_WE[known.T]
             score_QW = iter((b_QE - a_QE + c_QE) @ self.unit_WE.T)
             yield from (None if None in terms else next(score_QW) for terms in rows)
 
-    def nearest(self, question: Terms, score_W: Float) -> list[str]:
+    def nearest(self, question: Terms, score_W: Scores) -> list[str]:
         """Take the best four words of the whole file, without the question's own.
 
         A word counts once, whatever its capitals. Where a file knows the answer in lower case alone, its
         words take the answer's capital, or the one capitalised candidate would be the right one.
         """
+        if score_W is None:
+            return []
         top = np.argpartition(score_W, -min(WRONG_WORDS + SPARE, len(self.words)))[-WRONG_WORDS - SPARE :]
         seen = {word.lower() for word in question}
         capital = question[3][0].isupper() and question[3] not in self.rows
@@ -123,18 +133,19 @@ class Ranking:
                 others.append(word[0].upper() + word[1:] if capital else word)
         return others[:WRONG_WORDS]
 
-    def among(self, pool: list[str], score_W: Float) -> list[str]:
+    def among(self, pool: list[str], score_W: Scores) -> list[str]:
         """Sort ``pool``, best first; words without a vector follow in the pool's order."""
-        known = {word: score_W[row] for word in pool if (row := self.row(word)) is not None}
+        rows = {word: self.row(word) for word in pool}
+        known = {word: score_W[row] for word, row in rows.items() if score_W is not None and row is not None}
         return sorted(pool, key=lambda word: -known.get(word, -np.inf))
 
 
 def wrong_answers(
-    category: Category, chosen: Sequence[Terms], ranking: Ranking | None, generator: random.Random
+    category: Category, chosen: Sequence[Terms], ranking: Ranking, generator: random.Random
 ) -> Iterator[tuple[list[str], list[str]]]:
     """Choose each word question's wrong words, and what wrong phrases and sentences have in their slots.
 
-    Without a ranking they are random ones of the category.
+    Where no vector decides they are random ones of the category.
 
     Raises:
         UserError: no wrong answer is known for a participle or comparative.
@@ -144,14 +155,13 @@ def wrong_answers(
     words = sorted({word for pair in used for word in (*pair, *facts.get(pair, ()))})
     plain = sorted({word for pair in used if not facts.get(pair) for word in pair})
 
-    def best(pool: list[str], taken: Sequence[str], score_W: Float | None) -> list[str]:
+    def best(pool: list[str], taken: Sequence[str], score_W: Scores) -> list[str]:
         seen = {word.lower() for word in taken}
         left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in seen]
-        return left if ranking is None or score_W is None else ranking.among(left, score_W)
+        return ranking.among(left, score_W)
 
-    scores = ranking.scores(chosen) if ranking else repeat(None, len(chosen))
-    for question, score_W in zip(chosen, scores, strict=True):
-        near = [] if ranking is None or score_W is None else ranking.nearest(question, score_W)
+    for question, score_W in zip(chosen, ranking.scores(chosen), strict=True):
+        near = ranking.nearest(question, score_W)
         wrong = [*near, *best(words, [*question, *near], score_W)][:WRONG_WORDS]
         slots = [word for word in facts.get(question[2:], ()) if word not in question]
         if category.kind == "predicate":
@@ -174,7 +184,7 @@ def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
 
 def in_context(
     category: Category, level: str, terms: Terms, wrong: Sequence[str], here: Frame, there: Frame
-) -> tuple[list[str], list[str], str]:
+) -> tuple[Terms, list[str], str]:
     """Put a word question into contexts: a, b, c and the answer, the wrong answers, the source.
 
     ``here`` and ``there`` are the contexts of its two pairs; ``wrong`` fills the slots of the wrong answers.
@@ -185,12 +195,12 @@ def in_context(
         b, wordings, wording = f"not {a}", [here.left, here.left, there.left, there.left], there.left
     elif category.semantic:
         wordings, wording, there = [here.left, here.right, here.right, here.left], here.right, here
-    texts = [
+    a, b, c, d = (
         fill(frame, slot_text(category.kind, level, word, is_right=place % 2 == 1))
         for place, (frame, word) in enumerate(zip(wordings, (a, b, c, d), strict=True))
-    ]
+    )
     others = [fill(wording, slot_text(category.kind, level, word, is_right=False)) for word in wrong]
-    return texts, others, " ".join(dict.fromkeys([here.source, there.source]))
+    return (a, b, c, d), others, " ".join(dict.fromkeys([here.source, there.source]))
 
 
 def build_questions(
@@ -203,8 +213,8 @@ def build_questions(
 ) -> list[Question]:
     """Make all questions of all levels, word questions first; the same arguments give the same questions.
 
-    Without a ranking wrong answers are random; without Google's questions (by section) they are made of the
-    project's facts. ``limit`` is the most per category, None UNI's numbers.
+    Without Google's questions (by section) they are made of the project's facts: all pairs of two that share
+    no word. ``limit`` is the most per category, None UNI's numbers.
 
     Raises:
         UserError: a question of Google's file that cannot be asked.
@@ -212,20 +222,16 @@ def build_questions(
     questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
         generator = random.Random(f"{seed} {category.name}")
-        possible = possible_questions(category) if google is None else google.get(category.google, ())
-        count = min(category.questions, limit or category.questions, len(possible))
-        chosen = [possible[i] for i in sorted(generator.sample(range(len(possible)), count))]
-        wrong = list(wrong_answers(category, chosen, ranking, generator))
+        facts = load_pairs()[category.name]
+        possible = [(*one, *two) for one in facts for two in facts if one[0] != two[0] and one[1] != two[1]]
+        asked = possible if google is None else google.get(category.google, ())
+        count = min(category.questions, limit or category.questions, len(asked))
+        chosen = [asked[i] for i in sorted(generator.sample(range(len(asked)), count))]
+        wrong = list(wrong_answers(category, chosen, ranking or Ranking(), generator))
         for level in LEVELS if category.kind else LEVELS[:1]:
             contexts = frames.get((category.kind, level), [])
             questions[level] += questions_of(category, level, chosen, wrong, contexts, generator)
     return [question for of_level in questions.values() for question in of_level]
-
-
-def possible_questions(category: Category) -> list[Terms]:
-    """Pair the project's facts of a category, in both orders, where they share no word."""
-    facts = load_pairs()[category.name]
-    return [(a, b, c, d) for a, b in facts for c, d in facts if a != c and b != d]
 
 
 def questions_of(
@@ -246,13 +252,12 @@ def questions_of(
     context = {pair: order[place % len(order)] for place, pair in enumerate(pairs)} if order else {}
     for number, (terms, (words, slots)) in enumerate(zip(chosen, wrong, strict=True)):
         name, word_question = (f"{category.name}-{kind}-{number:04d}" for kind in (level, "word"))
-        texts, others, source = [*terms], words, "lexicon"
+        (a, b, c, answer), others, source = terms, words, "lexicon"
         if level != "word":
             here, there = context[terms[:2]], context[terms[2:]]
-            texts, others, source = in_context(category, level, terms, slots, here, there)
-        candidates = tuple(generator.sample([texts[3], *others], 1 + len(others)))
-        a, b, c, d = texts
-        question = Question(name, word_question, level, category.name, a, b, c, d, candidates, source)
+            (a, b, c, answer), others, source = in_context(category, level, terms, slots, here, there)
+        candidates = tuple(generator.sample([answer, *others], 1 + len(others)))
+        question = Question(name, word_question, level, category.name, a, b, c, answer, candidates, source)
         if fault := question.fault():
             raise UserError(f"{name}: {fault}")
         yield question
@@ -265,12 +270,11 @@ def build(config: BuildConfig) -> None:
         UserError: an input is missing, or the cache lacks one kind of trees.
     """
     google = None if config.google is None else read_google(config.google)
-    cache = TreeCache.open(config.cache) if config.cache else None
-    if cache is not None and not (cache.has("dep") and cache.has("const")):
+    trees = TreeCache.open(config.cache) if config.cache else None
+    if trees is not None and not (trees.has("dep") and trees.has("const")):
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
-    whole = None if config.vectors is None else load_word_vectors(config.vectors, limit=ALL)
-    ranking = None if whole is None else Ranking(whole)
-    frames = collect_frames(cache, content_words())
+    ranking = Ranking(load_word_vectors(config.vectors, limit=ALL) if config.vectors else None)
+    frames = collect_frames(trees, content_words())
     questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)
     path = config.output / "questions.tsv"
     write_questions(path, questions)
@@ -279,7 +283,7 @@ def build(config: BuildConfig) -> None:
         config.output / "build.json",
         {
             "config": config_to_json(config),
-            "cache": cache.identity if cache else None,
+            "cache": trees.identity if trees else None,
             "google_sha256": sha256_file(config.google) if config.google else None,
             "frames": Counter(frame.source.split(":")[0] for group in frames.values() for frame in group),
             "lengths": table.rows,

@@ -22,11 +22,10 @@ Legend of dimension suffixes: Q questions, K candidates, D embedding size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypedDict, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -39,9 +38,10 @@ from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table
 from senteval_runner.vectors import open_model
 from studies import kit
-from studies.analogies.config import ScoreConfig
-from studies.analogies.contexts import FOLDER
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
+
+if TYPE_CHECKING:
+    from studies.analogies.__main__ import ScoreConfig
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
 RATES = {"PPR": "PPR", "PNR": "PNR"}
@@ -56,67 +56,43 @@ DIFFERENCES_SHOWN = 15
 """Most differences that are drawn for a category and level."""
 MERGED = {"capital-common": "capital-country", "capital-world": "capital-country"}
 """UNI calls the two sets of capitals one category."""
-Float = NDArray[np.floating]
 TIE = 1e-6
-BLOCK = 1024
+Vectors = Mapping[str, NDArray[np.floating]]
+"""The vector of every text of the questions, of length 1."""
 
 
-class TextVectors:
-    """Unit vectors of every distinct text of the questions, by text."""
-
-    def __init__(self, questions: Sequence[Question], encode: SentenceVectors) -> None:
-        texts = [text for q in questions for text in (q.a, q.b, q.c, *q.candidates)]
-        self.rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        self.unit_ND = unit(encode([text.split() for text in self.rows]))
-
-    def __call__(self, texts: Sequence[str]) -> Float:
-        """Look up vectors, [len(texts), D]."""
-        rows: Float = self.unit_ND[[self.rows[text] for text in texts]]
-        return rows
+def text_vectors(questions: Sequence[Question], encode: SentenceVectors) -> Vectors:
+    """Encode every distinct text of the questions."""
+    texts = list(dict.fromkeys(text for q in questions for text in (q.a, q.b, q.c, *q.candidates)))
+    return dict(zip(texts, unit(encode([text.split() for text in texts])), strict=True))
 
 
-def answer_ranks(questions: Sequence[Question], vectors: TextVectors) -> NDArray[np.int64]:
+def answer_ranks(questions: Sequence[Question], vectors: Vectors) -> NDArray[np.int64]:
     """Rank the right answer among the candidates, from 1: [Q]."""
-    ranks = np.zeros(len(questions), dtype=np.int64)
-    for start in range(0, len(questions), BLOCK):
-        block = questions[start : start + BLOCK]
-        terms = (vectors([getattr(q, name) for q in block]) for name in ("a", "b", "c"))
-        a_QD, b_QD, c_QD = (term.astype(np.float64) for term in terms)
-        target_QD = unit(b_QD - a_QD + c_QD)
-        size = max(len(q.candidates) for q in block)
-        filled = [q.candidates + (q.answer,) * (size - len(q.candidates)) for q in block]
-        candidate_QKD = vectors([text for row in filled for text in row]).reshape(len(block), size, -1)
-        score_QK = np.einsum("qd,qkd->qk", target_QD, candidate_QKD.astype(np.float64))
-        wrong_QK = np.array([q.answer for q in block])[:, None] != np.array(filled)
-        answer_Q = np.where(wrong_QK, -np.inf, score_QK).max(axis=1)
-        ahead_QK = wrong_QK & (score_QK >= answer_Q[:, None] - TIE)
-        ranks[start : start + BLOCK] = 1 + ahead_QK.sum(axis=1)
-    return ranks
+    ranks = []
+    for q in questions:
+        a_D, b_D, c_D = (vectors[text].astype(np.float64) for text in (q.a, q.b, q.c))
+        target_D = unit((b_D - a_D + c_D)[None])[0]
+        score_K = np.array([vectors[text] for text in q.candidates]) @ target_D
+        ranks.append((score_K >= score_K[q.candidates.index(q.answer)] - TIE).sum())
+    return np.array(ranks)
 
 
-class AnalogyScores(TypedDict):
-    """Scores of one encoder; fractions between 0 and 1."""
+def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> kit.Figures:
+    """Average the ranks of the right answers, from 1, as the module's docstring says; scores are fractions.
 
-    accuracy: dict[str, dict[str, float]]
-    """level -> category."""
-    averages: dict[str, dict[str, float]]
-    """level -> ``semantic``, ``syntactic`` and the mean of the two, ``average``."""
-    overall: float | None
-    """Mean of the three levels' averages (UNI Table 4, All); None where one is missing."""
-    rank_counts: dict[str, dict[str, list[int]]]
-    """level -> category -> number of questions whose answer came 1st, 2nd, ... (UNI Figures 1 and 2)."""
-    transfer: dict[str, dict[str, float | None]]
-    """level -> ``PPR``, ``PNR``; None where no word question is right (wrong)."""
-
-
-def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> AnalogyScores:
-    """Average the ranks of the right answers, from 1, as the module's docstring says."""
+    Returns:
+        By level, ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean of the
+        two, ``average``; ``transfer``: ``PPR`` and ``PNR``, None where no word question is right (wrong); and
+        ``rank_counts`` of each category, how often the answer came 1st, 2nd, ... (UNI Figures 1 and 2).
+        ``overall`` is the mean of the levels' averages (UNI Table 4, All), None where one is missing.
+    """
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
     table["rank"], table["right"] = ranks, np.asarray(ranks) == 1
     table["semantic"] = [CATEGORIES[q.category].semantic for q in questions]
     right = dict(zip([q.question_id for q in questions], table["right"], strict=True))
     table["from"] = [right[q.word_question_id] for q in questions]
-    scores = AnalogyScores(accuracy={}, averages={}, overall=None, rank_counts={}, transfer={})
+    scores: kit.Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
     for level in LEVELS:
         if (here := table[table["level"] == level]).empty:
             continue
@@ -148,44 +124,34 @@ def score(config: ScoreConfig, run: kit.Run) -> Page:
     models = run.opened({spec: partial(open_model, spec) for spec in config.models})
 
     @cache
-    def vectors(name: str) -> TextVectors:
-        return TextVectors(questions, models[name])
+    def vectors(name: str) -> Vectors:
+        return text_vectors(questions, models[name])
 
     def compute(name: str, folder: Path) -> kit.Figures:
-        return {**summarise(questions, answer_ranks(questions, vectors(name)))}
+        return summarise(questions, answer_ranks(questions, vectors(name)))
 
     cells = {
         name: kit.Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
         for name, model in models.items()
     }
-    scores = {name: cast(AnalogyScores, figures) for name, figures in run.figures(cells).items()}
-    page = tables(scores)
-    drawn = figures(questions, scores, {name: vectors(name) for name in scores})
-    return replace(page, sections=[*page.sections, *drawn])
-
-
-def tables(scores: Mapping[str, AnalogyScores]) -> Page:
-    """Make everything that follows from scores alone, by model."""
+    scores = run.figures(cells)
     sections = [Section("Accuracy (%)", [_table(scores, "averages", LEVELS, AVERAGES)])]
     for level in LEVELS:
-        names = {
-            name: name
-            for name in CATEGORIES
-            if any(name in s["accuracy"].get(level, {}) for s in scores.values())
-        }
-        if names:
+        present = {name for one in scores.values() for name in one["accuracy"].get(level, {})}
+        if names := {name: name for name in CATEGORIES if name in present}:
             rows = _table(scores, "accuracy", [level], names)
             sections.append(Section(f"Accuracy by category, {level}s (%)", [rows]))
     transfer = _table(scores, "transfer", LEVELS[1:], RATES)
     sections.append(Section("Transfer from words (%)", [transfer], note=TRANSFER_NOTE))
+    for name, one in scores.items():
+        sections.append(Section(f"{name}: rank of the right answer, % of questions", [*_ranks(one)]))
+        planes = [pattern(questions, vectors(name)), differences(questions, vectors(name))]
+        sections.append(Section(f"{name}: pairs in the plane", planes))
     return Page("Analogies of words, phrases and sentences", sections)
 
 
 def _table(
-    scores: Mapping[str, AnalogyScores],
-    what: Literal["averages", "accuracy", "transfer"],
-    levels: Sequence[str],
-    names: Mapping[str, str],
+    scores: Mapping[str, kit.Figures], what: str, levels: Sequence[str], names: Mapping[str, str]
 ) -> Table:
     """Make a row per model, the levels side by side, and the mean over levels after averages."""
     columns = [
@@ -197,7 +163,7 @@ def _table(
         values += [one["overall"]] if what == "averages" else []
         rows.append([model, *(None if value is None else 100 * value for value in values)])
     columns += ["All"] if what == "averages" else []
-    theirs = kit.published(FOLDER / f"published-{what}.csv") if what != "accuracy" else {}
+    theirs = kit.published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}
     return Table(
         ["model", *(Column(name, digits=1, best="high") for name in columns)],
         rows,
@@ -206,31 +172,19 @@ def _table(
     )
 
 
-def figures(
-    questions: Sequence[Question], scores: Mapping[str, AnalogyScores], vectors: Mapping[str, TextVectors]
-) -> Iterator[Section]:
-    """Draw the ranks of the right answers, and pairs in the plane, per model."""
-    for name, one in scores.items():
-        yield Section(f"{name}: rank of the right answer, % of questions", _ranks(one))
-        planes = [pattern(questions, vectors[name]), differences(questions, vectors[name])]
-        yield Section(f"{name}: pairs in the plane", planes)
-
-
-def pair_texts(
-    questions: Sequence[Question], level: str, category: str
-) -> dict[tuple[str, str], tuple[str, str]]:
+def pair_texts(questions: Sequence[Question], level: str, category: str) -> dict[tuple[str, str], list[str]]:
     """Find the distinct pairs of a category at a level by the pair's words, in the file's order."""
     words = {q.question_id: q for q in questions if q.level == "word"}
-    pairs: dict[tuple[str, str], tuple[str, str]] = {}
+    pairs: dict[tuple[str, str], list[str]] = {}
     for q in questions:
         if q.level == level and q.category == category:
             word = words[q.word_question_id]
-            pairs.setdefault((word.a, word.b), (q.a, q.b))
-            pairs.setdefault((word.c, word.answer), (q.c, q.answer))
+            pairs.setdefault((word.a, word.b), [q.a, q.b])
+            pairs.setdefault((word.c, word.answer), [q.c, q.answer])
     return pairs
 
 
-def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
+def pattern(questions: Sequence[Question], vectors: Vectors) -> Block:
     """Draw words, phrases and sentences of one category in one plane, pairs joined (UNI Figure 3)."""
     present = {q.category for q in questions}
     category = "male-female" if "male-female" in present else next(c for c in CATEGORIES if c in present)
@@ -242,30 +196,30 @@ def pattern(questions: Sequence[Question], vectors: TextVectors) -> Block:
         texts += [text for pair in first for text in pairs[pair]]
         classes += [number] * (2 * len(first))
     links = [(left, left + 1) for left in range(0, len(texts), 2)]
-    caption = f"PCA of pairs of {category}"
-    return plots.scatter(vectors(texts), classes, LEVELS, by="pca", links=links, caption=caption)
+    rows_ND = np.array([vectors[text] for text in texts])
+    return plots.scatter(
+        rows_ND, classes, LEVELS, by="pca", links=links, caption=f"PCA of pairs of {category}"
+    )
 
 
-def differences(questions: Sequence[Question], vectors: TextVectors) -> Block:
+def differences(questions: Sequence[Question], vectors: Vectors) -> Block:
     """Draw right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
     categories = [name for name, category in CATEGORIES.items() if category.kind]
     names = list(dict.fromkeys(MERGED.get(name, name) for name in categories))
-    rows: list[Float] = []
+    rows: list[NDArray[np.floating]] = []
     classes: list[int] = []
     for category in categories:
         for level in LEVELS:
             pairs = list(pair_texts(questions, level, category).values())[:DIFFERENCES_SHOWN]
-            if pairs:
-                rows.append(vectors([b for _, b in pairs]) - vectors([a for a, _ in pairs]))
-                classes += [names.index(MERGED.get(category, category))] * len(pairs)
-    together_ND = np.concatenate(rows or [np.empty((0, 1))])
+            rows += [vectors[right] - vectors[left] for left, right in pairs]
+            classes += [names.index(MERGED.get(category, category))] * len(pairs)
     caption = "t-SNE of right minus left in words, phrases and sentences"
-    return plots.scatter(together_ND, classes, names, by="tsne", caption=caption)
+    rows_ND = np.array(rows) if rows else np.empty((0, 1))
+    return plots.scatter(rows_ND, classes, names, by="tsne", caption=caption)
 
 
-def _ranks(scores: AnalogyScores) -> list[Block]:
+def _ranks(scores: kit.Figures) -> Iterator[Block]:
     """Draw semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
-    blocks: list[Block] = []
     for level, by_category in scores["rank_counts"].items():
         semantic = [name for name in by_category if CATEGORIES[name].semantic]
         most = max((len(by_category[name]) for name in semantic), default=0)
@@ -275,5 +229,4 @@ def _ranks(scores: AnalogyScores) -> list[Block]:
             for category in semantic
             for rank, count in enumerate(by_category[category])
         }
-        blocks.append(plots.bars(ranks, semantic, percent, caption=f"{level}s"))
-    return blocks
+        yield plots.bars(ranks, semantic, percent, caption=f"{level}s")

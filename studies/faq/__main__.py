@@ -4,15 +4,50 @@
     python -m studies.faq insurance --models all-MiniLM-L6-v2 runs/models/demo
 
 A set is a folder with ``faq.tsv``, ``queries-train.tsv``, ``queries-test.tsv`` and ``qrels.tsv`` (see
-:mod:`studies.faq.data`).
+:mod:`studies.faq.data`). UNI gives no values of the training for FAQ: rate and epochs are those of its
+multi-task training.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Annotated, Literal
 
-from studies.faq.config import FaqConfig
+from tyro.conf import Positional, arg
+
+from runtime.cli import Count, Epochs, Positive, configuration
 from studies.kit import command
+
+Sampling = Literal["retrieved", "random"]
+"""How the wrong entries of a training query are chosen."""
+
+
+@configuration
+class FaqConfig:
+    """Options of ``studies.faq``."""
+
+    sets: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER...")] = ()
+    """FAQ sets to evaluate on."""
+    preset: Literal["paper"] | None = None
+    """paper: the models of UNI's Table 8, negatives retrieved by BERT; the paper's rows stand below."""
+    models: tuple[str, ...] = ()
+    """Encoders, named as in senteval_runner.run. Transformers are tuned as well."""
+    output: Path = Path("runs/faq")
+    """Folder for the report and the finished cells."""
+    runs: Count = 5
+    """Trainings per model (UNI: 5)."""
+    sampling: tuple[Sampling, ...] = ("retrieved",)
+    """Wrong entries of the training queries: those ranked highest by the retriever (UNI), or random ones."""
+    retriever: str | None = None
+    """Frozen encoder that retrieves the wrong entries for all models (UNI: BERT); None: each model itself."""
+    epochs: Epochs = 2
+    """Passes over the training queries."""
+    learning_rate: Positive = 2e-5
+    """Peak learning rate of Adam; 10 % warm-up, then linear decay to 0."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where encoders are trained."""
+
 
 cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", "FAQ retrieval.", plugins=True)
 

@@ -9,9 +9,8 @@ Legend: Q queries, N entries, D embedding size.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from corpora.inputs import number_of, read_table
 from corpora.ranking.lexical import Scores
-from multiview.names.opened import SentenceVectors
+from multiview.names.opened import OpenedEncoder
 from runtime.errors import UserError
 from runtime.files import json_digest
 from senteval_runner.protocol.features import unit
@@ -39,22 +38,24 @@ class Data:
     """Rows of the training queries."""
     test: NDArray[np.int64]
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """Digest everything in the set."""
         rows = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
         return json_digest([self.queries, self.questions, self.answers, *rows], 20)
-
-    def embed(self, encode: SentenceVectors) -> dict[str, NDArray[np.floating]]:
-        """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors."""
-        texts = {"query": self.queries, "question": self.questions, "answer": self.answers}
-        return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
 
     def measure(self, scores_QN: Scores) -> dict[str, float]:
         """Measure a ranking of test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
         order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
         rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
         return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
+
+
+@cache
+def embedded(data: Data, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
+    """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
+    texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
+    return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
 
 
 def read_faq(folder: Path) -> Data:
@@ -72,37 +73,31 @@ def read_faq(folder: Path) -> Data:
     )
     if both := sorted(train.keys() & test.keys()):
         raise UserError(f"{parts['test']}: query {both[0]!r} is in {parts['train'].name} too")
-    queries = {**train, **test}
+    texts = [*train.values(), *test.values()]
+    queries = {query: place for place, query in enumerate([*train, *test])}
+    entries = {row.cells[0]: place for place, row in enumerate(rows)}
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
-    relevant = _read_relevant(path, queries, [row.cells[0] for row in rows])
-    for file, names in zip(parts.values(), (train, test), strict=True):
-        if not names.keys() & relevant.keys():
-            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
-    answered = [query for query in queries if query in relevant]
-    is_train = np.array([query in train for query in answered])
-    return Data(
-        name=folder.absolute().name,  # "." has a name too
-        queries=[" ".join(queries[query].split()) for query in answered],
-        questions=[" ".join(row.cells[1].split()) for row in rows],
-        answers=[" ".join(row.cells[2].split()) for row in rows],
-        relevant_QN=np.array([[row in relevant[query] for row in range(len(rows))] for query in answered]),
-        train=np.flatnonzero(is_train),
-        test=np.flatnonzero(~is_train),
-    )
-
-
-def _read_relevant(path: Path, queries: Collection[str], entries: Sequence[str]) -> dict[str, set[int]]:
-    """Read the rows of the relevant entries by query."""
-    rows = {entry: row for row, entry in enumerate(entries)}
-    relevant: dict[str, set[int]] = {}
+    relevant_QN = np.zeros((len(queries), len(entries)), dtype=bool)
     for row in read_table(path, ("query_id", "doc_id", "relevance")):
         query, entry, grade = row.cells
-        for kind, name, names in (("query", query, queries), ("entry", entry, rows)):
+        for kind, name, names in (("query", query, queries), ("entry", entry, entries)):
             if name not in names:
                 raise UserError(f"{row.where}: unknown {kind} {name!r}")
         if (value := number_of(grade)) is None or value % 1:
             raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
-        if value > 0:
-            relevant.setdefault(query, set()).add(rows[entry])
-    return relevant
+        relevant_QN[queries[query], entries[entry]] |= value > 0
+    answered = np.flatnonzero(relevant_QN.any(axis=1))
+    is_train = answered < len(train)
+    for file, those in zip(parts.values(), (is_train, ~is_train), strict=True):
+        if not those.any():
+            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
+    return Data(
+        name=folder.absolute().name,  # "." has a name too
+        queries=[" ".join(texts[place].split()) for place in answered],
+        questions=[" ".join(row.cells[1].split()) for row in rows],
+        answers=[" ".join(row.cells[2].split()) for row in rows],
+        relevant_QN=relevant_QN[answered],
+        train=np.flatnonzero(is_train),
+        test=np.flatnonzero(~is_train),
+    )

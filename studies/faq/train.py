@@ -10,8 +10,8 @@ Legend: B pairs of a batch, Q queries, N entries, D embedding size, K wrong entr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,50 +23,44 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import Tower, embed_all, load_tower
-from studies.faq.config import FaqConfig
-from studies.finetune.examples import Examples, rng
+from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.heads import tune_pairs
 
+if TYPE_CHECKING:
+    from studies.faq.__main__ import FaqConfig
+
 WRONG = 4
-"""Wrong entries per query."""
+"""Wrong entries per query; fewer where some query has fewer."""
 DROPOUT = 0.1
 """Rate of every dropout layer, as in UNI's multi-task training."""
 MAX_LENGTH = 128
 """Longest text in word pieces; longer ones are cut."""
 
 
-def best_negatives(scores_QN: Scores, relevant_QN: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
-    """Rank the ``count`` best wrong entries of every query, best first: int64 [Q, count]."""
-    return np.argsort(np.where(relevant_QN, np.inf, -scores_QN), axis=1, kind="stable")[:, :count]
+def labelled_pairs(
+    queries: Sequence[str],
+    entries: Sequence[str],
+    relevant_QN: NDArray[np.bool_],
+    retrieved_QN: Scores | None,
+    seed: int,
+) -> Draw:
+    """Give each query with a right entry (class 1) and with each of K wrong ones (class 0), side by side.
 
+    Wrong are the entries of highest ``retrieved_QN``, best first; without it random ones, new in every pass.
+    """
+    each = 1 + min(WRONG, int((~relevant_QN).sum(axis=1).min()))
+    first = [query for query in queries for _ in range(each)]
+    target = np.tile(np.arange(each) == 0, len(queries)).astype(np.int64)
 
-@dataclass(frozen=True)
-class LabelledPairs:
-    """Each query with a right entry (target 1) and with each of K wrong ones (target 0), side by side."""
+    def draw(pass_index: int) -> Examples:
+        generator = rng(seed, "faq", pass_index)
+        right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
+        order_QN = -generator.random(relevant_QN.shape) if retrieved_QN is None else retrieved_QN
+        best_QN = np.argsort(np.where(relevant_QN, np.inf, -order_QN), axis=1, kind="stable")
+        chosen_QK = np.column_stack([right_Q, best_QN[:, : each - 1]])
+        return Examples(first, [entries[entry] for entry in chosen_QK.ravel()], target)
 
-    queries: Sequence[str]
-    entries: Sequence[str]
-    relevant_QN: NDArray[np.bool_]
-    retrieved_QN: NDArray[np.floating] | None
-    """Scores whose best wrong entries are taken; None draws random ones for every pass."""
-    seed: int
-
-    @property
-    def each(self) -> int:
-        """Count the pairs of a query: 1 + K, fewer where some query has fewer wrong entries."""
-        return 1 + min(WRONG, int((~self.relevant_QN).sum(axis=1).min()))
-
-    def draw(self, pass_index: int) -> Examples:
-        """Draw all pairs of a pass."""
-        generator = rng(self.seed, "faq", pass_index)
-        right_Q = np.argmax(np.where(self.relevant_QN, generator.random(self.relevant_QN.shape), -1), axis=1)
-        scores_QN = self.retrieved_QN
-        if scores_QN is None:
-            scores_QN = -generator.random(self.relevant_QN.shape)
-        wrong_QK = best_negatives(scores_QN, self.relevant_QN, self.each - 1)
-        first = [query for query in self.queries for _ in range(self.each)]
-        second = [self.entries[entry] for entry in np.column_stack([right_Q, wrong_QK]).ravel()]
-        return Examples(first, second, np.tile(np.arange(self.each) == 0, len(self.queries)).astype(np.int64))
+    return draw
 
 
 def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
@@ -77,9 +71,9 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 
 
 def tune(
-    model: str, pairs: LabelledPairs, config: FaqConfig, folder: Path, report: Callable[[str], None] = print
+    model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path, report: Callable[[str], None] = print
 ) -> Tower:
-    """Train a copy of a model on ``pairs``, whose seed is the run's; a state in ``folder`` is resumed.
+    """Train a copy of a model on pairs; a state in ``folder`` is resumed.
 
     Raises:
         UserError: the model has no weights to tune.
@@ -88,14 +82,5 @@ def tune(
         raise UserError(f"{model!r} is not one transformer: nothing to tune")
     device = pick_device(config.device)
     tower = load_tower(model, pooling=None, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
-    net = tune_pairs(
-        tower,
-        pairs.draw,
-        "faq",
-        epochs=config.epochs,
-        learning_rate=config.learning_rate,
-        seed=pairs.seed,
-        folder=folder,
-        report=report,
-    )
-    return net.tower
+    options: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate}
+    return tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder, report=report).tower

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,17 +24,18 @@ from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.heads import seeded_linear
 from studies.finetune.loop import LoopConfig, Row, Task, fit
-from studies.passages.config import PassagesConfig
 from studies.passages.ranker import SELECT, draw_pairs, mean, measure, ranking_loss
+
+if TYPE_CHECKING:
+    from studies.passages.__main__ import PassagesConfig
 
 HIDDEN = 256
 """Width of the MLP's hidden layer."""
-BATCH = 16
-"""Pairs of a relevant and an irrelevant passage per step."""
-Report = Callable[[str], None]
+BATCH, SCORE_BATCH = 16, 64
+"""Pairs of a relevant and an irrelevant passage per step of training; pairs that are scored at a time."""
 LEARNING_RATE = 2e-5
 """Peak rate; 10 % warm-up, then linear decay to 0."""
-SCORE_BATCH = 64
+Report = Callable[[str], None]
 
 
 class CrossRanker(nn.Module):
@@ -43,8 +44,7 @@ class CrossRanker(nn.Module):
     def __init__(self, tower: Any, seed: int) -> None:
         super().__init__()
         self.tower = tower
-        words = tower.model[0].auto_model.get_input_embeddings()
-        words.weight.requires_grad_(False)
+        tower.model[0].auto_model.get_input_embeddings().weight.requires_grad_(False)
         self.first = seeded_linear(tower.dim, HIDDEN, seed)
         self.second = seeded_linear(HIDDEN, 1, seed + 1)
 
@@ -59,19 +59,18 @@ def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
 
     ``first`` is the question, ``second`` the relevant passage, ``target`` the irrelevant passage's index.
     """
-    questions, passages = data.splits["train"], data.passages
+    questions = data.splits["train"]
     pairs = draw_pairs(questions, rng(seed, "ranking", pass_index))
     texts = [questions[number].text for number in pairs[:, 0]]
-    return Examples(texts, [passages[row] for row in pairs[:, 1]], pairs[:, 2])
+    return Examples(texts, [data.passages[row] for row in pairs[:, 1]], pairs[:, 2])
 
 
 def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], margin: float) -> Tensor:
     """Compute the ranking loss of a batch; both passages of a pair share one forward pass."""
-    assert examples.second is not None
-    right = list(zip(examples.first, examples.second, strict=True))
-    wrong = [(text, passages[row]) for text, row in zip(examples.first, examples.target, strict=True)]
-    scores = net([*right, *wrong])
-    return ranking_loss(scores[: len(right)], scores[len(right) :], margin)
+    wrong = [passages[row] for row in examples.target]
+    pairs = zip(examples.first * 2, [*(examples.second or ()), *wrong], strict=True)
+    right_B, wrong_B = net(list(pairs)).split(len(examples))
+    return ranking_loss(right_B, wrong_B, margin)
 
 
 def cross_scores(
@@ -101,14 +100,12 @@ def fine_tune(
     Raises:
         UserError: the backbone cannot be loaded.
     """
-    place = pick_device(config.device or "auto")
+    place, questions = pick_device(config.device or "auto"), data.splits["dev"]
     net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
-    questions = data.splits["dev"]
     stream = Stream(partial(ranking_pairs, data, seed), BATCH, seed, "ranking")
-    task = Task(stream, lambda examples: pair_loss(net, examples, data.passages, config.margin))
     history = fit(
         net,
-        {"ranking": task},
+        {"ranking": Task(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))},
         LoopConfig(learning_rate=LEARNING_RATE),
         steps=max(1, round(config.cross_epochs * stream.batches_per_pass)),
         evaluate_every=stream.batches_per_pass,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,12 +23,12 @@ from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors import open_model
 from studies.kit import Cell, Figures, Run, published
 from studies.passages import cross
-from studies.passages.config import Feature, PassagesConfig, Scorer
 from studies.passages.ranker import (
+    HIDDEN,
     METRICS,
     Part,
+    Scorer,
     Scores,
-    make_scorer,
     mean,
     measure,
     scaled,
@@ -35,10 +36,13 @@ from studies.passages.ranker import (
     train_scorer,
 )
 
-SCORERS: tuple[Scorer, ...] = ("linear", "mlp")
-"""Scorers on [u; v] and [u; v; |u-v|; u*v]."""
+if TYPE_CHECKING:
+    from studies.passages.__main__ import Feature, PassagesConfig
+
 Label = tuple[str, str, str]
 """Model, feature and scorer of a row."""
+Result = tuple[Scores, Figures]
+"""The test questions' scores, and further figures."""
 COLUMNS: tuple[str | Column, ...] = (
     *("model", "feature", "scorer"),
     *(Column(name.upper(), digits=1, best="high") for name in METRICS),
@@ -63,8 +67,8 @@ class Method(NamedTuple):
     identity: Sequence[object]
     """JSON values of everything that decides its scores, except set and seed."""
     seeds: int
-    compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
-    """Gives the test questions' scores and further figures, from set, seed and folder for unfinished work."""
+    compute: Callable[[PassageSet, int, Path], Result]
+    """Gives the result from set, seed and folder for unfinished work."""
 
 
 def rank(config: PassagesConfig, run: Run) -> Page:
@@ -80,11 +84,17 @@ def rank(config: PassagesConfig, run: Run) -> Page:
             sets[data.name] = data
         except UserError as error:
             run.leave_out(spec, error)
+
+    def compute(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
+        scores, more = method.compute(data, seed, folder)
+        values = measure(data.splits["test"], scores)
+        return {**mean(values), "average_precisions": values["map"].tolist(), **more}
+
     cells = {
         (data.name, method.label, seed): Cell(
             name=f"{data.name}: {' '.join(filter(None, method.label))}, seed {seed}",
             identity=[digests[data.name], config.keep, *method.identity, seed],
-            compute=partial(_figures, data, method, seed),
+            compute=partial(compute, data, method, seed),
         )
         for data, method in product(sets.values(), make_methods(config, run))
         for seed in range(method.seeds)
@@ -104,103 +114,59 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     return Page("Passage ranking", sections, f"{loss} {INTERVALS}")
 
 
-def _figures(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
-    """Compute the means over the test questions, and keep the average precision of each."""
-    scores, more = method.compute(data, seed, folder)
-    values = measure(data.splits["test"], scores)
-    return {**mean(values), "average_precisions": values["map"].tolist(), **more}
-
-
 def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
-    """Make all methods, in the order of the tables."""
-    frozen = FrozenScorers(_open_models(config, run), config)
-    return [Method(("BM25", "words", ""), ["bm25"], 1, bm25), *frozen.methods(), *cross_encoders(config, run)]
+    """Make all methods whose model can be opened, in the order of the tables."""
+    training = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
 
+    def bm25(data: PassageSet, seed: int, folder: Path) -> Result:
+        index = Bm25(data.passages)  # word statistics come from all passages of the set
+        return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
 
-def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
-    """Score the test questions; word statistics come from all passages of the set."""
-    index = Bm25(data.passages)
-    return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
+    def frozen(
+        model: OpenedEncoder, feature: Feature, hidden: int | None, data: PassageSet, seed: int, folder: Path
+    ) -> Result:
+        parts = encoded(model, data)
+        dim = parts["test"].passage_ND.shape[1]
+        net, curve = Scorer(feature, hidden, dim, seed), []
+        if feature != "cosine":
+            curve = train_scorer(net, parts["train"], parts["dev"], seed=seed, **training)
+        return score(net, parts["test"]), {"dimensions": dim, "curve": curve}
 
-
-class FrozenScorers:
-    """Scorers on the vectors of some models; those of one model and set are in memory at a time."""
-
-    def __init__(self, models: Mapping[str, OpenedEncoder], config: PassagesConfig) -> None:
-        self.models, self.config = models, config
-        names = ("epochs", "learning_rate", "margin")
-        self.options: dict[str, Any] = {name: getattr(config, name) for name in names}
-        self._parts: tuple[tuple[str, str], dict[str, Part]] = (("", ""), {})
-
-    def parts(self, model: str, data: PassageSet) -> dict[str, Part]:
-        """Encode the splits of a set by a model."""
-        key = model, data.name
-        if self._parts[0] != key:
-            self._parts = key, _parts(self.models[model], data)
-        return self._parts[1]
-
-    def scores(
-        self,
-        model: str,
-        feature: Feature,
-        scorer: Scorer | None,
-        data: PassageSet,
-        seed: int,
-        folder: Path,
-    ) -> tuple[Scores, Figures]:
-        """Train a scorer on a set, unless it is the cosine, and score the test questions."""
-        train, dev, test = (self.parts(model, data)[split] for split in ("train", "dev", "test"))
-        dim = train.passage_ND.shape[1]
-        net = make_scorer(feature, scorer, dim, seed)
-        curve = [] if feature == "cosine" else train_scorer(net, train, dev, seed=seed, **self.options)
-        return score(net, test), {"dimensions": dim, "curve": curve}
-
-    def methods(self) -> Iterator[Method]:
-        """Make a method of every model with every feature and scorer."""
-        for (name, model), feature in product(self.models.items(), self.config.features):
-            for scorer in SCORERS if feature.startswith("uv") else (None,):
-                options = None if feature == "cosine" else self.options
-                yield Method(
-                    (name, feature, scorer or ""),
-                    [*model.identity, feature, scorer, options],
-                    self.config.runs if options else 1,
-                    partial(self.scores, name, feature, scorer),
-                )
-
-
-def cross_encoders(config: PassagesConfig, run: Run) -> Iterator[Method]:
-    """Make a method of every cross-encoder that can be opened."""
-
-    def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+    def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> Result:
         net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder, report=run.log)
         return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
+    reading: dict[str, Any] = {"cache": config.cache, "device": config.device}
+    openers = {spec: partial(open_model, spec, **reading) for spec in config.models}
+    for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
+        opener = partial(open_layers, spec, layers, pooling, max_length=512, **reading)
+        openers[f"{spec} {layers} {pooling}"] = opener
+    models = list(run.opened(openers).values())
+    names = distinct_names([model.name for model in models], [model.spec for model in models])
+    methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
+    for (name, model), feature in product(zip(names, models, strict=True), config.features):
+        options = None if feature == "cosine" else training
+        for scorer in ("linear", "mlp") if feature.startswith("uv") else (None,):
+            compute = partial(frozen, model, feature, HIDDEN if scorer == "mlp" else None)
+            identity = [*model.identity, feature, scorer, options]
+            seeds = config.runs if options else 1
+            methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
     for backbone, source in run.opened({one: partial(find_source, one) for one in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
         identity = ["cross", source.key, config.cross_epochs, config.margin]
-        yield Method((name, "cross-encoder", "mlp"), identity, config.runs, partial(tuned, backbone))
+        label = name, "cross-encoder", "mlp"
+        methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
+    return methods
 
 
-def _open_models(config: PassagesConfig, run: Run) -> dict[str, OpenedEncoder]:
-    """Models by name, opened without loading them; left out where that fails."""
-    reading: dict[str, Any] = {"max_length": 512, "device": config.device, "cache": config.cache}
-    openers: dict[str, Callable[[], OpenedEncoder]] = {
-        spec: partial(open_model, spec, cache=config.cache, device=config.device) for spec in config.models
-    }
-    for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
-        openers[f"{spec} {layers} {pooling}"] = partial(open_layers, spec, layers, pooling, **reading)
-    models = list(run.opened(openers).values())
-    names = distinct_names([model.name for model in models], [model.spec for model in models])
-    return dict(zip(names, models, strict=True))
-
-
-def _parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
-    """Train, dev and test with a model's vectors of questions and passages."""
-    used = np.zeros(len(data.passages), dtype=bool)  # passages that are a candidate of some question
+@lru_cache(maxsize=1)  # the vectors of one model and set are in memory at a time
+def encoded(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
+    """Make train, dev and test with a model's vectors of questions, and of passages that are candidates."""
+    used = np.zeros(len(data.passages), dtype=bool)
     for question in (q for questions in data.splits.values() for q in questions):
         used[question.candidates] = True
     vectors = encode([data.passages[row].split() for row in np.flatnonzero(used)])
-    passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
+    passages = np.zeros((len(used), vectors.shape[1]), dtype=np.float32)
     passages[used] = vectors
     passage_ND = scaled(passages)
     return {
@@ -210,30 +176,19 @@ def _parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
 
 
 def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
-    """The rows of a set, and below them those that the paper has for it."""
+    """Make the rows of a set, percentages, and below them those that the paper has for it."""
+    cells: list[list[TableCell]] = []
+    for label, seeds in rows.items():
+        scores = {metric: Score.over_seeds([100 * one[metric] for one in seeds]) for metric in METRICS}
+        precisions = np.mean([one["average_precisions"] for one in seeds], axis=0)
+        interval = Score.over_groups(100 * precisions, np.arange(len(precisions))).interval
+        assert scores["map"] is not None
+        scores["map"] = replace(scores["map"], interval=interval)
+        cells.append([*label, *scores.values()])
     quoted: list[list[TableCell]] = []
     for model, figures in published(Path(__file__).with_name("published.csv")).items():
         row = [figures.get(f"{name.lower()} {metric}") for metric in METRICS]
         if any(row):
             quoted.append([model, "", "", *row])
-    return Table(
-        COLUMNS,
-        [[*label, *_scores(seeds)] for label, seeds in rows.items()],
-        notes=[NOTE] if quoted else [],
-        quoted=quoted,
-        quoted_title=PUBLISHED if quoted else "",
-    )
-
-
-def _scores(seeds: Sequence[Figures]) -> list[Score]:
-    """Make percentages, with deviations over several seeds and an interval of MAP."""
-    scores = []
-    for metric in METRICS:
-        score = Score.over_seeds([100 * figures[metric] for figures in seeds])
-        assert score is not None
-        if metric == "map":
-            values = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
-            over = Score.over_groups(100 * values, np.arange(len(values)))
-            score = Score(score.value, score.deviation, over.interval)
-        scores.append(score)
-    return scores
+    notes, title = ([NOTE], PUBLISHED) if quoted else ([], "")
+    return Table(COLUMNS, cells, notes=notes, quoted=quoted, quoted_title=title)

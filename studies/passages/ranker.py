@@ -12,7 +12,7 @@ k candidates; recall and average precision divide by all relevant passages, miss
 if any of them is among the first k. Questions without a relevant passage score 0.
 
 Legend: B pairs of a batch, T pairs of a pass, P pairs of a question and a candidate, N distinct texts,
-D embedding size, K candidates, H hidden.
+D embedding size, K candidates.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -30,52 +31,40 @@ from corpora.ranking.sets import Question
 from runtime.errors import UserError
 from runtime.progress import progress
 from senteval_runner.protocol.features import unit
-from senteval_runner.towers import Concatenation
 from studies.finetune.heads import combine, seeded_linear
-from studies.passages.config import Feature, Scorer
+
+if TYPE_CHECKING:
+    from studies.passages.__main__ import Feature
 
 HIDDEN = 128
 """Units of the MLP scorer."""
 NEGATIVES = 4
 """Irrelevant passages drawn for every relevant one in each pass; fewer where a question has fewer."""
-BATCH = 64
-"""Pairs per step."""
+BATCH, SCORE_BATCH = 64, 4096
+"""Pairs per step of training, and of scoring."""
 PATIENCE = 8
 """Training stops after this many passes without a better development score."""
-WEIGHT_DECAY = 0.01
 SELECT = "map"
 """Development score that chooses the pass."""
-SCORE_BATCH = 4096
 DEPTHS = (1, 5, 10)
 METRICS = ("mrr", "map", *(f"{name}@{k}" for name in "prs" for k in DEPTHS))
 Scores = Sequence[NDArray[np.floating]]
 """One array per question, one score per candidate; higher is better."""
 
 
-def ranked(scores_K: NDArray[np.floating], relevant_K: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Order candidates best first, [K]; of equal scores irrelevant ones first, then in the file's order."""
-    order: NDArray[np.int64] = np.lexsort((np.arange(len(scores_K)), relevant_K, -scores_K))
-    return order
-
-
 def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[np.float64]]:
     """Compute every metric of :data:`METRICS` per question, [Q], as fractions."""
     rows = []
     for question, scores_K in zip(questions, scores, strict=True):
-        assert len(scores_K) == len(question.candidates)
-        right_K = question.relevant[ranked(np.asarray(scores_K), question.relevant)]
+        # Best first; of equal scores irrelevant ones first, then in the file's order.
+        order_K = np.lexsort((np.arange(len(question.candidates)), question.relevant, -scores_K))
+        right_K = question.relevant[order_K]
         places = np.flatnonzero(right_K) + 1
         total = max(1, len(places) + question.missed)
-        hits = [int(right_K[:k].sum()) for k in DEPTHS]
-        rows.append(
-            [
-                1 / places[0] if len(places) else 0.0,
-                float((np.arange(1, len(places) + 1) / places).sum()) / total,
-                *(n / k for n, k in zip(hits, DEPTHS, strict=True)),
-                *(n / total for n in hits),
-                *(float(n > 0) for n in hits),
-            ]
-        )
+        hits = np.array([right_K[:k].sum() for k in DEPTHS])
+        precisions = np.arange(1, len(places) + 1) / places
+        first = 1 / places[0] if len(places) else 0.0
+        rows.append([first, precisions.sum() / total, *(hits / DEPTHS), *(hits / total), *(hits > 0)])
     return dict(zip(METRICS, np.array(rows, dtype=np.float64).T, strict=True))
 
 
@@ -89,55 +78,33 @@ def ranking_loss(positive_B: Tensor, negative_B: Tensor, margin: float) -> Tenso
     return torch.relu(margin - positive_B + negative_B).mean()
 
 
-class Cosine(nn.Module):
-    """uᵀv / D of vectors of length √D: the cosine; nothing to train."""
+class Scorer(nn.Module):
+    """s(q, p) of vectors u and v of length √D.
 
-    def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Score pairs, [B]."""
-        return (u_BD * v_BD).sum(-1) / u_BD.shape[-1]
-
-
-class Bilinear(nn.Module):
-    """uᵀ W v / D; W [D, D] is Xavier's at the start."""
-
-    def __init__(self, dim: int, seed: int) -> None:
-        super().__init__()
-        self.w_DD = nn.Parameter(torch.empty(dim, dim))
-        nn.init.xavier_uniform_(self.w_DD, generator=torch.Generator().manual_seed(seed))
-
-    def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Score pairs, [B]."""
-        return ((u_BD @ self.w_DD) * v_BD).sum(-1) / u_BD.shape[-1]
-
-
-class Concatenated(nn.Module):
-    """A linear layer, or two with ReLU between, over :func:`studies.finetune.heads.combine`.
-
-    A linear layer over [u; v] ignores the question: s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
+    ``cosine`` is uᵀv / D, with nothing to train; ``bilinear`` is uᵀ W v / D, where W [D, D] starts as
+    Xavier's; the others are a linear layer, or two with ReLU between, over
+    :func:`studies.finetune.heads.combine`. A linear layer over [u; v] ignores the question:
+    s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
     """
 
-    def __init__(self, dim: int, feature: Concatenation, hidden: int | None, seed: int) -> None:
+    def __init__(self, feature: Feature, hidden: int | None, dim: int, seed: int) -> None:
         super().__init__()
-        self.feature: Concatenation = feature
-        width = dim * (4 if feature == "uv-diff-prod" else 2)
-        self.layers = nn.Sequential(
-            *([seeded_linear(width, hidden, seed), nn.ReLU()] if hidden else []),
-            seeded_linear(hidden or width, 1, seed + 1),
-        )
+        self.feature: Feature = feature
+        if feature == "bilinear":
+            generator = torch.Generator().manual_seed(seed)
+            self.w_DD = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dim, dim), generator=generator))
+        elif feature != "cosine":
+            width = dim * (4 if feature == "uv-diff-prod" else 2)
+            first = [seeded_linear(width, hidden, seed), nn.ReLU()] if hidden else []
+            self.layers = nn.Sequential(*first, seeded_linear(hidden or width, 1, seed + 1))
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
         """Score pairs, [B]."""
-        scores: Tensor = self.layers(combine(u_BD, v_BD, self.feature))[:, 0]
-        return scores
-
-
-def make_scorer(feature: Feature, scorer: Scorer | None, dim: int, seed: int) -> nn.Module:
-    """Make the scorer of a feature; ``scorer`` matters for concatenations only."""
-    if feature == "cosine":
-        return Cosine()
-    if feature == "bilinear":
-        return Bilinear(dim, seed)
-    return Concatenated(dim, feature, HIDDEN if scorer == "mlp" else None, seed)
+        if self.feature in ("uv", "uv-diff-prod"):
+            scores: Tensor = self.layers(combine(u_BD, v_BD, self.feature))[:, 0]
+            return scores
+        turned_BD = u_BD @ self.w_DD if self.feature == "bilinear" else u_BD
+        return (turned_BD * v_BD).sum(-1) / u_BD.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -192,38 +159,28 @@ def train_scorer(
     Raises:
         UserError: the loss is not finite.
     """
-    generator = np.random.default_rng(seed)
-    optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=WEIGHT_DECAY)
-
-    def on_dev() -> float:
-        return mean(measure(dev.questions, score(scorer, dev)))[SELECT]
-
-    curve = [on_dev()]
-    best = copy.deepcopy(scorer.state_dict())
+    generator, passage_ND = np.random.default_rng(seed), train.passage_ND
+    optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
+    curve: list[float] = []
     with progress(total=epochs, unit="pass", description="train scorer") as bar:
-        while len(curve) <= epochs and len(curve) - curve.index(max(curve)) <= PATIENCE:
+        while True:
+            curve.append(mean(measure(dev.questions, score(scorer, dev)))[SELECT])
+            if curve[-1] > max(curve[:-1], default=-1):
+                best = copy.deepcopy(scorer.state_dict())
+            if len(curve) > epochs or len(curve) - curve.index(max(curve)) > PATIENCE:
+                break
             for pairs_B3 in torch.from_numpy(draw_pairs(train.questions, generator)).split(BATCH):
-                loss = pairs_loss(scorer, train, pairs_B3, margin)
+                question_B, right_B, wrong_B = pairs_B3.unbind(1)
+                u_BD = train.question_ND[question_B]
+                right_scores_B, wrong_scores_B = (
+                    scorer(u_BD, passage_ND[rows]) for rows in (right_B, wrong_B)
+                )
+                loss = ranking_loss(right_scores_B, wrong_scores_B, margin)
+                if not torch.isfinite(loss):
+                    raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
                 optimiser.zero_grad(set_to_none=True)
                 torch.autograd.backward(loss)
                 optimiser.step()
-            curve.append(on_dev())
             bar.update(1)
-            if curve[-1] > max(curve[:-1]):
-                best = copy.deepcopy(scorer.state_dict())
     scorer.load_state_dict(best)
     return curve
-
-
-def pairs_loss(scorer: nn.Module, train: Part, pairs_B3: Tensor, margin: float) -> Tensor:
-    """Compute the loss of pairs as :func:`draw_pairs` gives them.
-
-    Raises:
-        UserError: the loss is not finite.
-    """
-    question_B, right_B, wrong_B = pairs_B3.unbind(1)
-    u_BD, passage_ND = train.question_ND[question_B], train.passage_ND
-    loss = ranking_loss(scorer(u_BD, passage_ND[right_B]), scorer(u_BD, passage_ND[wrong_B]), margin)
-    if not torch.isfinite(loss):
-        raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
-    return loss

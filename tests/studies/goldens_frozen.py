@@ -23,18 +23,18 @@ from senteval_runner.evaluation import evaluate_task
 from senteval_runner.protocol.config import Protocol, TaskResult
 from senteval_runner.vectors import open_model
 from studies.analogies.__main__ import cli as analogies
+from studies.faq.__main__ import FaqConfig
 from studies.faq.__main__ import cli as faq
-from studies.faq.config import FaqConfig
-from studies.faq.data import read_faq
-from studies.faq.train import LabelledPairs, cosines, tune
+from studies.faq.data import embedded, read_faq
+from studies.faq.train import cosines, labelled_pairs, tune
 from studies.finetune import heads
 from studies.finetune.tiny import build_tiny
 from studies.layers import evaluate
 from studies.layers.__main__ import cli as layers
 from studies.passages import cross, methods
+from studies.passages.__main__ import PassagesConfig
 from studies.passages.__main__ import cli as passages
-from studies.passages.config import PassagesConfig
-from studies.passages.ranker import Part, make_scorer, scaled, train_scorer
+from studies.passages.ranker import Part, Scorer, scaled, train_scorer
 from tests.fixtures.goldens import Section
 from tests.fixtures.senteval import write_tasks
 from tests.oracles.training import ranker_weights
@@ -115,14 +115,14 @@ def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
     data = read_faq(place if place.exists() else write_set(place))
-    frozen = data.embed(open_model(model, cache=None, device="cpu"))
+    frozen = embedded(data, open_model(model, cache=None, device="cpu"))
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, learning_rate=1e-3, device="cpu")
-    pairs = LabelledPairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
+    draw = labelled_pairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
     with patch.object(heads, "BATCH", 24):
-        tower = tune(model, pairs, config, folder / "state")
+        tower = tune(model, draw, config, 0, folder / "state")
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]
@@ -138,7 +138,7 @@ def passage_scores(folder: Path) -> dict[str, Any]:
     # In float64: where hinges of both passages of a pair cancel, float32 is left with rounding.
     double = {
         "scaled": lambda table: scaled(table).double(),
-        "make_scorer": lambda *of: make_scorer(*of).double(),
+        "Scorer": lambda *of: Scorer(*of).double(),
     }
     # Steps of 2e-5 are not far from what float32 rounds.
     with (

@@ -17,12 +17,11 @@ from multiview.words.vectors import WordVectors
 from parsing.trees.sentences import ParsedSentence
 from runtime.errors import UserError
 from studies.analogies import build, contexts
-from studies.analogies.__main__ import cli
+from studies.analogies.__main__ import ScoreConfig, cli
 from studies.analogies.build import Ranking, build_questions, content_words, load_pairs
-from studies.analogies.config import ScoreConfig
 from studies.analogies.contexts import SLOT, collect_frames, fill, frames_of
 from studies.analogies.questions import CATEGORIES, Question, read_google, read_questions, write_questions
-from studies.analogies.score import TextVectors, answer_ranks, summarise
+from studies.analogies.score import answer_ranks, summarise, text_vectors
 from studies.kit import published, read_presets
 from tests.conftest import ROOT
 from tests.parsing.trees.test_cache import corpus_of, write_cache
@@ -74,7 +73,7 @@ def test_negation_is_unis() -> None:
         assert q.answer.lower() == q.c.lower().replace(linked.c, linked.answer)
         assert wrong.lower() == q.c.lower().replace(linked.c, f"not {linked.answer}")
     # What counts words takes the double negation, as UNI says of GloVe.
-    assert set(answer_ranks(found, TextVectors(found, one_hot))) == {2}
+    assert set(answer_ranks(found, text_vectors(found, one_hot))) == {2}
 
 
 GOOGLE = {
@@ -116,7 +115,7 @@ def test_semantic_wordings_lead_away_from_the_answer() -> None:
     """UNI: A and the answer are worded alike, B, C and the wrong answers the other way."""
     semantic = [q for q in SMALL if CATEGORIES[q.category].semantic and q.level != "word"]
     words = {q.question_id: q for q in SMALL}
-    assert set(answer_ranks(semantic, TextVectors(semantic, one_hot))) == {5}
+    assert set(answer_ranks(semantic, text_vectors(semantic, one_hot))) == {5}
     for q in semantic:
         linked = words[q.word_question_id]
         if q.category == "city-state":
@@ -255,7 +254,7 @@ def test_ranks_equal_a_loop(seed: int, dim: int) -> None:
     texts = sorted({t for q in SMALL for t in (q.a, q.b, q.c, *q.candidates)})
     # Small integers, so that exact ties occur.
     table = dict(zip(texts, generator.integers(1, 4, (len(texts), dim)).astype(float), strict=True))
-    vectors = TextVectors(SMALL, lambda sentences: np.array([table[" ".join(t)] for t in sentences]))
+    vectors = text_vectors(SMALL, lambda sentences: np.array([table[" ".join(t)] for t in sentences]))
     assert answer_ranks(SMALL, vectors).tolist() == [loop_rank(q, table.__getitem__) for q in SMALL]
 
 
@@ -286,7 +285,7 @@ def test_scores_agree_with_each_other() -> None:
     """Averages as in UNI's Table 4: over questions, not over categories; and its Table 6 with them."""
     generator = np.random.default_rng(0)
     asked = [q for q in SMALL if q.category != "city-state" or q.question_id[-1] in "012"]
-    vectors = TextVectors(asked, lambda sentences: generator.normal(size=(len(sentences), 6)))
+    vectors = text_vectors(asked, lambda sentences: generator.normal(size=(len(sentences), 6)))
     ranks = answer_ranks(asked, vectors)
     scores, right = summarise(asked, ranks), ranks == 1
     for level, means in scores["averages"].items():

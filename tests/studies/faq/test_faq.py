@@ -16,10 +16,9 @@ from corpora.ranking.lexical import Bm25, Tfidf
 from runtime.errors import UserError
 from senteval_runner.towers.transformer import load_tower
 from studies.faq import evaluate, train
-from studies.faq.__main__ import cli
-from studies.faq.config import FaqConfig
+from studies.faq.__main__ import FaqConfig, cli
 from studies.faq.data import read_faq
-from studies.faq.train import LabelledPairs, cosines
+from studies.faq.train import cosines, labelled_pairs
 from studies.finetune.examples import Examples
 from studies.finetune.heads import BATCH, PairHead, Siamese
 from studies.finetune.tiny import build_tiny
@@ -137,9 +136,9 @@ def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
     relevant[:, 0] = True
     scores = generator.random((7, 11)) if guided else None
     entries = [f"e{i}" for i in range(11)]
-    pairs = LabelledPairs([f"q{i}" for i in range(7)], entries, relevant, scores, seed=5)
-    passes = [pairs.draw(k) for k in range(300)]
-    assert len(passes[0]) == 7 * 5 and pairs.draw(3).second == passes[3].second
+    draw = labelled_pairs([f"q{i}" for i in range(7)], entries, relevant, scores, seed=5)
+    passes = [draw(k) for k in range(300)]
+    assert len(passes[0]) == 7 * 5 and draw(3).second == passes[3].second
     counts = Counter[int]()
     for drawn in passes:
         assert drawn.first == [f"q{i}" for i in range(7) for _ in range(5)]
@@ -199,7 +198,7 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
         train, "load_tower", lambda *of, **how: told.append(how["dropout"]) or load_tower(*of, **how)
     )
     monkeypatch.setattr(
-        evaluate, "LabelledPairs", lambda *of: told.append(np.ptp(of[3])) or LabelledPairs(*of)
+        evaluate, "labelled_pairs", lambda *of: told.append(np.ptp(of[3])) or labelled_pairs(*of)
     )
     words.write_text("change 1 2\nplease 3 4\n")
     options = ("--models", str(words), model, "--retriever", str(words), "--runs", "1", "--epochs", "1")

@@ -16,17 +16,13 @@ from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
 from studies.kit import published, read_presets, run_study
 from studies.passages import cross, methods
-from studies.passages.__main__ import cli
-from studies.passages.config import PassagesConfig
+from studies.passages.__main__ import PassagesConfig, cli
 from studies.passages.methods import rank as passages
 from studies.passages.ranker import (
     METRICS,
-    Bilinear,
-    Concatenated,
-    Cosine,
     Part,
+    Scorer,
     draw_pairs,
-    make_scorer,
     measure,
     ranking_loss,
     scaled,
@@ -201,15 +197,15 @@ def test_features_equal_loops() -> None:
     generator = torch.Generator().manual_seed(0)
     u, v = torch.randn(2, 5, 6, generator=generator, dtype=torch.float64)
     x, y = (t / t.norm(dim=1, keepdim=True) * 6**0.5 for t in (u, v))
-    bilinear = Bilinear(6, 3).double().requires_grad_(False)
-    for a, b, one, other in zip(x, y, Cosine()(x, y), bilinear(x, y), strict=True):
+    bilinear = Scorer("bilinear", None, 6, 3).double().requires_grad_(False)
+    for a, b, one, other in zip(x, y, Scorer("cosine", None, 6, 3)(x, y), bilinear(x, y), strict=True):
         assert one.item() == pytest.approx(float(a @ b / (a.norm() * b.norm())))
         loop = sum(a[i] * bilinear.w_DD[i, j] * b[j] for i in range(6) for j in range(6)) / 6
         assert other.item() == pytest.approx(float(loop))
         for feature, row in (("uv", [a, b]), ("uv-diff-prod", [a, b, (a - b).abs(), a * b])):
             inputs = torch.cat(row).numpy()
             plain, mlp = (
-                Concatenated(6, feature, hidden, 1).double().requires_grad_(False) for hidden in (None, 4)
+                Scorer(feature, hidden, 6, 1).double().requires_grad_(False) for hidden in (None, 4)
             )
             first, last = ((layer.weight.numpy(), layer.bias.numpy()) for layer in mlp.layers[::2])
             hidden = np.maximum(first[0] @ inputs + first[1], 0)
@@ -237,7 +233,7 @@ def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
 
 def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
     part = random_part(5, 1)
-    net = make_scorer("uv-diff-prod", "mlp", 16, 0).requires_grad_(False)
+    net = Scorer("uv-diff-prod", 128, 16, 0).requires_grad_(False)
     for number, found in enumerate(score(net, part)):
         for row, value in zip(part.questions[number].candidates, found, strict=True):
             alone = net(part.question_ND[number : number + 1], part.passage_ND[row : row + 1])
@@ -249,7 +245,7 @@ def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
 def test_patience_ends_and_a_loss_that_is_not_finite_stops() -> None:
     train, dev = random_part(30, 0), random_part(10, 1)
     options = {"epochs": 50, "learning_rate": 1e-9, "margin": 0.0, "seed": 0}
-    assert len(train_scorer(make_scorer("bilinear", None, 16, 0), train, dev, **options)) < 20
+    assert len(train_scorer(Scorer("bilinear", None, 16, 0), train, dev, **options)) < 20
     broken = Part(train.questions, train.question_ND * math.inf, train.passage_ND)
     with pytest.raises(UserError, match=r"lower --learning-rate"):
-        train_scorer(make_scorer("bilinear", None, 16, 0), broken, dev, **options)
+        train_scorer(Scorer("bilinear", None, 16, 0), broken, dev, **options)
