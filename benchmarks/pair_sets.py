@@ -14,7 +14,7 @@ import numpy as np
 
 from corpora.inputs import read_table
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.structure import FILLINGS, Pair, read_hans, read_opposites
+from corpora.senteval.structure import FILLINGS, Pair, read_pairs
 from multiview.encoders import poles
 from senteval_runner.protocol.correlation import Scores
 from tools.fit_judge import CAPTIONS, exchanged, read_half
@@ -44,11 +44,11 @@ def read_sets(data: Path, hans: Path | None, *, scored: bool) -> dict[str, PairS
     """The sets of a half, by name."""
     pairs = read_half(data, scored=scored)
     if hans:
-        rows = read_hans(hans)
+        rows = list(read_pairs("HANS", hans))
         pairs["HANS"] = random.Random(0).sample(rows, len(rows))  # the file is sorted by label
     if scored:
         for name, file in CANNOT.items():
-            pairs[name] = read_opposites(data / f"structure/cannot_{file}.tsv")
+            pairs[name] = list(read_pairs("Opposites", data / f"structure/cannot_{file}.tsv"))
         quora = read_table(data / "paraphrase/quora_duplicates_eval_split.tsv.gz", ("sentence1", "sentence2"))
         same: list[Pair] = [(True, row.cells[0], row.cells[1]) for row in quora]
         pairs["Quora"] = random.Random(0).sample(same, QUORA)

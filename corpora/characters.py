@@ -2,8 +2,8 @@
 
 Words are kept as they are written. Whoever looks a word up, spells it or compares it with a list asks
 :func:`plain` first, so that decomposed accents, characters without width and the print forms of apostrophe,
-hyphen and ligatures change neither trees nor vectors. ASCII is plain. There is no compatibility mapping: ²
-and ½ stay.
+hyphen and ligatures change neither trees nor vectors. ASCII is plain, but for a backtick that stands for an
+apostrophe (don`t). There is no compatibility mapping: ² and ½ stay.
 
 Two kinds of characters without width carry meaning and stay: the joiner and the tags inside emoji, and
 joiners between two letters of scripts that write with them (Arabic, those of India and South East Asia).
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from unicodedata import normalize
 
-VERSION = 1
+VERSION = 2
 """The version of the rules is part of what decides trees and vectors."""
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _JOINING = "\u0600-\u109f\u1780-\u18af"
@@ -33,20 +33,24 @@ _HIDDEN = re.compile(
     rf"|(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}]))"
 )
 _PRINTED = str.maketrans({
-    **dict.fromkeys("\u2018\u2019\u201b\u02bb\u02bc\u00b4\u1ffd", "'"),
+    **dict.fromkeys("\u2018\u2019\u201b\u02bb\u02bc\u00b4\u1ffd\u2032\uff07", "'"),
     **dict.fromkeys("\u2010\u2011", "-"),
     "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl",
     "\ufb05": "st", "\ufb06": "st",
 })  # fmt: skip
+_BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])|\A`(?=(s|m|d|ll|re|ve)\Z)", re.IGNORECASE)
+"""Within a word, or where one that was cut off begins; elsewhere it is a quotation mark."""
 
 
 def plain(text: str) -> str:
-    """A word or text without characters that have no width, composed (NFC), in plain print forms."""
-    return text if text.isascii() else normalize("NFC", _HIDDEN.sub("", text).translate(_PRINTED))
+    """Return a text without characters that have no width, composed (NFC), in plain print forms."""
+    if not text.isascii():
+        text = normalize("NFC", _HIDDEN.sub("", text).translate(_PRINTED))
+    return _BACKTICK.sub("'", text) if "`" in text else text
 
 
 def as_written(text: str, words: Iterable[str]) -> list[str]:
-    """Words of ``plain(text)``, in order, as ``text`` has them, hidden characters around them left out."""
+    """Return words of ``plain(text)``, in order, as ``text`` has them without hidden characters around."""
     seen = plain(text)
     if seen == text:
         return list(words)
@@ -64,9 +68,9 @@ def as_written(text: str, words: Iterable[str]) -> list[str]:
 
 
 def places_of(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
-    """The place of each word, and of its plain form unless that is a word of the list itself."""
+    """Map each word to its place, and its plain form unless that is a word of the list itself."""
     place_of = {word: place for place, word in enumerate(words, first)}
-    for word, place in [pair for pair in place_of.items() if not pair[0].isascii()]:
+    for word, place in list(place_of.items()):
         if seen := plain(word):
             place_of.setdefault(seen, place)
     return place_of

@@ -12,6 +12,8 @@ Rows of tables know their file and line; blank lines between them are skipped an
 
     for row in read_table(path, ("query_id", "query"), unique=True):
         query_id, query = row.cells
+
+What cannot be read raises UserError, which names file, line and value.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from runtime.errors import LONE_SURROGATE, UserError, out_of_space
 from runtime.files import check_regular
 from runtime.progress import progress
 
+STANDARD_INPUT = Path("-")
 MAX_LINE_BYTES = 256 * 1024
 MAX_ROW_BYTES = 64 * 2**20
 """Rows may hold whole documents, unlike the lines of a corpus."""
@@ -58,11 +61,11 @@ FOREIGN = {
 }
 """What is no UTF-8 text, by what is found in its first bytes."""
 HEAD_BYTES = 4096
-_places: dict[Path, Callable[[], float]] = {}
-"""How many bytes of each file have been read, of a compressed one as it lies on the disk."""
 _CONTROL = re.compile("[\0-\x07\x0e-\x19]")
 """Characters that text has by damage alone."""
 _BLOCK_BYTES = 1 << 20
+_opened: tuple[Path, Callable[[], float]] = (Path(), float)
+"""The file that was opened last, and how many of its bytes have been read, as they lie on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,10 @@ class Line:
 
 
 def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
-    """The file itself, or every file below a folder, sorted by relative path; hidden ones left out.
+    """Return the file itself, or every file below a folder, sorted by relative path; hidden ones left out.
 
     In a folder, only files with a suffix are taken, or with one of several, before a compression suffix.
-
-    Raises:
-        UserError: ``path`` does not exist, a name is not UTF-8, a file is a pipe or a device, a folder holds
-            a link to itself or to one above it, or no such file.
+    Refused are names that are not UTF-8, pipes and devices, and links to a folder that they lie in.
     """
     files = [path]
     if path.is_dir():
@@ -102,7 +102,7 @@ def list_files(path: Path, suffix: str | tuple[str, ...] = "") -> list[Path]:
 
 
 def _below(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """What lies in a folder and its subfolders, through links too, without what is hidden."""
+    """Yield what lies in a folder and its subfolders, through links too, without what is hidden."""
     place = folder.resolve()
     if place in above:
         raise UserError(f"{folder}: a link to a folder that it lies in; remove it")
@@ -122,7 +122,7 @@ def relative_name(root: Path, file: Path) -> str:
 
 
 def input_hash(root: Path, files: list[Path]) -> str:
-    """SHA-256 over the names and bytes of the input files, in order; compressed ones as they are."""
+    """Return the SHA-256 of names and bytes of the input files, in order; compressed ones as they are."""
     whole = hashlib.sha256()
     for file in files:
         check_regular(file)
@@ -138,21 +138,14 @@ def input_hash(root: Path, files: list[Path]) -> str:
     return whole.hexdigest()
 
 
-STANDARD_INPUT = Path("-")
-
-
 def is_stream(path: Path) -> bool:
-    """Whether a path can be read only once: ``-``, standard input, or a pipe such as ``<(zcat text.gz)``."""
+    """Tell whether a path is read only once: ``-``, standard input, or a pipe such as ``<(zcat text.gz)``."""
     return path == STANDARD_INPUT or path.is_fifo()
 
 
 @contextlib.contextmanager
 def as_file(spec: str) -> Iterator[str]:
-    """The name of what can be read again: ``spec``, or a temporary copy of a stream, ``standard-input``.
-
-    Raises:
-        UserError: the stream cannot be read.
-    """
+    """Yield the name of what can be read again: ``spec``, or a temporary copy of a stream."""
     if not is_stream(Path(spec)):
         yield spec
         return
@@ -165,25 +158,27 @@ def as_file(spec: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a text, compressed or not, with read errors that name the file.
+    """Open a text, compressed or not; a file that is missing, damaged, no regular one or no text is refused.
 
     ``stream`` says whether a stream (:func:`is_stream`) will do, which is read once.
-
-    Raises:
-        UserError: the file is missing, truncated, no regular one, or no text.
     """
+    global _opened
+    is_standard = path == STANDARD_INPUT
     if not is_stream(path):
         check_regular(path)
     elif not stream:
         raise UserError(f"{path}: a stream, but this is read more than once; write it to a file first")
+    elif is_standard and sys.stdin is None:
+        raise UserError("-: standard input is closed")
     try:
-        with _standard_input() if path == STANDARD_INPUT else io.FileIO(path) as file:
+        source: Any = contextlib.nullcontext(sys.stdin.buffer) if is_standard else io.FileIO(path)
+        with source as file:
             raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, _BLOCK_BYTES)
             head = raw.peek(HEAD_BYTES)
             unpack = next((UNPACKERS[start] for start in UNPACKERS if re.match(start, head)), None)
             unpacked = raw if unpack is None else unpack(raw)
             text = raw if unpack is None else io.BufferedReader(unpacked, _BLOCK_BYTES)
-            _places[path] = lambda: raw.tell() * text.tell() / max(1, unpacked.tell())
+            _opened = path, lambda: raw.tell() * text.tell() / max(1, unpacked.tell())
             if foreign := _foreign(text.peek(HEAD_BYTES)[:HEAD_BYTES]):
                 raise UserError(f"{path}: {foreign}; give text in UTF-8")
             yield text
@@ -192,36 +187,11 @@ def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]
             raise
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
     finally:
-        _places[path] = lambda: path.stat().st_size
-
-
-def start_over(files: Sequence[Path]) -> None:
-    """Count from now on what :func:`share_read` gives."""
-    for file in files:
-        _places.pop(file, None)
-
-
-def share_read(files: Sequence[Path]) -> float:
-    """The share of the bytes of ``files`` that has been read, one after the other."""
-    sizes = [file.stat().st_size for file in files]
-    last = max((place for place, file in enumerate(files) if file in _places), default=0)
-    here = _places[files[last]]() if sizes and files[last] in _places else 0
-    return (sum(sizes[:last]) + here) / max(1, sum(sizes))
-
-
-def _standard_input() -> contextlib.nullcontext[Any]:
-    """The bytes of standard input, which stays open.
-
-    Raises:
-        UserError: the process was started without.
-    """
-    if sys.stdin is None:
-        raise UserError("-: standard input is closed")
-    return contextlib.nullcontext(sys.stdin.buffer)
+        _opened = path, lambda: path.stat().st_size
 
 
 def _foreign(head: bytes) -> str | None:
-    """What the start of a file shows it to be, if that is no text in UTF-8."""
+    """Say what the start of a file shows it to be, if that is no text in UTF-8."""
     for sign, name in FOREIGN.items():
         if re.search(sign, head, re.DOTALL):
             return name
@@ -231,12 +201,17 @@ def _foreign(head: bytes) -> str | None:
     return "binary data, or text in another encoding" if odd > max(16, 0.3 * len(text)) else None
 
 
-def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False) -> Iterator[Line]:
-    """The lines of a file, one at a time; for ``stream`` see :func:`readable`.
+def share_read(files: Sequence[Path]) -> float:
+    """Return the share of the bytes of ``files``, which are read one after the other, that has been read."""
+    path, bytes_read = _opened
+    if path not in files:
+        return 0.0
+    sizes = [file.stat().st_size for file in files]
+    return (sum(sizes[: files.index(path)]) + bytes_read()) / max(1, sum(sizes))
 
-    Raises:
-        UserError: what :func:`readable` raises, or lines that end in CR alone; the message names the file.
-    """
+
+def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = False) -> Iterator[Line]:
+    """Yield the lines of a file (:func:`readable`); lines that end in CR alone are refused."""
     limit = max_bytes + 2  # a line may end in CR LF
     with readable(path, stream=stream) as text:
         number = 0
@@ -252,34 +227,25 @@ def read_lines(path: Path, max_bytes: int = MAX_LINE_BYTES, *, stream: bool = Fa
             elif len(raw) > max_bytes:  # read on to the end of this line
                 while (part := text.readline(_BLOCK_BYTES)) and not part.endswith(b"\n"):
                     pass
-            truncated = len(raw) > max_bytes
-            yield Line(number, *decode(_cut(raw, max_bytes) if truncated else raw), truncated)
-
-
-def _cut(raw: bytes, max_bytes: int) -> bytes:
-    """At most ``max_bytes`` bytes, without splitting a UTF-8 character (continuation bytes are 10xxxxxx)."""
-    end = max_bytes
-    while end > max_bytes - 4 and raw[end] & 0xC0 == 0x80:
-        end -= 1
-    return raw[:end]
-
-
-def decode(raw: bytes) -> tuple[str, bool]:
-    """Decode UTF-8 with undecodable bytes and NULs as U+FFFD; also whether there were any."""
-    try:
-        text, is_clean = raw.decode("utf-8"), b"\0" not in raw
-    except UnicodeDecodeError:
-        text, is_clean = raw.decode("utf-8", errors="replace"), False
-    return (text, False) if is_clean else (text.replace("\0", "\ufffd"), True)
+            if truncated := len(raw) > max_bytes:
+                end = max_bytes
+                while end > max_bytes - 4 and raw[end] & 0xC0 == 0x80:  # within a UTF-8 character
+                    end -= 1
+                raw = raw[:end]
+            try:
+                decoded, replaced = raw.decode("utf-8"), b"\0" in raw
+            except UnicodeDecodeError:
+                decoded, replaced = raw.decode("utf-8", errors="replace"), True
+            yield Line(number, decoded.replace("\0", "\ufffd") if replaced else decoded, replaced, truncated)
 
 
 def is_encodable(word: str) -> bool:
-    """Whether a word can be written as UTF-8, which excludes lone surrogates."""
+    """Tell whether a word can be written as UTF-8, which excludes lone surrogates."""
     return LONE_SURROGATE.search(word) is None
 
 
 def encodable(word: str) -> str:
-    """A word with its lone surrogates replaced."""
+    """Replace lone surrogates in a word."""
     return word.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -295,7 +261,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def number_of(text: str) -> float | None:
-    """A finite number in decimals; None for anything else, also what Python alone reads, such as 1_0 or ٣."""
+    """Read a finite number in decimals; None for anything else, also what Python alone reads (1_0, ٣)."""
     value = float(text) if _DECIMAL.fullmatch(text.strip()) else math.nan
     return value if math.isfinite(value) else None
 
@@ -315,44 +281,32 @@ class Row:
         return f"{self.path}:{self.line}"
 
     def number(self, place: int) -> float:
-        """Return a cell as a finite number.
-
-        Raises:
-            UserError: it is not one.
-        """
+        """Return a cell as a finite number."""
         value = number_of(self.cells[place]) if place < len(self.cells) else None
         if value is None:
             raise bad_row(self.path, self.line, f"a number in column {place + 1}", "\t".join(self.cells))
         return value
 
 
-def text_lines(path: Path, *, utf8: bool = True) -> Iterator[Line]:
-    """Yield the non-blank lines of a text.
+def text_lines(path: Path, *, utf8: bool = True, blank: bool = False) -> Iterator[Line]:
+    """Yield the lines of a text, ``blank`` ones too or not.
 
-    Raises:
-        UserError: no such file, a damaged one, a line over :data:`MAX_ROW_BYTES`, or with ``utf8`` another
-            encoding.
+    Refused are lines over :data:`MAX_ROW_BYTES` and, with ``utf8``, of another encoding.
     """
     for line in read_lines(path, MAX_ROW_BYTES):
         if line.replaced and utf8:
             raise UserError(f"{path}:{line.number}: not UTF-8 text; convert it")
         if line.truncated:
             raise UserError(f"{path}:{line.number}: longer than {MAX_ROW_BYTES >> 20} MiB")
-        if line.text.strip():
+        if blank or line.text.strip():
             yield line
 
 
 def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool = False) -> Iterator[Row]:
-    """Yield the rows of a table without a header line.
+    """Yield the rows, of ``count`` cells, of a table without a header line.
 
-    Args:
-        path: the file.
-        count: how many cells a row has.
-        more: whether a row may have more cells, which are kept, and blanks between them instead of tabs.
-        may_be_empty: whether cells may be empty.
-
-    Raises:
-        UserError: the file cannot be read, a row has the wrong number of cells, or a cell is empty.
+    ``more`` says whether a row may have more cells, which are kept, and blanks between them instead of tabs,
+    ``may_be_empty`` whether cells may be empty.
     """
     for line in text_lines(path, utf8=False):  # some older sets contain invalid bytes
         by_blanks = more and "\t" not in line.text
@@ -367,17 +321,9 @@ def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool 
 def read_table(
     path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = (), unique: bool = False
 ) -> Iterator[Row]:
-    """Yield the named columns of a table with a header line, at least one row.
+    """Yield the rows, at least one, of a table with a header line: the cells of ``columns``, in that order.
 
-    Args:
-        path: the file.
-        columns: names in the header, in the order in which a row's cells are returned.
-        may_be_empty: columns whose cells may be empty.
-        unique: whether the first column's cells must all differ.
-
-    Raises:
-        UserError: see :func:`text_lines`; a missing column, a row with the wrong number of cells, an empty
-            cell, or a duplicate where cells must differ.
+    Cells are not empty but in columns that ``may_be_empty``; with ``unique`` those of the first one differ.
     """
     lines = text_lines(path)
     first = next(lines, None)
@@ -387,7 +333,7 @@ def read_table(
             raise UserError(f"{path}:1: no column {name!r} (columns: {', '.join(header)})")
     places = [header.index(name) for name in columns]
     seen: set[str] = set()
-    empty = True
+    row = None
     for line in lines:
         cells = line.text.split("\t")
         if len(cells) != len(header):
@@ -399,7 +345,6 @@ def read_table(
         if unique and row.cells[0] in seen:
             raise UserError(f"{row.where}: {columns[0]} {row.cells[0]!r} occurs twice")
         seen.update(row.cells[:1] if unique else ())
-        empty = False
         yield row
-    if empty:
+    if row is None:
         raise UserError(f"{path}: holds no rows")

@@ -52,16 +52,11 @@ def open_corpus(
 ) -> Corpus:
     """Open a corpus by name or path.
 
-    Args:
-        spec: ``books``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
-        format: ``lines`` or ``running``; None, as in what follows, is the default that ``identity`` states.
-        tokenize: ``spacy`` or ``space``.
-        limit: sentences to keep: a number, ``"1.5k"``, ``"40M"`` or None for all.
-        data: folder of ``umbc``; by default that of the environment variable MULTIVIEW_DATA, else ``data``.
-        split: ``train``, ``heldout`` or ``all`` of ``books``.
-
-    Raises:
-        UserError: unknown corpus, or an option it does not support.
+    ``spec`` is ``books``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
+    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; None is the default, which
+    ``identity`` states. ``limit`` keeps as many sentences: a number, ``"1.5k"``, ``"40M"``. ``data`` is the
+    folder of ``umbc``, by default that of the environment variable MULTIVIEW_DATA, else ``data``. ``split``
+    is ``train``, ``heldout`` or ``all`` of ``books``.
     """
     count, name, path = parse_limit(limit), str(spec), Path(spec)
     if split is not None and name != "books":
@@ -80,28 +75,19 @@ def open_corpus(
         raise UserError(
             f"{name or repr(name)}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}"
         )
-    return _corpus_of_files(path, format, tokenize, count)
-
-
-def _corpus_of_files(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
-    """The corpus of a file or folder, which holds text or a treebank."""
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower()) for file in files}
     if kinds == {None}:
-        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
+        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
     if len(kinds) > 1:
         raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
     if (format, tokenize) != (None, None):
         raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
-    return treebank_corpus(path, files, str(kinds.pop()), limit=limit)
+    return treebank_corpus(path, files, str(kinds.pop()), limit=count)
 
 
 def parse_limit(text: str | int | None) -> int | None:
-    """``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None.
-
-    Raises:
-        UserError: not a positive whole number of sentences.
-    """
+    """Return a number of sentences: ``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None."""
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
@@ -111,7 +97,7 @@ def parse_limit(text: str | int | None) -> int | None:
     return int(number)
 
 
-def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | None = None) -> Corpus:
+def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | None) -> Corpus:
     """Return the files of ``conllu`` or ``ptb`` at or below ``path`` as a corpus with gold annotation."""
     from corpora.treebanks import read_brackets, read_conllu
 
@@ -134,20 +120,12 @@ def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | No
     )
 
 
-def umbc_corpus(
-    data: Path, *, format: str = "running", tokenize: str | None = None, limit: int | None = None
-) -> Corpus:
-    """Return the paragraphs of UMBC WebBase in sorted order of files.
+def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | None) -> Corpus:
+    """Return the paragraphs of UMBC WebBase, ``webbase_all/`` in a folder, in sorted order of files.
 
-    Args:
-        data: folder with ``webbase_all/``, or that folder.
-        format: ``running`` as distributed; ``lines`` for a copy with a sentence per line.
-        tokenize: ``spacy`` reads the plain ``.txt`` files, ``space`` the words of the tagged ``.possf2``
-            files; None is ``spacy`` unless there are only tagged files.
-        limit: sentences to keep, or None.
-
-    Raises:
-        UserError: the corpus or this variant of it is missing, or the format is unknown.
+    ``format`` is ``running`` as distributed, ``lines`` for a copy with a sentence per line. ``spacy`` reads
+    the plain ``.txt`` files, ``space`` the words of the tagged ``.possf2`` files; None is ``spacy`` unless
+    there are only tagged files.
     """
     for folder in (data / UMBC_FOLDER, data / "umbc" / UMBC_FOLDER, data / "umbc", data):
         suffixes = (
@@ -175,6 +153,6 @@ def umbc_corpus(
 
 
 def untagged(text: str) -> str:
-    """The words of ``word_TAG`` pairs; a pair without ``_`` is a word."""
+    """Return the words of ``word_TAG`` pairs; a pair without ``_`` is a word."""
     pairs = (pair.rpartition("_") for pair in text.split())
     return " ".join(word or tag for word, _, tag in pairs)

@@ -20,12 +20,8 @@ def read_sentences(
 ) -> list[str | tuple[str, ...]]:
     """Return the sentences, as strings or tokens, of a list, tuple, generator, array or column of a table.
 
-    Args:
-        inputs: what the caller gave.
-        door: what was called, for messages.
-        strings: whether a sentence may be a string; else it is tokens.
-        spaces: whether all tokens of a sentence may hold white space, as a treebank's; else they are taken
-            for sentences in a list too many.
+    Messages name the ``door`` that was called. Without ``strings`` a sentence must be tokens; with ``spaces``
+    all of them may hold white space, as a treebank's, and are else taken for sentences in a list too many.
 
     Raises:
         UserError: it is something else (one string, a mapping, a set, a table, an array of other than one
@@ -39,11 +35,7 @@ def read_sentences(
 
 
 def read_pairs(pairs: object, door: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
-    """Return pairs of sentences, of a list of pairs or an array [n, 2].
-
-    Raises:
-        UserError: it is no such list, or an element is no pair of sentences; its number is named.
-    """
+    """Return pairs of sentences, of a list of pairs or an array [n, 2]; the number of another is named."""
     values = listed(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, door, "pairs")
     for number, pair in enumerate(values):
         is_list = isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, NO_LIST)
@@ -57,11 +49,7 @@ def read_pairs(pairs: object, door: str) -> list[tuple[str | tuple[str, ...], st
 
 
 def listed(inputs: object, door: str, what: str) -> list[Any]:
-    """Return the elements of a list, tuple, generator, array or column of a table.
-
-    Raises:
-        UserError: it is something else; the message says that it is no list of ``what``.
-    """
+    """Return the elements of a list, tuple, generator, array or column of a table; all else is refused."""
     shape = getattr(inputs, "shape", (0,))
     if isinstance(inputs, NO_LIST) or not isinstance(inputs, Iterable) or len(shape) != 1:
         raise UserError(f"{door}: {described(inputs)} is no list of {what}")
@@ -75,7 +63,7 @@ def described(value: object) -> str:
 
 
 def _fault(value: Any, strings: bool, spaces: bool) -> str:
-    """What keeps a value from being a sentence; "" if nothing does."""
+    """Say what keeps a value from being a sentence; "" if nothing does."""
     if isinstance(value, str):
         if not strings:
             return "is a string; give a list of its tokens (corpora.text.Tokenizer makes them)"

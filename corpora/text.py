@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.characters import as_written, plain
-from corpora.inputs import input_hash, list_files, read_lines, relative_name, share_read, start_over
+from corpora.inputs import input_hash, list_files, read_lines, relative_name, share_read
 from runtime.errors import UserError
 
 MAX_PIECE = 8192
@@ -38,9 +38,6 @@ class Tokenizer:
     (:mod:`corpora.characters`), and the words come back as the text has them.
 
     ``name`` is ``spacy``, or ``space`` (split at white space; sentences by spaCy's rule).
-
-    Raises:
-        UserError: another name.
     """
 
     def __init__(self, name: str, *, running: bool = True) -> None:
@@ -72,21 +69,17 @@ class Tokenizer:
 
     def sentences(self, text: str) -> list[Tokens]:
         """Return the sentences of running text; empty for text without tokens."""
-        sentences = self._split_up(plain(text))
-        written = iter(as_written(text, itertools.chain.from_iterable(sentences)))
-        return [tuple(itertools.islice(written, len(sentence))) for sentence in sentences]
-
-    def _split_up(self, text: str) -> list[Tokens]:
         from spacy.tokens import Doc
 
-        if self.is_space or _LONG_RUN.search(text):
-            words = self._words(text)
-            doc = self._split(Doc(self._spacy().vocab, words=words))
-            spans = doc.sents if words else ()
-            return [tuple(words[span.start : span.end]) for span in spans]
-        doc = self._split(self._spacy().tokenizer(text))
-        sentences = (tuple(t.text for t in span if not t.is_space) for span in doc.sents)
-        return [sentence for sentence in sentences if sentence]
+        seen = plain(text)
+        if self.is_space or _LONG_RUN.search(seen):
+            doc = Doc(self._spacy().vocab, words=self._words(seen))
+        else:
+            doc = self._spacy().tokenizer(seen)
+        spans = self._split(doc).sents if len(doc) else ()
+        sentences = [[token.text for token in span if not token.is_space] for span in spans]
+        written = iter(as_written(text, itertools.chain.from_iterable(sentences)))
+        return [tuple(itertools.islice(written, len(sentence))) for sentence in sentences if sentence]
 
     def _words(self, text: str) -> list[str]:
         if self.is_space:
@@ -170,7 +163,7 @@ class Corpus:
         return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self.about.items())
 
     def expected(self) -> int | None:
-        """About how many sentences there are: from the bytes that those read so far took, up to the limit."""
+        """Estimate the number of sentences from the bytes that those read so far took, up to the limit."""
         total = self.length
         if total is None and self.sentences_read and (share := share_read(self.files)):
             total = round(self.sentences_read / share)
@@ -178,7 +171,6 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Document]:
         self.sentences_read = 0
-        start_over(self.files)
         for document in self.documents():
             if self.limit is not None:
                 left = self.limit - self.sentences_read
@@ -193,7 +185,7 @@ class Corpus:
 
 
 def in_pieces(identifier: str, sentences: Iterable[Sentence]) -> Iterator[Document]:
-    """One document in pieces of at most :data:`MAX_PIECE` sentences; none if it has no sentences."""
+    """Yield one document in pieces of at most :data:`MAX_PIECE` sentences; none if it has no sentences."""
     remaining = iter(sentences)
     continued = False
     while piece := tuple(itertools.islice(remaining, MAX_PIECE)):
@@ -208,15 +200,14 @@ def sentences_of_file(
     for line in read_lines(file):
         if not plain(line.text).strip():
             yield None
-        elif not tokenizer.running:
-            tokens = tokenizer.line(clean(line.text))
-            yield Sentence(tokens, replaced_bytes=line.replaced, truncated=line.truncated)
-        else:  # only those with replaced or cut words carry the line's marks
-            sentences = tokenizer.sentences(clean(line.text))
-            for number, tokens in enumerate(sentences, start=1):
-                replaced = line.replaced and any("\ufffd" in token for token in tokens)
-                cut = line.truncated and number == len(sentences)
-                yield Sentence(tokens, replaced_bytes=replaced, truncated=cut)
+            continue
+        text, running = clean(line.text), tokenizer.running
+        sentences = tokenizer.sentences(text) if running else [tokenizer.line(text)]
+        for number, tokens in enumerate(sentences, start=1):
+            # In running text only those with replaced or cut words carry the line's marks.
+            replaced = line.replaced and not (running and "\ufffd" not in "".join(tokens))
+            cut = line.truncated and number == len(sentences)
+            yield Sentence(tokens, replaced_bytes=replaced, truncated=cut)
 
 
 def text_corpus(
@@ -234,9 +225,6 @@ def text_corpus(
 
     ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``. A ``suffix`` chooses files of
     a folder. ``clean`` is applied to every line first, and ``about`` says what else decides the content.
-
-    Raises:
-        UserError: no files, or an unknown format or tokenizer.
     """
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")

@@ -4,6 +4,8 @@ CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword
 nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document.
 Brackets: a tree fills one line or several. Blank lines do not end a document, because published files put
 them between pretty-printed trees.
+
+What does not fit, or is no UTF-8, is refused with its file and line.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from corpora.inputs import Line, read_lines
+from corpora.inputs import Line, text_lines
 from corpora.text import Document, Sentence, in_pieces
 from corpora.universal_tags import universal_tags
 from runtime.errors import UserError
@@ -43,9 +45,6 @@ def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None
 
     ``tags`` is the column that becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS. Nameless
     documents have ``name``, by default the file's, in their ids.
-
-    Raises:
-        UserError: a row without 10 columns, ids out of order, a head outside the sentence.
     """
     numbered = _numbered_sentences(path, tags)
     for (number, identifier), group in itertools.groupby(numbered, key=lambda one: one[:2]):
@@ -57,7 +56,8 @@ def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None
 def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str, Sentence]]:
     """Yield each sentence with its document's number and given id (or "")."""
     number, identifier, inside = 0, "", False
-    for is_blank, block in itertools.groupby(read_lines(path), key=lambda line: not line.text.strip()):
+    lines = text_lines(path, blank=True)
+    for is_blank, block in itertools.groupby(lines, key=lambda line: not line.text.strip()):
         rows = []
         for line in () if is_blank else block:
             key, _, value = line.text.removeprefix("#").partition("=")
@@ -99,16 +99,11 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
         tags=tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words),
         heads=tuple(heads) if annotated else None,
         relations=tuple(c[7] for _, c in words) if annotated else None,
-        replaced_bytes=any(line.replaced for line, _ in words),
     )
 
 
 def write_conllu(path: Path, documents: Iterable[Document]) -> None:
-    """Write documents as CoNLL-U, see :func:`conllu_lines`.
-
-    Raises:
-        UserError: a word form that CoNLL-U cannot hold (empty, or with a tab or line break in it).
-    """
+    """Write documents as CoNLL-U, see :func:`conllu_lines`."""
     with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         stream.writelines(conllu_lines(documents))
 
@@ -117,6 +112,7 @@ def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
     """Yield the lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``.
 
     A corpus of words does not say where spaces were: ``# text`` and ``SpaceAfter`` follow English print.
+    Words that CoNLL-U cannot hold (empty, or with a tab or line break) are refused.
     """
     row = 0
     for document in documents:
@@ -143,7 +139,7 @@ def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
 
 
 def _close(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[bool]:
-    """Whether no space follows each word; straight quotes open and close in turn."""
+    """Tell of each word whether no space follows; straight quotes open and close in turn."""
     quotes = itertools.cycle("(,")
     like = [
         next(quotes) if word == '"' else "/" if tag == "HYPH" else word
@@ -169,34 +165,28 @@ def escape(word: str) -> str:
 
 
 def read_brackets(path: Path) -> Iterator[Sentence]:
-    """The trees of a file, each on one line or several; ``Sentence.tree`` is always one line.
+    """Yield the trees of a file, each on one line or several; ``Sentence.tree`` is always one line.
 
     Words are unescaped and traces (``-NONE-``) dropped; the tree keeps them as they are.
-
-    Raises:
-        UserError: unbalanced brackets or text outside them.
     """
-    depth, first, replaced = 0, 0, False
+    depth, first = 0, 0
     parts: list[str] = []
-    for line in read_lines(path):
-        if line.truncated:
-            raise UserError(f"{path}:{line.number}: the line is too long for a tree")
+    for line in text_lines(path):
         for part in BRACKET_PARTS.findall(line.text):
             if not depth:
                 if part != "(":
                     raise UserError(f"{path}:{line.number}: expected '(', found {part[:40]!r}")
-                parts, first, replaced = [], line.number, False
-            replaced |= line.replaced
+                parts, first = [], line.number
             parts.append(part)
             depth += (part == "(") - (part == ")")
             if not depth:
-                yield _bracket_sentence(f"{path}:{first}", parts, replaced)
+                yield _bracket_sentence(f"{path}:{first}", parts)
     if depth:
         raise UserError(f"{path}:{first}: this tree's brackets are never closed")
 
 
-def _bracket_sentence(where: str, parts: list[str], replaced: bool) -> Sentence:
-    """The sentence of one tree; leaves are ``( TAG word )``, all other brackets are phrases."""
+def _bracket_sentence(where: str, parts: list[str]) -> Sentence:
+    """Return the sentence of one tree; leaves are ``( TAG word )``, all other brackets are phrases."""
     leaves = [
         (tag, unescape(word))
         for opening, tag, word, closing in zip(parts, parts[1:], parts[2:], parts[3:], strict=False)
@@ -206,15 +196,11 @@ def _bracket_sentence(where: str, parts: list[str], replaced: bool) -> Sentence:
         raise UserError(f"{where}: a tree without words")
     tags, words = zip(*leaves, strict=True)
     text = " ".join(parts).replace("( ", "(").replace(" )", ")")
-    return Sentence(words, tags=tags, tree=text, replaced_bytes=replaced)
+    return Sentence(words, tags=tags, tree=text)
 
 
 def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
-    """Write one tree per line.
-
-    Raises:
-        UserError: a sentence has no tree.
-    """
+    """Write one tree per line; a sentence without a tree is refused."""
     with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         for row, sentence in enumerate(sentences, start=1):
             if sentence.tree is None:

@@ -19,7 +19,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from runtime.startup import collector_paused
+from runtime.surroundings import collector_paused
 
 with collector_paused():
     import torch  # most of the time to import this module

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 
 from multiview.config import LAPTOP, Resolved, TrainConfig, found_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
-from runtime.cli import LOGGER, Command, log_to
-from runtime.dry_run import Estimate, peak_memory
+from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, refusals
 from runtime.files import atomic_path, locked, read_json, write_json
 from runtime.folders import refuse_others
 from runtime.progress import progress
+from runtime.surroundings import available_cores, peak_memory
 
 if TYPE_CHECKING:
     from multiview.training.gradient import DistributedContext
@@ -149,7 +149,6 @@ def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
     from parsing.pipeline.driver import Pool, run_corpus
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
-    from runtime.surroundings import available_cores
 
     corpus, parser, workers = open_corpus("books", limit=SAMPLE), load(), available_cores()
     parsing = parsing_cost(corpus, parser, workers, PAPER_SENTENCES)

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime.dry_run import Estimate, peak_memory
+from runtime.cli import Estimate
+from runtime.surroundings import peak_memory
 
 if TYPE_CHECKING:
     from corpora.text import Corpus

@@ -27,8 +27,7 @@ from annotated_types import Le
 from tyro.conf import Positional
 
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
-from runtime.cli import Command, Count, config_to_json, configuration, preset_defaults
-from runtime.dry_run import Estimate
+from runtime.cli import Command, Count, Estimate, config_to_json, configuration, with_defaults
 from runtime.errors import UserError, refusals
 
 if TYPE_CHECKING:
@@ -238,10 +237,11 @@ def report(name: str, output: Path, summary: RunSummary) -> str:
     for row in manifest.shards:
         reasons.update(row.reasons)
     now, tokens = summary.parsed_now, manifest.total("tokens")
+    counts = {unit: manifest.total(f"{unit}s") for unit in ("sentence", "token", "document")}
+    counts["shard"] = len(manifest.shards)
     return "\n".join([
         f"{name} -> {output}",
-        f"  {manifest.total('sentences'):,} sentences, {tokens:,} tokens, "
-        f"{manifest.total('documents'):,} documents, {len(manifest.shards):,} shards",
+        "  " + ", ".join(f"{count:,} {unit}{'s' * (count != 1)}" for unit, count in counts.items()),
         f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
         f"  flagged: {manifest.total('flagged'):,} sentences",
         *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
@@ -256,7 +256,7 @@ cli = Command(
     main,
     "parsing.run",
     "Parse a corpus into a cache of dependency and constituency trees.",
-    defaults=preset_defaults(ParseConfig, lambda: {"paper": PAPER}),
+    defaults=lambda name: with_defaults(ParseConfig, PAPER if name == "paper" else {}),
 )
 
 

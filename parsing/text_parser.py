@@ -63,7 +63,7 @@ from parsing.trees.batch import (
 from parsing.trees.sentences import Trees, batch_sentences
 from runtime.cli import warn_once
 from runtime.errors import UserError, out_of_memory
-from runtime.threads import state_without
+from runtime.surroundings import state_without
 
 if TYPE_CHECKING:
     import torch

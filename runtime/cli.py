@@ -27,6 +27,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -45,8 +46,6 @@ VERSION_HELP = "--version prints the version of this installation."
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 Config = TypeVar("Config")
-Presets = Mapping[str, Mapping[str, Any]]
-"""By name of the preset: its values by field, where they differ from the field's own default."""
 
 Count = Annotated[int, Ge(1), Le(2**31 - 1)]
 """A number of things, at least 1, that libraries can hold."""
@@ -80,11 +79,7 @@ def configuration(cls: type[Config]) -> type[Config]:
 
 
 def check(config: Any) -> None:
-    """Check every value of a configuration, and of those inside it, against its type.
-
-    Raises:
-        UserError: the first value out of its range, by the name it has on the command line.
-    """
+    """Raise UserError for the first value out of its type's range, by its name on the command line."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -103,11 +98,8 @@ def config_to_json(config: Any) -> dict[str, Any]:
 def config_from_json(config_type: type[Config], values: object, *, where: Path | str) -> Config:
     """Rebuild a configuration from :func:`config_to_json`'s output.
 
-    ``where`` is the file, for messages.
-
-    Raises:
-        UserError: an unknown or missing key, a value of another type or out of its range; the message names
-            file, key and value.
+    A key that is unknown or missing, or a value of another type or out of its range, raises UserError, which
+    names the file ``where``, key and value.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -134,6 +126,35 @@ def _complaint(error: Any) -> tuple[str, Any, str]:
         text = text.replace(theirs, ours)
     names = [str(part) for part in first["loc"] if not str(part).startswith("constrained-")]
     return ".".join(names), first["input"], text
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a command would take, for ``--dry-run``: an amount of work, how fast it is done, other costs."""
+
+    facts: dict[str, str]
+    """Further lines, by a short name."""
+    amount: float | None
+    """None if it is unknown."""
+    unit: str
+    """What the amount counts, in the plural."""
+    per_second: float
+    about: bool = False
+    """Whether the amount is an estimate, too."""
+
+    def seconds(self, amount: float) -> timedelta:
+        """Return how long an amount of work takes."""
+        return timedelta(seconds=round(amount / max(self.per_second, 1e-9)))
+
+    def text(self, config: Any) -> str:
+        """Show the resolved configuration and a line per fact, with work and time at the end."""
+        number, time = "an unknown number of", "unknown"
+        if self.amount is not None:
+            number, time = f"{'about ' * self.about}{self.amount:,.0f}", f"about {self.seconds(self.amount)}"
+        work = f"{number} {self.unit} at {self.per_second:,.3g} a second"
+        rows = {**self.facts, "work": work, "time": time}
+        lines = [f"{name:<12} {value}" for name, value in rows.items()]
+        return "\n".join([json.dumps(config_to_json(config), indent=2, sort_keys=True), *lines])
 
 
 @dataclass(frozen=True)
@@ -192,7 +213,8 @@ class Command:
         try:
             config = self._parse(words)
             check(config)
-            with self._owned(config):
+            folder = None if getattr(config, "dry_run", False) else self.owns(config)
+            with contextlib.nullcontext() if folder is None else locked(folder):
                 return int(self.main(config) or 0)
         except SystemExit as stop:  # --help (0) or a usage error (2)
             return int(stop.code or 0)
@@ -229,16 +251,15 @@ class Command:
             return tyro.cli(self.config, prog=prog, description=about, args=words, **settings)
 
     def _refuse(self, message: str, code: int) -> int:
-        if _first_to_say(message):
-            with contextlib.suppress(OSError):  # the exit code says it too
-                print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
-        return code
+        if TORCHRUN in os.environ:  # where all processes fail alike, and one says so
+            from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
 
-    def _owned(self, config: object) -> contextlib.AbstractContextManager[None]:
-        """Hold the folder's lock."""
-        folder = self.owns(config)
-        idle = folder is None or getattr(config, "dry_run", False)
-        return contextlib.nullcontext() if folder is None or idle else locked(folder)
+            store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+            if store.add(message, 1) > 1:
+                return code
+        with contextlib.suppress(OSError):  # the exit code says it too
+            print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
+        return code
 
 
 def _named_path(words: Sequence[str]) -> Path:
@@ -246,16 +267,6 @@ def _named_path(words: Sequence[str]) -> Path:
     if not words[0]:
         raise UserError("an empty name of a file or folder among the arguments")
     return Path(words[0])
-
-
-def _first_to_say(message: str) -> bool:
-    """Whether no other process under torchrun, where all fail alike, has said so."""
-    if TORCHRUN not in os.environ:
-        return True
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
-
-    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    return bool(store.add(message, 1) == 1)
 
 
 @dataclass(frozen=True)
@@ -279,10 +290,8 @@ class Commands:
         help_wanted = words[:1] in (["-h"], ["--help"])
         usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
         about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
-        print(
-            "\n".join([usage, "", self.description, "", *about, "", VERSION_HELP]),
-            file=sys.stdout if help_wanted else sys.stderr,
-        )
+        lines = [usage, "", self.description, "", *about, "", VERSION_HELP]
+        print("\n".join(lines), file=sys.stdout if help_wanted else sys.stderr)
         return 0 if help_wanted else 2
 
 
@@ -294,33 +303,23 @@ def told_version(words: Sequence[str]) -> bool:
     return True
 
 
-def preset_defaults(config: type[Config], presets: Callable[[], Presets]) -> Callable[[str], Config]:
-    """What :class:`Command` takes as ``defaults``: a configuration with the values of a preset.
+def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
+    """Return the configuration that a command line starts from: these values where it gives none."""
+    import tyro
 
-    ``presets`` is called when the command runs. A name that is not among them changes nothing here, so that
-    the type of the field ``preset`` refuses it.
-    """
-
-    def defaults(name: str) -> Config:
-        import tyro
-
-        required: dict[str, Any] = {
-            field.name: tyro.MISSING
-            for field in dataclasses.fields(config)  # type: ignore[arg-type]
-            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        }
-        return config(**{**required, **presets().get(name, {})})
-
-    return defaults
+    required = {
+        field.name: tyro.MISSING
+        for field in dataclasses.fields(config)  # type: ignore[arg-type]
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    return config(**{**required, **values})
 
 
 def import_plugin(module: str) -> None:
     """Import a module of the user's own; what it defines registers itself (docs/add-a-view.md).
 
-    A model folder never names such a module: what is imported is the user's choice alone.
-
-    Raises:
-        UserError: no such module, or an error of the module's own, by its last line and place.
+    A model folder never names such a module: what is imported is the user's choice alone. If there is none,
+    or it fails, UserError names its last line and place.
     """
     here = os.getcwd()
     if here not in sys.path:  # a console script's path starts with its own folder

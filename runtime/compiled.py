@@ -35,8 +35,7 @@ from numba.misc.appdirs import user_cache_dir
 from tqdm import tqdm
 
 from runtime.cli import LOGGER
-from runtime.startup import collector_paused
-from runtime.threads import kept_over_forks
+from runtime.surroundings import collector_paused, kept_over_forks
 
 kept_over_forks(global_compiler_lock)
 ONCE = "compiling for this processor, once"

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.errors import UserError
-from runtime.threads import shared_lock
+from runtime.surroundings import shared_lock
 
 # GNU's OpenMP would wait for ever for threads that a fork leaves behind.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
@@ -41,12 +41,10 @@ BLOCK_BYTES = 16 * 2**20
 
 
 def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -> torch.device:
-    """The device that a name stands for: cpu, cuda, cuda:1, ...; None or ``auto`` take a GPU if there is one.
+    """Return the device of a name: cpu, cuda, cuda:1, ...; None or ``auto`` take a GPU if there is one.
 
-    ``local_rank``, the number of this process on the machine, chooses the GPU if the name does not.
-
-    Raises:
-        UserError: there is no such device here.
+    ``local_rank``, the number of this process on the machine, chooses the GPU if the name does not. What is
+    no device, or is not here, is refused.
     """
     if not isinstance(device, str | int | torch.device | None):
         raise UserError(f"device {device!r:.60} cannot be used: it is no name of one")
@@ -61,18 +59,13 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         if chosen.type == "cuda":  # fp32 is fp32: cuDNN would round what its LSTM multiplies to ten bits
             torch.backends.cudnn.allow_tf32 = False
         return chosen
-    except (
-        RuntimeError,
-        AssertionError,
-        TypeError,
-        ValueError,
-    ) as error:  # torch asserts that it was built with CUDA
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # torch asserts that it has CUDA
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
 
 
 def devices_of(name: str) -> list[str]:
-    """The devices that a name stands for, ``cuda`` for all GPUs of this machine; raises as the above."""
+    """Return the devices that a name stands for, ``cuda`` for all GPUs of this machine."""
     device = pick_device(name)
     if device.type == "cuda" and name in ("auto", "cuda"):
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
@@ -201,7 +194,7 @@ class Products:
         return out
 
     def addmm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-        """``out += a @ b`` for [n, k] and [k, m]."""
+        """Add: ``out += a @ b`` for [n, k] and [k, m]."""
         if self.dtype is None and not (self.onednn and len(a) >= FEW_ROWS):
             return torch.addmm(out, a, b, out=out)
         for rows in self._blocks(a, out):

@@ -23,9 +23,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 class UserError(Exception):
     """Bad input: one line that names the file, the row and the value, and what to do.
 
-    Command lines print it and exit with code 2.
-
-    The middle of a very long message is left out.
+    Command lines print it and exit with code 2. The middle of a very long message is left out.
     """
 
     def __init__(self, message: str) -> None:
@@ -46,7 +44,7 @@ class MissingExtraError(UserError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``did you mean dep? `` before a list of choices, when one of them is close to what was typed."""
+    """Return ``did you mean dep? `` when one of the known names is close to what was typed."""
     from difflib import get_close_matches
 
     folded = {one.lower(): one for one in known}
@@ -55,7 +53,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def refusals(*needed: Callable[[], object]) -> list[str]:
-    """The line of each of ``needed`` that raises :class:`UserError`."""
+    """Return the line of each of ``needed`` that raises :class:`UserError`."""
     lines = []
     for need in needed:
         try:
@@ -66,29 +64,23 @@ def refusals(*needed: Callable[[], object]) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """``text`` with control characters, line breaks and lone surrogates replaced by U+FFFD.
-
-    The zero-width joiner stays: emoji are joined by it.
-    """
+    """Replace control characters, line breaks and lone surrogates by U+FFFD; the joiner of emoji stays."""
     return "".join(c if c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out."""
+    """Tell whether memory ran out."""
     return isinstance(error, MemoryError) or NO_MEMORY.search(str(error)) is not None
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Whether a file did not fit. HDF5 and safetensors report it only in the message text."""
-    words = [os.strerror(number) for number in NO_ROOM]
-    return getattr(error, "errno", None) in NO_ROOM or any(word in str(error) for word in words)
+    """Tell whether a file did not fit. HDF5 and safetensors report it only in the message text."""
+    named = any(os.strerror(number) in str(error) for number in NO_ROOM)
+    return named or getattr(error, "errno", None) in NO_ROOM
 
 
 def explain(error: Exception, *, kept: str) -> str | None:
-    """One line for what the user can do something about; None for a bug.
-
-    ``kept`` says as one clause what survives of the command's work.
-    """
+    """Return one line for what the user can do something about, with what is ``kept``; None for a bug."""
     where = getattr(error, "filename", None)
     at = "" if where is None else f"{where}: "
     if isinstance(error, UserError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import multiprocessing
 import os
 import re
@@ -42,10 +41,9 @@ SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 
 
 def path_of(value: object, what: str) -> Path:
-    """The path that a caller names; it may lead nowhere.
+    """Return the path that a caller names, which may lead nowhere; refuse what no file's path can be.
 
-    Raises:
-        UserError: it is no path, or none that a file can have; the message names ``what`` it was to be.
+    The message names ``what`` it was to be.
     """
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{what}: a {type(value).__name__} is no path")
@@ -59,11 +57,7 @@ def path_of(value: object, what: str) -> Path:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse to read what is no regular file: a pipe or a device may never end.
-
-    Raises:
-        UserError: no such file, or something else.
-    """
+    """Refuse to read what is no regular file: a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
@@ -75,29 +69,24 @@ def check_regular(path: Path) -> None:
 
 
 def output_file(path: Path) -> Path:
-    """The regular file that writing to a name of the user's makes or replaces; links to it stay.
+    """Find the regular file that writing to a name of the user's makes or replaces; links to it stay.
 
-    Raises:
-        UserError: the name leads to a folder, a pipe or a device, into a file, or nowhere.
+    A name that leads to a folder, a pipe or a device, into a file, or nowhere is refused.
     """
     place = Path(path)
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
         in_system = folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
+        lowest = next(above for above in (folder, *folder.parents) if above.exists())
         if not in_system and place.is_symlink():
             place = folder / place.readlink()
-        elif in_system or (place.exists() and not place.is_file()) or not _folder_or_none(folder):
+        elif in_system or (place.exists() and not place.is_file()) or not lowest.is_dir():
             break
         else:
             return place
     raise UserError(
         f"{path}: is not a regular file in a folder, which alone can be replaced; give another name"
     )
-
-
-def _folder_or_none(path: Path) -> bool:
-    """Whether a path is a folder, or one can be made there."""
-    return next(above for above in (path, *path.parents) if above.exists()).is_dir()
 
 
 def fsync_path(path: Path) -> None:
@@ -113,13 +102,9 @@ def fsync_path(path: Path) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; on success flush it and rename it to ``path``.
 
-    The temporary file lies in the same folder because ``os.replace`` is atomic only within
-    one file system. On an error it is removed and ``path`` keeps what it held.
-
-    Raises:
-        UserError: ``path`` is a link, a folder, a pipe or a device.
+    The temporary file lies in the same folder because ``os.replace`` is atomic only within one file system.
+    On an error it is removed and ``path`` keeps what it held. A link, a pipe or a device is refused.
     """
-    path = Path(path)
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: is not a regular file, which alone can be replaced; move it away")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,21 +132,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def sweep(folder: Path, *, shared: bool = False) -> None:
     """Remove temporary files that killed runs left in ``folder`` and below.
 
-    The folder may be missing. In one that is ``shared`` other runs may be writing now, so only old files go.
+    In one that is ``shared`` other runs may be writing now, so only old files go.
     """
     limit = time.time() - ABANDONED_S
     for path in own_files(folder) if folder.exists() else ():
-        if TEMPORARY.fullmatch(path.name):
-            with contextlib.suppress(OSError):
-                if not shared or path.stat().st_mtime < limit:
-                    path.unlink()
+        with contextlib.suppress(OSError):
+            if TEMPORARY.fullmatch(path.name) and (not shared or path.stat().st_mtime < limit):
+                path.unlink()
 
 
 def own_files(folder: Path) -> Iterator[Path]:
-    """The files of an output folder and below, without what other commands have locked.
+    """Yield the files of an output folder and below, without what other commands have locked.
 
-    Raises:
-        UserError: an entry is a link, a pipe or a device, through which a command would write elsewhere.
+    A link, a pipe or a device, through which a command would write elsewhere, is refused.
     """
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -181,20 +164,12 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
 
     The operating system frees the lock however this process ends. The lock's file stays in the folder:
     removing it would let two waiting runs in. Folders made for it go again if nothing was written, so that a
-    refused command leaves nothing behind.
-
-    Args:
-        folder: made if it does not exist.
-        option: the option that messages tell the user to change.
-        wait: wait for another run that holds the lock, instead of refusing.
-
-    Raises:
-        UserError: another run holds it, the folder cannot be written, or it holds a link (:func:`own_files`).
-        RuntimeError: a worker process has imported the script that started it, whose lock this is.
+    refused command leaves nothing behind. ``wait`` waits for another run that holds the lock, instead of
+    refusing; ``option`` is what messages tell the user to change.
     """
     from filelock import FileLock, Timeout
 
-    # It would wait for its own parent, so it never reaches the place where Python refuses it in the same way.
+    # This script would wait for its own parent, and never reach the place where Python refuses it alike.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
     made: list[Path] = []
@@ -239,12 +214,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON.
-
-    Raises:
-        UserError: the file cannot be read or is not JSON that :func:`parse_json` takes; the message names
-            file and position.
-    """
+    """Read a file of JSON that :func:`parse_json` takes."""
     check_regular(path)
     try:
         text = Path(path).read_bytes()
@@ -256,12 +226,8 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str | bytes, *, where: Path | str) -> Any:
     """Parse JSON as RFC 8259 has it: no NaN, no lone surrogates, about 200 levels and 4,300 digits.
 
-    The standard library's parser ends in a RecursionError, or reads what nothing can write again.
-
-    ``where`` is the file, and the line if it holds more than this, for messages.
-
-    Raises:
-        UserError: it is not JSON or beyond a limit; the message names the position.
+    The standard library's parser ends in a RecursionError, or reads what nothing can write again. Messages
+    name ``where``, the file and perhaps its line, and the position.
     """
     from pydantic_core import from_json
 
@@ -274,8 +240,7 @@ def parse_json(text: str | bytes, *, where: Path | str) -> Any:
 def write_array(path: Path, array: NDArray[np.generic]) -> None:
     """Write a ``.npy`` file atomically; arrays of every shape, no objects.
 
-    Raises:
-        OSError: with its number and the file's name. numpy's own writer reports a full disk without either.
+    numpy's own writer reports a full disk without the error's number and the file's name.
     """
     import numpy as np
 
@@ -287,37 +252,30 @@ def write_array(path: Path, array: NDArray[np.generic]) -> None:
 def read_array(path: Path, dims: int) -> NDArray[Any]:
     """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in the usual order.
 
-    numpy believes a header whatever it says, and raises errors of any type over some.
-
-    Raises:
-        UserError: it is missing or holds something else, such as NaN (its place is named) or too few bytes.
+    numpy believes a header whatever it says, and raises errors of any type over some. Something else, such as
+    NaN (its row is named) or too few bytes, is refused.
     """
     import numpy as np
 
     check_regular(path)
-    npy, size = np.lib.format, path.stat().st_size
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    size = path.stat().st_size
     try:
-        with open(path, "rb") as stream:
-            shape, by_columns, dtype = readers[npy.read_magic(stream)](stream)
-            start = stream.tell()
-        counts = all(type(number) is int and number >= 0 for number in shape)
+        array: Any = np.lib.format.open_memmap(path, mode="r")
+        shape, is_whole = array.shape, array.offset + array.nbytes == size
+        is_usual = array.dtype in (np.float16, np.float32, np.float64) and array.flags.c_contiguous
     except Exception as error:
         raise UserError(f"{path}: no .npy file ({' '.join(repr(error).split()):.200})") from None
-    floats = dtype in (np.float16, np.float32, np.float64) and not by_columns
-    if not (floats and counts and len(shape) == dims and start + math.prod(shape) * dtype.itemsize == size):
+    if not (is_usual and is_whole and len(shape) == dims):
         raise UserError(
-            f"{path}: is {shape!r:.200} of {dtype} in {size} bytes, not {dims} dimensions of floats"
+            f"{path}: is {shape!r:.200} of {array.dtype} in {size} bytes, not {dims} dimensions of floats"
         )
-    if 0 in shape:  # nothing to map
-        return np.zeros(shape, dtype)
-    array: NDArray[Any] = np.load(path, mmap_mode="r")
-    rows = array.reshape(-1, shape[-1])
+    rows = array.reshape(-1, shape[-1]) if array.size else array
     for first in range(0, len(rows), BLOCK_ROWS):
-        wrong = ~np.isfinite(rows[first : first + BLOCK_ROWS]).all(axis=1)
+        wrong = ~np.isfinite(rows[first : first + BLOCK_ROWS]).all(axis=-1)
         if wrong.any():
             raise UserError(f"{path}: row {first + int(wrong.argmax())} is not finite")
-    return array
+    finite: NDArray[Any] = array
+    return finite
 
 
 def write_record(path: Path, values: Mapping[str, Any]) -> None:
@@ -327,11 +285,7 @@ def write_record(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_record` wrote, without the seal.
-
-    Raises:
-        UserError: the file is missing, is not JSON, or its values are not those that were written.
-    """
+    """Read what :func:`write_record` wrote, without the seal; refuse other values than were written."""
     values = read_json(path)
     if not isinstance(values, dict) or SEAL not in values:
         raise UserError(f"{path}: not a record of this program (no {SEAL!r})")
@@ -347,11 +301,7 @@ def file_record(path: Path) -> dict[str, Any]:
 
 
 def check_file(path: Path, bytes: int, sha256: str) -> None:
-    """Compare a file with its record.
-
-    Raises:
-        UserError: it is missing, or not the file that was recorded.
-    """
+    """Refuse a file that is not the one that was recorded."""
     check_regular(path)
     if path.stat().st_size != bytes:
         raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {bytes} were written")
@@ -360,17 +310,13 @@ def check_file(path: Path, bytes: int, sha256: str) -> None:
 
 
 def json_digest(value: object, length: int) -> str:
-    """The first ``length`` hex digits of the SHA-256 of a value as JSON."""
+    """Return the first ``length`` hex digits of the SHA-256 of a value as JSON."""
     text = json.dumps(value, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def sha256_file(path: Path) -> str:
-    """Return the hex SHA-256 of a file's bytes.
-
-    Raises:
-        UserError: there is no such file, it is no regular one, or it cannot be read.
-    """
+    """Return the hex SHA-256 of a regular file's bytes."""
     check_regular(path)
     try:
         with open(path, "rb") as stream:

@@ -26,17 +26,13 @@ OURS = frozenset({LOCK, NEW, NEXT, OLD})
 
 
 def current(folder: Path) -> Path:
-    """Where the content of a folder is: in itself, or in the ``.change.next`` that a killed writer left."""
+    """Return where a folder's content is: in itself, or in the ``.change.next`` that a killed writer left."""
     following = Path(folder) / NEXT
     return following if following.is_dir() and not following.is_symlink() else Path(folder)
 
 
 def refuse_others(folder: Path, *keys: str) -> None:
-    """Refuse to write a config.json where there is one of another kind, which has none of these keys.
-
-    Raises:
-        UserError: there is.
-    """
+    """Refuse to write a config.json where there is one of another kind, which has none of these keys."""
     path = current(folder) / "config.json"
     record = read_json(path) if path.is_file() else dict.fromkeys(keys)
     if not (isinstance(record, dict) and record.keys() & set(keys)):
@@ -47,10 +43,8 @@ def refuse_others(folder: Path, *keys: str) -> None:
 def replaced(folder: Path) -> Iterator[Path]:
     """Yield an empty folder for the new content, which replaces the old in one step unless there is an error.
 
-    Files that the new content lacks stay. Whoever calls this holds the folder's lock.
-
-    Raises:
-        UserError: a file's place is taken by a folder.
+    Files that the new content lacks stay. Whoever calls this holds the folder's lock. If a folder takes a
+    file's place, UserError names it.
     """
     new = folder / NEW
     _settle(folder)

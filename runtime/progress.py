@@ -31,72 +31,59 @@ def progress(
     description: str,
     show: bool | None = None,
 ) -> Bar:
-    """Progress of a loop, to be used in a ``with``.
+    """Show the progress of a loop, to be used in a ``with``.
 
-    Args:
-        total: number of units of the whole job, or None when unknown.
-        about: whether the total is an estimate; what reports may set it again.
-        initial: units that an earlier run did.
-        unit: what is counted; ``B`` for bytes.
-        description: what is being done, in a word or two.
-        show: True shows a bar wherever this runs, False nothing; None picks what suits the place.
+    ``total`` counts the units of the whole job, of which an earlier run did ``initial``; with ``about`` it is
+    an estimate, which what reports may set again. ``unit`` is what is counted, ``B`` for bytes. ``show`` as
+    True shows a bar wherever this runs, as False nothing; None picks what suits the place.
     """
-    kind: type[Bar] = LogLines
+    options: dict[str, Any] = {
+        "total": total,
+        "initial": initial,
+        "unit": unit,
+        "unit_scale": unit == "B",
+        "desc": description,
+        "smoothing": 0.05,
+        "disable": show is False,
+        "bar_format": ABOUT if about else None,
+    }
     if "ipykernel" in sys.modules:  # a notebook
-        from tqdm.auto import tqdm as kind
-    elif show is True or sys.stderr.isatty():
-        kind = Ticking
-    return kind(
-        total=total,
-        initial=initial,
-        unit=unit,
-        unit_scale=unit == "B",
-        desc=description,
-        smoothing=0.05,
-        disable=show is False,
-        bar_format=ABOUT if about else None,
-    )
+        from tqdm.auto import tqdm as notebook_bar
+
+        return notebook_bar(**options)
+    return Ticking(lines=show is not True and not sys.stderr.isatty(), **options)
 
 
 class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
-    """A bar that a thread draws anew every two seconds, too."""
+    """A bar that a thread draws anew every two seconds, too, so that a unit may take minutes.
 
-    def __init__(self, **options: Any) -> None:
-        self._closed = threading.Event()
-        super().__init__(**options)
+    With ``lines`` there is no bar, but every 30 seconds a line in the command's log, or on standard error if
+    there is none. A loop that is over sooner writes nothing.
+    """
+
+    def __init__(self, *, lines: bool, **options: Any) -> None:
+        self._closed, self._lines = threading.Event(), lines
+        super().__init__(**options | ({"leave": False, "ncols": 0} if lines else {}))
         if not self.disable:
-            threading.Thread(target=self._until_closed, name="progress", daemon=True).start()
+            threading.Thread(target=self._report, name="progress", daemon=True).start()
 
     def close(self) -> None:
         """End bar and thread."""
         self._closed.set()
         super().close()
 
-    def _until_closed(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who closed the stream wants no more reports
-            self._report()
-
-    def _report(self) -> None:
-        while not self._closed.wait(TICK_S):
-            self.refresh()
-
-
-class LogLines(Ticking):
-    """Says every 30 seconds how far a loop is, in the command's log if there is one, else on standard error.
-
-    A thread writes, so a step that takes minutes shows as well. A loop that is over sooner writes nothing.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, leave=False, ncols=0)
-
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        """Nothing: the thread writes."""
+        """Draw the bar, if there is one."""
+        if not self._lines:
+            super().display(msg, pos)
 
     def _report(self) -> None:
         log = logging.getLogger(LOGGER)
-        while not self._closed.wait(INTERVAL_S):
-            if log.handlers:
-                log.info("%s", self)
-            else:
-                print(self, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # who closed the stream wants no more reports
+            while not self._closed.wait(INTERVAL_S if self._lines else TICK_S):
+                if not self._lines:
+                    self.refresh()
+                elif log.handlers:
+                    log.info("%s", self)
+                else:
+                    print(self, file=sys.stderr, flush=True)

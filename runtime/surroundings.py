@@ -1,15 +1,19 @@
-"""What the machine around a process can do: its standard streams, its cores."""
+"""The process and the machine around it: standard streams, cores, memory, locks, the search for garbage."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import itertools
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 """Where Linux shows the limits of containers and services."""
@@ -17,6 +21,44 @@ MEMBERSHIPS = Path("/proc/self/cgroup")
 """The control groups of this process, one a line."""
 LIMITS = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
 """Where a group has its time and the period, in version 2 and 1."""
+Lock = TypeVar("Lock", bound=Any)
+
+# When Python ends, it searches for garbage several times, for a second: all goes with the process anyway.
+atexit.register(gc.freeze)
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Search for no garbage meanwhile, nor in what was made meanwhile until much more is made.
+
+    Imports and weights make a million objects that all stay.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            if not gc.get_freeze_count():  # else what the caller froze would melt
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation, unread
+            gc.enable()
+
+
+def state_without(thing: object, *names: str) -> dict[str, object]:
+    """Return the attributes that a copy of a thing has: all but these, which use adds."""
+    return {name: value for name, value in vars(thing).items() if name not in names}
+
+
+def shared_lock() -> threading.RLock:
+    """Make a lock for what the objects of a module keep; with one of their own they could not be copied."""
+    return kept_over_forks(threading.RLock())
+
+
+def kept_over_forks(lock: Lock) -> Lock:
+    """Let a fork wait for a lock, so that the child, which has no other thread, finds it free."""
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
 
 
 def usable_streams() -> None:
@@ -42,20 +84,25 @@ def settle_streams() -> None:
         try:
             stream.flush()
         except OSError:
-            with contextlib.suppress(OSError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
+            with contextlib.suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
+
+
+def peak_memory() -> int:
+    """Return the peak main memory of this process, in bytes."""
+    import resource  # Windows has none
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
 
 
 def available_cores() -> int:
-    """Cores this process may use: those it may run on, and what its control groups grant, rounded up."""
+    """Count the cores this process may run on, at most what its control groups grant, rounded up."""
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(mine, *(max(1, math.ceil(quota)) for quota in _quotas()), mine)
 
 
 def _quotas() -> Iterator[float]:
-    """The cores' worth of time that each control group above this process grants, where it has a limit."""
+    """Yield the cores' worth of time of each control group above this process that has a limit."""
     memberships = MEMBERSHIPS.read_text(encoding="utf-8") if MEMBERSHIPS.exists() else ""
     for membership in memberships.splitlines():
         _, kinds, group = membership.split(":", 2)

@@ -7,10 +7,6 @@
         return code
     loop.load_best()
 
-A task (:mod:`runtime.training_task`) has a module, an optimiser and the four methods above; its others have
-defaults, to be replaced for gradient caching, updates whose metrics stay on the device, reading ahead,
-averaged weights, or another way to choose and store the best model.
-
 A run that is killed at any moment and started again ends in the same bits (same machine, threads, processes
 and versions, no time limit), if the batches of an epoch depend only on its number and a step only on its
 batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
@@ -73,16 +69,8 @@ class Plan:
 class Loop(Generic[Batch]):
     """One training run in one folder; a checkpoint found there is taken up.
 
-    Args:
-        task: what is trained.
-        plan: how long, and when to score and save.
-        folder: where checkpoints, best weights and log go.
-        identity: JSON values that determine the run; a checkpoint of another run is refused.
-        processes: those that train together, of which only the first one writes; None is this one alone.
-        option: the option that names the folder, for messages.
-
-    Raises:
-        UserError: the folder holds another run.
+    ``identity`` is JSON values that determine the run; a checkpoint of another run is refused, and the
+    message names the ``option`` that gives the folder. Of ``processes`` that train together the first writes.
     """
 
     def __init__(
@@ -91,13 +79,12 @@ class Loop(Generic[Batch]):
         plan: Plan,
         folder: Path,
         *,
-        identity: Mapping[str, Any] | None = None,
+        identity: Mapping[str, Any],
         processes: Any = None,
         option: str = "--output",
     ) -> None:
         self.task, self.plan, self.folder = task, plan, folder
-        self.identity = dict(identity or {})
-        self.processes = processes
+        self.identity, self.processes = dict(identity), processes
         self.first = processes is None or bool(processes.first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.bests = Checkpoints(folder / "best", 1)
@@ -125,7 +112,7 @@ class Loop(Generic[Batch]):
         return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
 
     def over(self) -> str:
-        """Why the run is over; empty until then."""
+        """Say why the run is over; nothing until then."""
         plan, position = self.plan, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
@@ -134,14 +121,7 @@ class Loop(Generic[Batch]):
         return f"time limit of {plan.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
-        """Train until the end, a limit or a signal.
-
-        Returns:
-            0 when finished, 130 after Ctrl-C and 143 after SIGTERM, with a checkpoint written.
-
-        Raises:
-            UserError: a loss or gradient is not finite; the last checkpoint stays.
-        """
+        """Train until the end (0 is returned), a limit, Ctrl-C (130) or SIGTERM (143), with a checkpoint."""
         position = self.position
         if self.first:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -194,11 +174,7 @@ class Loop(Generic[Batch]):
         return 0
 
     def load_best(self) -> None:
-        """Put the best weights into the module, in eval mode.
-
-        Raises:
-            UserError: there is no whole checkpoint of them.
-        """
+        """Put the best weights into the module, in eval mode."""
         checkpoint = self.bests.newest(self.position.best.get("step"))
         if checkpoint is None:
             raise UserError(f"{self.bests.folder}: the best weights are damaged; delete {self.folder}")
@@ -213,7 +189,8 @@ class Loop(Generic[Batch]):
         try:
             weights: dict[str, Tensor] = dict(self.task.module.named_parameters())
             whole = Checkpoint(weights, self.task.optimiser_state(), state)
-            self.checkpoints.save(self.position.step, whole)
+            self.checkpoints.write(self.position.step, whole)
+            self.checkpoints.prune(self.position.step)
             if self.position.best:
                 self.bests.prune(self.position.best["step"])
         except OSError as error:
@@ -263,7 +240,7 @@ class Loop(Generic[Batch]):
         return next((int(number) for number, count in zip(SIGNALS, counts, strict=True) if count), 0)
 
     def _sum(self, values: list[float]) -> list[float]:
-        """The values summed over the processes."""
+        """Sum the values over the processes."""
         sums: list[float] = values if self.processes is None else self.processes.sum_on_hosts(values)
         return sums
 
@@ -285,11 +262,7 @@ def _signals(stop: Callable[[int], None]) -> Iterator[None]:
 
 
 def read_log(path: Path) -> list[Row]:
-    """Lines of a log, without a last line that was cut off when the run was killed.
-
-    Raises:
-        UserError: a line (it is named) is not one of a training log.
-    """
+    """Read the lines of a log, without a last line that was cut off when the run was killed."""
     if not path.exists():
         return []
     rows = []

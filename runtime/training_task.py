@@ -52,17 +52,8 @@ class Checkpoints:
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
 
-    def save(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint, then :meth:`prune`."""
-        self.write(step, checkpoint)
-        self.prune(step)
-
     def write(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint.
-
-        Raises:
-            OSError: the disk is full or not writable; earlier checkpoints are untouched.
-        """
+        """Write a checkpoint; an OSError (the disk is full or not writable) leaves earlier ones untouched."""
         final = self._path(step)
         temporary = self.folder / f".step-{step:08d}.tmp"
         for left in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
@@ -103,7 +94,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def newest(self, step: int | None = None) -> Checkpoint | None:
-        """The newest whole checkpoint, or that of a step, or None; damaged ones are skipped with a warning.
+        """Read the newest whole checkpoint, or that of a step; damaged ones are skipped with a warning.
 
         torch's random state becomes that of the checkpoint.
         """
@@ -122,11 +113,7 @@ class Checkpoints:
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors, ``dict(module.named_parameters())`` at another time, into the parameters, in place.
-
-    Raises:
-        UserError: a name or a shape differs.
-    """
+    """Copy tensors, ``dict(module.named_parameters())`` at another time, into the parameters, in place."""
     own = dict(module.named_parameters())
     odd = sorted(tensors.keys() ^ own.keys())
     odd += [name for name in own if not odd and own[name].shape != tensors[name].shape]
@@ -138,10 +125,9 @@ def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def adam_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Step counts and moments of torch's Adam family, so that they can be stored without pickle.
+    """Return step counts and moments of torch's Adam family, by ``adam.<number of the parameter>.<what>``.
 
-    Returns:
-        Tensors by ``adam.<number of the parameter>.<what>``; the moments have the parameter's shape.
+    So they are stored without pickle. The moments have the parameter's shape.
     """
     return {
         f"adam.{number}.{what}": value
@@ -193,15 +179,14 @@ class Position:
 
 
 class Task(ABC, Generic[Batch]):
-    """What is trained.
+    """What is trained: a network and an optimiser of torch's Adam family.
 
-    Args:
-        module: the network.
-        optimiser: of torch's Adam family; its groups may have a ``scale`` of the learning rate.
-        metric: the score that is largest for the best weights; without one the newest are the best.
-        clip: largest norm of the gradient; 0 is no limit.
-        step_seed: torch is seeded from this and the step's number before each step; None leaves its random
-            numbers alone.
+    The four abstract methods say what is trained; others are replaced for gradient caching, updates whose
+    metrics stay on the device, reading ahead, averaged weights, or another choice of the best model.
+
+    ``metric`` is the score that is largest for the best weights; without one the newest are the best.
+    ``clip`` is the largest norm of the gradient; 0 is no limit. From ``step_seed`` and the step's number
+    torch is seeded before each step; None leaves its random numbers alone.
     """
 
     def __init__(
@@ -219,11 +204,11 @@ class Task(ABC, Generic[Batch]):
 
     @abstractmethod
     def batches(self, epoch: int) -> Sequence[Batch]:
-        """The batches of an epoch, from its number alone; cheap, for it is called for all epochs at first."""
+        """Return the batches of an epoch, from its number alone; cheap, as all epochs are asked for first."""
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """Mean loss of a batch, a scalar to be differentiated."""
+        """Return the mean loss of a batch, a scalar to be differentiated."""
 
     @abstractmethod
     def learning_rate(self, position: Position) -> float:
@@ -234,19 +219,15 @@ class Task(ABC, Generic[Batch]):
         """Score the module on held-out data; it is in eval mode."""
 
     def prepared(self, batches: Sequence[Batch]) -> Iterable[Any]:
-        """What :meth:`step` gets for each batch, in order."""
+        """Yield what :meth:`step` gets for each batch, in order."""
         return batches
 
     def loss_name(self, batch: Any) -> str:
-        """What the log calls the loss of a batch."""
+        """Name the loss of a batch for the log."""
         return "loss"
 
     def step(self, position: Position, batch: Any) -> None:
-        """Make one update of the weights.
-
-        Raises:
-            UserError: the loss or the gradient is not finite; the weights are those before the step.
-        """
+        """Update the weights once, unless the loss or the gradient is not finite, which is a UserError."""
         if self.step_seed is not None:
             torch.manual_seed(self.step_seed * 1_000_003 + position.step)
         self.module.train()
@@ -262,7 +243,7 @@ class Task(ABC, Generic[Batch]):
             )
         rate = self.learning_rate(position)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate * group.get("scale", 1.0)
+            group["lr"] = rate
         self.optimiser.step()
         self._metrics.append({name: value})
 
@@ -279,7 +260,7 @@ class Task(ABC, Generic[Batch]):
             yield
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """Whether an evaluation beats the best one before, ``{}`` if there is none."""
+        """Tell whether an evaluation beats the best one before, ``{}`` if there is none."""
         return not self.metric or not best or row[self.metric] > best[self.metric]
 
     def keep_best(self, bests: Checkpoints, row: Row) -> None:
@@ -290,10 +271,10 @@ class Task(ABC, Generic[Batch]):
         bests.write(row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row}))
 
     def evaluated(self, row: Row) -> None:
-        """An evaluation is over; ``row`` is its line in the log."""
+        """Do what follows an evaluation, whose line in the log is ``row``."""
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        """What else the next step reads."""
+        """Return what else the next step reads."""
         return adam_tensors(self.optimiser)
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -303,7 +284,7 @@ class Task(ABC, Generic[Batch]):
 
 
 def ramp(part: float, whole: float) -> float:
-    """min(part / whole, 1), and 1 where ``whole`` is 0.
+    """Return min(part / whole, 1), and 1 where ``whole`` is 0.
 
     A warm-up over the first w of a run is ``ramp(done, w)``; a linear decay to zero over the rest of a run
     of length r is ``ramp(left, r - w)``.
@@ -312,5 +293,5 @@ def ramp(part: float, whole: float) -> float:
 
 
 def cosine(part: float) -> float:
-    """0.1 + 0.45 (1 + cos(π p)): falls from 1 to 0.1 while ``part`` p of a run goes from 0 to 1."""
+    """Return 0.1 + 0.45 (1 + cos(π p)): from 1 to 0.1 while ``part`` p of a run goes from 0 to 1."""
     return 0.1 + 0.45 * (1 + math.cos(math.pi * part))

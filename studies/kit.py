@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from multiview.names.grammar import check_names
-from runtime.cli import Command, config_to_json, log_to, preset_defaults
+from runtime.cli import Command, config_to_json, log_to, with_defaults
 from runtime.errors import UserError, refusals
 from runtime.files import (
     check_file,
@@ -232,7 +232,7 @@ def command(
         main,
         module,
         description,
-        defaults=preset_defaults(config, lambda: read_presets(config)),
+        defaults=lambda name: with_defaults(config, read_presets(config).get(name, {})),
         owns=lambda chosen: chosen.output,
         kept="finished cells and the last saved states are kept; the same command resumes",
         plugins=plugins,

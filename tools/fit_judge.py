@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import Pair, read_captions, read_paws, read_semantoneg, triplets
+from corpora.senteval.structure import Pair, read_pairs, triplets
 from multiview.judge import Weights
 from multiview.model import MultiViewEncoder
 from multiview.pair_numbers import numbered_pairs
@@ -60,7 +60,7 @@ def is_development(pair: set[str]) -> bool:
 def read_half(data: Path, *, scored: bool = False) -> dict[str, list[Pair]]:
     """The pairs of every set's development half, or of its scored half; rows of three stay together."""
     folder = data / "structure"
-    antonyms, paws = folder / "semantoneg_dev.tsv", read_paws(folder / "paws_wiki_dev.tsv")
+    antonyms, paws = folder / "semantoneg_dev.tsv", list(read_pairs("PAWS", folder / "paws_wiki_dev.tsv"))
     files = read_task("MRPC", data / "senteval").files
     mrpc = read_table(files["test" if scored else "train"][0], ("Quality", "#1 String", "#2 String"))
     frames = triplets("new" if scored else "development")
@@ -70,10 +70,10 @@ def read_half(data: Path, *, scored: bool = False) -> dict[str, list[Pair]]:
         "PAWS": paws[2000:] if scored else paws[:2000],
         "MRPC": [(row.cells[0] == "1", row.cells[1], row.cells[2]) for row in mrpc],
         "Binding": [pair for t in frames for pair in ((True, t.anchor, t.same), (False, t.anchor, t.other))],
-        "SemAntoNeg": _chosen(read_semantoneg(antonyms), kept),
+        "SemAntoNeg": _chosen(list(read_pairs("SemAntoNeg", antonyms)), kept),
     }
     for name, file in CAPTIONS.items():
-        captions = read_captions(folder / f"sugarcrepe_pp_{file}_dev.tsv")
+        captions = list(read_pairs("SugarCrepe++", folder / f"sugarcrepe_pp_{file}_dev.tsv"))
         pairs[name] = _chosen(captions, range(int(scored), len(captions) // 3, 2))
     return pairs
 

@@ -41,32 +41,19 @@ class Book:
 
 
 def books(split: str = "all") -> Iterator[Book]:
-    """Yield the books of a split in the order of the corpus.
-
-    Raises:
-        UserError: another split.
-    """
+    """Yield the books of a split in the order of the corpus."""
     if split not in SPLITS:
         raise UserError(f"--split {split}: must be {', '.join(SPLITS[:-1])} or {SPLITS[-1]}")
     texts = lzma.decompress(TEXT.read_bytes()).decode("utf-8").rstrip("\n").split("\n\n")
     with (FOLDER / "books.tsv").open(encoding="utf-8", newline="") as stream:
         for row, text in zip(csv.DictReader(stream, delimiter="\t"), texts, strict=True):
             if split in ("all", row["part"]):
-                yield Book(
-                    split=row["part"],
-                    author=row["author"],
-                    title=row["title"],
-                    year=int(row["year"]),
-                    sentences=tuple(text.split("\n")),
-                )
+                named = {"split": row["part"], "author": row["author"], "title": row["title"]}
+                yield Book(**named, year=int(row["year"]), sentences=tuple(text.split("\n")))
 
 
 def books_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | None = None) -> Corpus:
-    """The books as a corpus; a book is a document.
-
-    Raises:
-        UserError: another split or tokenizer.
-    """
+    """Return the books as a corpus; a book is a document."""
     tokenizer = Tokenizer(tokenize, running=False)
     chosen = tuple(books(split))
 

@@ -57,9 +57,6 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
     """Read (premise, hypothesis, label) of ``snli_1.0_train.jsonl`` and the like, or of a table.
 
     Published pairs without a majority label are skipped, and counted in ``skipped``.
-
-    Raises:
-        UserError: a line is not a JSON object with the three keys, or the table is malformed.
     """
     skipped = Counter() if skipped is None else skipped
     if not stem(path).endswith(".jsonl"):
@@ -80,31 +77,23 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
 
 
 def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Read (text, text, 1 for a paraphrase or 0) of Quora's file as published, or of a table.
-
-    Raises:
-        UserError: a row is malformed, or its label is neither 0 nor 1.
-    """
+    """Read (text, text, 1 for a paraphrase or 0) of Quora's file as published, or of a table."""
     header = next(read_lines(path), None)
-    if header is not None and "is_duplicate" in header.text:
-        yield from _read_quora(path)
+    if header is None or "is_duplicate" not in header.text:
+        for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
+            first, second, label = row.cells
+            if label not in ("0", "1"):
+                raise bad_row(path, row.line, "label 0 or 1", label)
+            yield first, second, int(label)
         return
-    for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
-        first, second, label = row.cells
-        if label not in ("0", "1"):
-            raise bad_row(path, row.line, "label 0 or 1", label)
-        yield first, second, int(label)
-
-
-def _read_quora(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Read Quora's file, in which quoted fields may hold line breaks and some rows are unusable."""
+    # Quoted fields may hold line breaks, and some rows are unusable.
     rows = csv.DictReader((line.text + "\n" for line in read_lines(path)), delimiter="\t")
     try:
         if not set(_QUORA_COLUMNS) <= set(rows.fieldnames or ()):
             raise UserError(f"{path}:1: expected the columns {', '.join(_QUORA_COLUMNS)}")
-        for row in rows:
-            first, second, label = ((row[name] or "").strip() for name in _QUORA_COLUMNS)
-            whole = None not in row and None not in row.values()  # as many cells as columns
+        for cells in rows:
+            first, second, label = ((cells[name] or "").strip() for name in _QUORA_COLUMNS)
+            whole = None not in cells and None not in cells.values()  # as many as columns
             if whole and first and second and label in ("0", "1"):
                 yield first, second, int(label)
     except csv.Error as error:  # a quote that is never closed, a bare carriage return
@@ -113,11 +102,7 @@ def _read_quora(path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
-    """Read (phrase, phrase, relation) of PPDB, or (phrase, phrase, None) of a ``.tsv``.
-
-    Raises:
-        UserError: a row is malformed or has an unknown relation (the value is named).
-    """
+    """Read (phrase, phrase, relation) of PPDB, or (phrase, phrase, None) of a ``.tsv``."""
     if stem(path).endswith(".tsv"):
         columns = ("word1", "word2")
         for row in read_table(path, columns, may_be_empty=columns):
@@ -133,10 +118,7 @@ def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
 def read_ppdb(path: Path) -> Iterator[Paraphrase]:
     """Read ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``; PPDB 2.0 has the last field.
 
-    Lines with fewer than five fields or an empty side are skipped.
-
-    Raises:
-        UserError: no line of the file has these fields.
+    Lines with fewer than five fields or an empty side are skipped; a file without others is refused.
     """
     has_pairs = False
     for line in read_lines(path):

@@ -58,11 +58,7 @@ class ScoredPairs:
 
 
 def find_set(name: str, folder: Path) -> ScoredPairs | None:
-    """Read the set ``name`` from anywhere below ``folder``, or return None if it is not there.
-
-    Raises:
-        UserError: the folder is missing, or a row has too few columns or a score that is not a number.
-    """
+    """Read the set ``name`` from anywhere below ``folder``, or return None if it is not there."""
     for file, (one, other, score) in _FILES[name].items():
         for path in _below(folder, file):
             rows = list(read_rows(path, score + 1, more=True, may_be_empty=True))
@@ -90,28 +86,21 @@ class WordPhrasePairs:
 
 
 def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]:
-    """Read the training and the test pairs.
-
-    Raises:
-        UserError: the folder or one of the four files is missing, or a row is not two cells.
-    """
-    return _read_semeval(folder, "train"), _read_semeval(folder, "test")
-
-
-def _read_semeval(folder: Path, split: str) -> WordPhrasePairs:
-    rows, same = [], []
-    for kind, label in (("positive", 1), ("negative", 0)):
-        name = f"en.{split}Set.{kind}Instances"
-        path = next(_below(folder, f"{name}*"), None)
-        if path is None:
-            raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
-        pairs = list(read_rows(path, 2))
-        if not pairs:
-            raise UserError(f"{path}: holds no pairs")
-        rows += pairs
-        same += [label] * len(pairs)
-    words, phrases = ([row.cells[place] for row in rows] for place in (0, 1))
-    return WordPhrasePairs(words=words, phrases=phrases, same=same)
+    """Read the training and the test pairs; all four files are there and hold pairs."""
+    train, test = (WordPhrasePairs(words=[], phrases=[], same=[]) for _ in range(2))
+    for split, part in (("train", train), ("test", test)):
+        for kind, label in (("positive", 1), ("negative", 0)):
+            name = f"en.{split}Set.{kind}Instances"
+            path = next(_below(folder, f"{name}*"), None)
+            if path is None:
+                raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
+            rows = list(read_rows(path, 2))
+            if not rows:
+                raise UserError(f"{path}: holds no pairs")
+            part.words.extend(row.cells[0] for row in rows)
+            part.phrases.extend(row.cells[1] for row in rows)
+            part.same.extend([label] * len(rows))
+    return train, test
 
 
 def _below(folder: Path, name: str) -> Iterator[Path]:

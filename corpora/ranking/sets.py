@@ -50,9 +50,6 @@ class Question:
     """Relevant passages that are not candidates; they count against recall and average precision."""
 
 
-Splits = dict[str, list[Question]]
-
-
 @dataclass(frozen=True, eq=False)
 class PassageSet:
     """A data set."""
@@ -60,7 +57,7 @@ class PassageSet:
     name: str
     passages: list[str]
     """Distinct passages, tokens joined by one space."""
-    splits: Splits
+    splits: dict[str, list[Question]]
     """``train``, ``dev``, ``test``."""
     files: list[Path]
     """The files it was read from."""
@@ -80,20 +77,16 @@ def filtered(data: PassageSet, keep: str) -> PassageSet:
 
     For dev and test ``keep`` says which are: ``answered`` those with a relevant candidate (the usual WikiQA
     and raw TrecQA), ``mixed`` those with an irrelevant one too (TrecQA "clean"), ``all`` every one. Training
-    questions always need both, because a training pair has one of each.
-
-    Raises:
-        UserError: a split has no question left.
+    questions always need both, because a training pair has one of each. No split may be left empty.
     """
-
-    def is_kept(q: Question, wanted: str) -> bool:
-        answered = bool(q.relevant.any() or q.missed)
-        return wanted == "all" or (answered and (wanted == "answered" or not q.relevant.all()))
-
     splits, notes = {}, list(data.notes)
     for name, questions in data.splits.items():
         wanted = "mixed" if name == "train" else keep
-        used = [q for q in questions if is_kept(q, wanted)]
+        used = questions
+        if wanted != "all":
+            used = [q for q in used if q.missed or q.relevant.any()]
+        if wanted == "mixed":
+            used = [q for q in used if not q.relevant.all()]
         if not used:
             raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
         if left := len(questions) - len(used):
@@ -104,11 +97,7 @@ def filtered(data: PassageSet, keep: str) -> PassageSet:
 
 
 def parse_spec(spec: str) -> tuple[str, Path]:
-    """Take apart ``FORMAT=FOLDER``, or a folder named after its format.
-
-    Raises:
-        UserError: unknown format.
-    """
+    """Take apart ``FORMAT=FOLDER``, or a folder named after its format."""
     format_name, _, rest = spec.partition("=")
     folder = Path(rest or spec)
     name = (format_name if rest else folder.name).lower()
@@ -118,28 +107,31 @@ def parse_spec(spec: str) -> tuple[str, Path]:
 
 
 def read_set(spec: str) -> PassageSet:
-    """Read the data set that a name gives (:func:`parse_spec`).
-
-    Raises:
-        UserError: unknown format, missing or malformed files.
-    """
+    """Read the data set that a name gives (:func:`parse_spec`); refuse missing or malformed files."""
     kind, folder = parse_spec(spec)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     read, tokenize, notes = _READERS[kind]
-    passages = _Passages(tokenize)
-    files: list[Path] = []
-    splits = read(folder, passages, files)
-    texts = list(passages.rows)
-    return PassageSet(folder.absolute().name, texts, splits, files, [*notes])  # "." has a name too
+    source = _Source(folder, tokenize)
+    splits: dict[str, list[Question]] = {split: [] for split in SPLITS}
+    for split, question in read(source):
+        splits[split].append(question)
+    # "." has a name too.
+    return PassageSet(folder.absolute().name, list(source.rows), splits, source.files, [*notes])
 
 
-class _Passages:
-    """Distinct passages in order of first appearance, and questions about them."""
+class _Source:
+    """A set's folder: the files that were read, and distinct passages in order of first appearance."""
 
-    def __init__(self, tokenize: str) -> None:
-        self.tokenizer = Tokenizer(tokenize, running=False)
+    def __init__(self, folder: Path, tokenize: str) -> None:
+        self.folder, self.tokenizer = folder, Tokenizer(tokenize, running=False)
+        self.files: list[Path] = []
         self.rows: dict[str, int] = {}
+
+    def file(self, name: str) -> Path:
+        """Note that a file is read; return its path."""
+        self.files.append(self.folder / name)
+        return self.files[-1]
 
     def text(self, raw: str) -> str:
         """Join the tokens of a text by one space; "." is a text without tokens."""
@@ -165,36 +157,36 @@ def contains(passage: str, answer: str) -> bool:
     return bool(words.strip()) and words in text
 
 
-def _answers(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
+Questions = Iterator[tuple[str, Question]]
+"""Questions, each with its split."""
+
+
+def _answers(source: _Source) -> Questions:
     """Read WikiQA or TrecQA: questions in order of first appearance, candidates in the file's order."""
-    files += [folder / f"{split}.tsv" for split in SPLITS]
-    splits = {}
-    for split, path in zip(SPLITS, files, strict=True):
-        texts: dict[str, str] = {}
-        judged: dict[str, list[tuple[int, bool]]] = {}
-        for row in read_table(path, ("question_id", "question", "candidate", "label")):
+    for split in SPLITS:
+        questions: dict[str, tuple[str, list[tuple[int, bool]]]] = {}
+        columns = ("question_id", "question", "candidate", "label")
+        for row in read_table(source.file(f"{split}.tsv"), columns):
             name, text, candidate, label = row.cells
             if label not in ("0", "1"):
                 raise UserError(f"{row.where}: label {label!r} is neither 0 nor 1")
-            if texts.setdefault(name, text) != text:
+            known, judged = questions.setdefault(name, (text, []))
+            if known != text:
                 raise UserError(f"{row.where}: question {name!r} has another text than before")
-            judged.setdefault(name, []).append((passages.row(candidate), label == "1"))
-        splits[split] = [passages.question(name, text, judged[name]) for name, text in texts.items()]
-    return splits
+            judged.append((source.row(candidate), label == "1"))
+        for name, (text, judged) in questions.items():
+            yield split, source.question(name, text, judged)
 
 
-def _wikipassageqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
-    path = folder / "document_passages.json"
+def _wikipassageqa(source: _Source) -> Questions:
+    path = source.file("document_passages.json")
     documents = read_json(path)
     if not isinstance(documents, dict) or not all(isinstance(d, dict) and d for d in documents.values()):
         raise UserError(f"{path}: expected {{document: {{passage: text}}}}, every document with a passage")
-    rows = {name: {key: passages.row(str(text)) for key, text in d.items()} for name, d in documents.items()}
-    files += [path, *(folder / f"{split}.tsv" for split in SPLITS)]
-    splits: Splits = {}
-    columns = ("QID", "Question", "DocumentID", "RelevantPassages")
+    rows = {name: {key: source.row(str(text)) for key, text in d.items()} for name, d in documents.items()}
     for split in SPLITS:
-        splits[split] = []
-        for row in read_table(folder / f"{split}.tsv", columns):
+        columns = ("QID", "Question", "DocumentID", "RelevantPassages")
+        for row in read_table(source.file(f"{split}.tsv"), columns):
             qid, text, document, answers = row.cells
             if document not in rows:
                 raise UserError(f"{row.where}: no document {document!r} in {path.name}")
@@ -202,39 +194,29 @@ def _wikipassageqa(folder: Path, passages: _Passages, files: list[Path]) -> Spli
             unknown = sorted(wanted - keys.keys())
             if unknown:
                 raise UserError(f"{row.where}: document {document} has no passage {unknown[0]!r}")
-            judged = [(place, key in wanted) for key, place in keys.items()]
-            splits[split].append(passages.question(qid, text, judged))
-    return splits
+            yield split, source.question(qid, text, [(place, key in wanted) for key, place in keys.items()])
 
 
-def _insuranceqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
-    files += [
-        folder / "vocabulary",
-        folder / "answers.label.token_idx",
-        folder / "question.train.token_idx.label",
-        *(folder / f"question.{part}.label.token_idx.pool" for part in ("dev", "test1")),
-    ]
-    vocabulary = {row.cells[0]: row.cells[1] for row in read_rows(files[0], 2, may_be_empty=True)}
+def _insuranceqa(source: _Source) -> Questions:
+    rows = read_rows(source.file("vocabulary"), 2, may_be_empty=True)
+    vocabulary = {row.cells[0]: row.cells[1] for row in rows}
     answers: dict[str, int] = {}
-    for row in read_rows(files[1], 2, may_be_empty=True):
-        answers[row.cells[0]] = passages.row(" ".join(_known(row, row.cells[1], vocabulary, "word")))
-    everything = np.arange(len(passages.rows))
-    splits: Splits = {}
-    for split, path in zip(SPLITS, files[2:], strict=True):
-        splits[split] = []
-        for row in read_rows(path, 2 if split == "train" else 3, may_be_empty=True):
-            candidates = everything
+    for row in read_rows(source.file("answers.label.token_idx"), 2, may_be_empty=True):
+        answers[row.cells[0]] = source.row(" ".join(_known(row, row.cells[1], vocabulary, "word")))
+    everything = np.arange(len(source.rows))
+    names = ("train.token_idx.label", "dev.label.token_idx.pool", "test1.label.token_idx.pool")
+    for split, name in zip(SPLITS, names, strict=True):
+        path, candidates = source.file(f"question.{name}"), everything
+        for number, row in enumerate(read_rows(path, 2 if split == "train" else 3, may_be_empty=True)):
             if split == "train":
                 numbers, labels = row.cells
             else:
                 labels, numbers, pool = row.cells
                 candidates = np.array(_known(row, pool, answers, "answer"), dtype=np.int64)
             right = np.unique(_known(row, labels, answers, "answer"))
-            name, text = f"{split}{len(splits[split])}", " ".join(_known(row, numbers, vocabulary, "word"))
+            text = source.text(" ".join(_known(row, numbers, vocabulary, "word")))
             missed = len(np.setdiff1d(right, candidates))
-            question, relevant = passages.text(text), np.isin(candidates, right)
-            splits[split].append(Question(name, question, candidates, relevant, missed))
-    return splits
+            yield split, Question(f"{split}{number}", text, candidates, np.isin(candidates, right), missed)
 
 
 def _known(row: Row, names: str, known: Mapping[str, T], what: str) -> list[T]:
@@ -261,53 +243,44 @@ def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any
     return checked
 
 
-def _quasar(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
+def _quasar(source: _Source) -> Questions:
     """Read Quasar-T; questions without contexts have no candidate."""
-    splits = {}
     for split in SPLITS:
-        questions_file = folder / "questions" / f"{split}_questions.json.gz"
-        contexts_file = folder / "contexts" / "short" / f"{split}_contexts.json.gz"
-        files += [questions_file, contexts_file]
-        keys = {"uid": str, "question": str, "answer": str}
-        questions = {value["uid"]: value for _, value in _objects(questions_file, keys)}
+        file = source.file(f"questions/{split}_questions.json.gz")
+        rows = _objects(file, {"uid": str, "question": str, "answer": str})
+        questions = {value["uid"]: value for _, value in rows}
         contexts: dict[str, list[str]] = {}
-        for where, value in _objects(contexts_file, {"uid": str, "contexts": list}):
+        rows = _objects(
+            source.file(f"contexts/short/{split}_contexts.json.gz"), {"uid": str, "contexts": list}
+        )
+        for where, value in rows:
             if value["uid"] not in questions:
-                raise UserError(f"{where}: no question {value['uid']!r} in {questions_file.name}")
+                raise UserError(f"{where}: no question {value['uid']!r} in {file.name}")
             if not all(isinstance(context, list) and len(context) == 2 for context in value["contexts"]):
                 raise UserError(f"{where}: contexts are not pairs of score and text")
             contexts[value["uid"]] = [str(text) for _, text in value["contexts"]]
-        splits[split] = [
-            passages.searched(uid, value["question"], value["answer"], contexts.get(uid, []))
-            for uid, value in questions.items()
-        ]
-    return splits
+        for uid, value in questions.items():
+            yield split, source.searched(uid, value["question"], value["answer"], contexts.get(uid, []))
 
 
-def _searchqa(folder: Path, passages: _Passages, files: list[Path]) -> Splits:
-    splits: Splits = {}
+def _searchqa(source: _Source) -> Questions:
     keys = {"question": str, "answer": str, "search_results": list}
-    for split in SPLITS:
-        place = folder / ("val" if split == "dev" else split)
-        paths = sorted(place.glob("*.json"))
+    for split, name in zip(SPLITS, ("train", "val", "test"), strict=True):
+        paths = sorted((source.folder / name).glob("*.json"))
         if not paths:
-            raise UserError(f"{place}: no files NNNNNN-tag.json")
-        files += paths
-        splits[split] = []
+            raise UserError(f"{source.folder / name}: no files NNNNNN-tag.json")
+        source.files += paths
         for path in paths:
             value = _require(str(path), read_json(path), keys)
             results = [_require(str(path), one, {"snippet": object}) for one in value["search_results"]]
             snippets = [str(result["snippet"]) for result in results if result["snippet"]]
             # The questions have quotation marks around them and links within.
             text = re.sub(r"<[^>]+>", "", value["question"]).strip("'\"")
-            splits[split].append(passages.searched(path.stem, text, value["answer"], snippets))
-    return splits
+            yield split, source.searched(path.stem, text, value["answer"], snippets)
 
 
-Reader = Callable[[Path, _Passages, list[Path]], Splits]
-"""Reads a folder's questions by split; grows the passages and the list of files."""
 _INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
-_READERS: Mapping[str, tuple[Reader, str, tuple[str, ...]]] = {  # reader, tokenizer, notes
+_READERS: Mapping[str, tuple[Callable[[_Source], Questions], str, tuple[str, ...]]] = {
     "wikiqa": (_answers, "space", ()),
     "trecqa": (_answers, "space", ()),
     "wikipassageqa": (_wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY)),
@@ -315,3 +288,4 @@ _READERS: Mapping[str, tuple[Reader, str, tuple[str, ...]]] = {  # reader, token
     "quasar-t": (_quasar, "spacy", (CONTAINS, SPACY)),
     "searchqa": (_searchqa, "spacy", (CONTAINS, SPACY)),
 }
+"""Reader, tokenizer and notes of each set."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 import csv
 import random
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +49,16 @@ _FUNCTION_WORDS = (
     *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
     *("have", "had", "by", "to", "of", "and", "that", "which", "who", "whom", "whose", "it", "there", "s"),
 )
+_COLUMNS = {
+    "HANS": ("sentence1", "sentence2", "gold_label", "heuristic"),
+    "PAWS": ("sentence1", "sentence2", "label"),
+    "MinimalPairs": ("sentence1", "sentence2", "label"),
+    "SemAntoNeg": ("input", "paraphrase", "not_antonym", "no_not"),
+    "SugarCrepe++": ("caption", "caption2", "negative"),
+    "Opposites": ("sentence", "negated"),
+}
+"""The columns of a task's published files: two texts, then what else decides."""
+_SICK_COLUMNS = ("sentence_A", "sentence_B", "entailment_judgment")
 Pair = tuple[bool, str, str]
 """Whether the two mean the same, and the two."""
 
@@ -69,12 +78,9 @@ class Triplet:
     """Has the anchor's words in other places."""
 
 
-def triplets(part: str, fillings: int = FILLINGS, seed: int = 0) -> list[Triplet]:
-    """The triplets of a part, every frame filled with words at random.
-
-    ``part`` is ``development`` or ``test``; ``seed`` decides the choice of words.
-    """
-    drawn = random.Random(f"{part} {seed}")
+def triplets(part: str, fillings: int = FILLINGS) -> list[Triplet]:
+    """Return the triplets of a part, ``development`` or ``test``, every frame filled with words at random."""
+    drawn = random.Random(f"{part} 0")
     words = {row["class"]: [w.split() for w in row["words"].split("; ")] for row in _rows("words.tsv", part)}
     filled = []
     for number, row in enumerate(_rows("frames.tsv", part)):
@@ -84,7 +90,7 @@ def triplets(part: str, fillings: int = FILLINGS, seed: int = 0) -> list[Triplet
 
 
 def synonyms() -> list[tuple[str, str]]:
-    """Words of the test part that stand in triplets, each with one that means the same."""
+    """Return words of the test part that stand in triplets, each with one that means the same."""
     return [
         (a, b) for row in _rows("words.tsv", "synonym") for a, b in map(str.split, row["words"].split("; "))
     ]
@@ -96,7 +102,7 @@ def _rows(file: str, part: str) -> Iterator[dict[str, str]]:
 
 
 def _filled(texts: Sequence[str], words: dict[str, list[list[str]]], drawn: random.Random) -> list[str]:
-    """The texts of a frame with one word for each slot; capitals and articles are put right."""
+    """Put one word into each slot of a frame's texts; capitals and articles are put right."""
     slots = sorted({slot for text in texts for slot in re.findall(r"\{(\w)", text)})
     chosen: dict[str, list[str]] = {}
     for slot in slots:
@@ -111,96 +117,41 @@ def _filled(texts: Sequence[str], words: dict[str, list[list[str]]], drawn: rand
     return [text[0].upper() + text[1:] for text in articles]
 
 
-def read_hans(path: Path) -> list[Pair]:
-    """Return the lexical-overlap pairs of HANS's published file.
-
-    Raises:
-        UserError: a missing column.
-    """
-    rows = read_table(path, ("gold_label", "sentence1", "sentence2", "heuristic"))
-    return [
-        (gold == "entailment", first, second)
-        for gold, first, second, heuristic in (row.cells for row in rows)
-        if heuristic == "lexical_overlap"
-    ]
-
-
-def read_paws(path: Path) -> list[Pair]:
-    """The pairs of a published TSV of PAWS; its quotes are set as in running text.
-
-    Raises:
-        UserError: a missing column, or a label that is neither 0 nor 1.
-    """
-    pairs = []
-    for row in read_table(path, ("sentence1", "sentence2", "label")):
-        first, second, label = row.cells
-        if label not in ("0", "1"):
-            raise bad_row(row.path, row.line, "a label 0 or 1", label)
-        texts = (text.replace("``", '"').replace("''", '"') for text in (first, second))
-        pairs.append((label == "1", *texts))
-    return pairs  # type: ignore[return-value]
-
-
-def read_semantoneg(path: Path) -> list[Pair]:
-    """Three pairs a row of SemAntoNeg's TSV: the input with its paraphrase and with two others.
-
-    Raises:
-        UserError: a missing column.
-    """
-    rows = read_table(path, ("input", "paraphrase", "not_antonym", "no_not"))
-    return [(n == 1, row.cells[0], row.cells[n]) for row in rows for n in (1, 2, 3)]
-
-
-def read_captions(path: Path) -> list[Pair]:
-    """Three pairs a row of SugarCrepe++'s TSV: both captions, and each with the one that says otherwise.
-
-    Raises:
-        UserError: a missing column.
-    """
-    rows = read_table(path, ("caption", "caption2", "negative"))
-    pairs = ((0, 1), (0, 2), (1, 2))
-    return [(b == 1, row.cells[a], row.cells[b]) for row in rows for a, b in pairs]
-
-
-def read_opposites(path: Path) -> list[Pair]:
-    """The pairs of a TSV of CANNOT, which say the opposite; of PAWS's file those that say the same.
-
-    Raises:
-        UserError: a missing column.
-    """
-    if path.name.startswith("paws"):
-        return [pair for pair in read_paws(path) if pair[0]]
-    return [(False, *row.cells) for row in read_table(path, ("sentence", "negated"))]  # type: ignore[misc]
-
-
-def read_minimal(path: Path) -> list[Pair]:
-    """Pairs of an NLI file that have the same content words, by stem, and not the same wording.
-
-    The file is SICK's, or a TSV with ``label``, ``sentence1``, ``sentence2``.
-
-    Raises:
-        UserError: a missing column.
-    """
-    sick = path.name.startswith("SICK")
-    names = (
-        ("entailment_judgment", "sentence_A", "sentence_B") if sick else ("label", "sentence1", "sentence2")
-    )
-    rows = [row.cells for row in read_table(path, names)]
-    return [
-        (label.strip().lower() == "entailment", first, second)
-        for label, first, second in rows
-        if _spoken(first) != _spoken(second) and _content(first) == _content(second)
-    ]
+def read_pairs(task: str, path: Path) -> Iterator[Pair]:
+    """Yield the pairs of a published file of a task of structure."""
+    if task == "Opposites" and path.name.startswith("paws"):
+        yield from (pair for pair in read_pairs("PAWS", path) if pair[0])
+        return
+    is_sick = path.name.startswith("SICK")
+    for row in read_table(path, _SICK_COLUMNS if is_sick else _COLUMNS[task]):
+        first, second, *others = row.cells
+        if task == "HANS" and others[1] == "lexical_overlap":
+            yield others[0] == "entailment", first, second
+        elif task == "PAWS":  # its quotes are set as in running text
+            if others[0] not in ("0", "1"):
+                raise bad_row(row.path, row.line, "a label 0 or 1", others[0])
+            first, second = (text.replace("``", '"').replace("''", '"') for text in (first, second))
+            yield others[0] == "1", first, second
+        elif task == "SemAntoNeg":
+            yield from ((place == 0, first, text) for place, text in enumerate((second, *others)))
+        elif task == "SugarCrepe++":
+            yield from ((True, first, second), (False, first, others[0]), (False, second, others[0]))
+        elif task == "Opposites":
+            yield False, first, second
+        elif task == "MinimalPairs" and _spoken(first) != _spoken(second) and _same_content(first, second):
+            yield others[0].lower() == "entailment", first, second
 
 
 def _spoken(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
-def _content(text: str) -> Counter[str]:
-    """Return the stems of a sentence's content words."""
+def _same_content(*texts: str) -> bool:
+    """Tell whether two sentences have the same stems of content words, each as often."""
     try:
         from gensim.parsing.porter import PorterStemmer
     except ImportError:
         raise MissingExtraError("gensim", "vectors") from None
-    return Counter(PorterStemmer().stem(word) for word in _spoken(text) if word not in _FUNCTION_WORDS)
+    words = ((word for word in _spoken(text) if word not in _FUNCTION_WORDS) for text in texts)
+    first, second = (sorted(map(PorterStemmer().stem, some)) for some in words)
+    return first == second

@@ -160,12 +160,9 @@ _CANONICAL = {_fold(name): name for name in TASK_NAMES} | {
 
 
 def canonical_task(name: str, groups: Collection[str] = ()) -> str:
-    """The toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens do not matter.
+    """Return the toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens are free.
 
-    ``groups`` are names that would have been understood as well, for the message.
-
-    Raises:
-        UserError: no such task; the message names the nearest one and all others.
+    Of another name the message tells the nearest one, all others, and ``groups``.
     """
     folded = _fold(name)
     if folded not in _CANONICAL:
@@ -178,24 +175,20 @@ def canonical_task(name: str, groups: Collection[str] = ()) -> str:
 
 
 def task_paths(name: str, data: Path) -> dict[str, list[Path]]:
-    """Return where a task's files should lie, per split; ``all`` if one set of files holds every split."""
+    """Return where a task's files should lie, in the data folder or in ``senteval/`` there, per split."""
     kind = "probing/" if name in PROBING_FILES else "" if name in STRUCTURE_TASKS else "downstream/"
-    return {split: [_placed(data, kind + file) for file in files] for split, files in _FILES[name].items()}
-
-
-def _placed(data: Path, file: str) -> Path:
-    """Return where a file lies: in the data folder, or in ``senteval/`` there."""
-    folder = file.partition("/")[0]
     inner = data / "senteval"
-    return (inner if (inner / folder).is_dir() and not (data / folder).is_dir() else data) / file
+    paths: dict[str, list[Path]] = {}
+    for split, files in _FILES[name].items():
+        for file in files:
+            folder = (kind + file).partition("/")[0]
+            home = inner if (inner / folder).is_dir() and not (data / folder).is_dir() else data
+            paths.setdefault(split, []).append(home / (kind + file))
+    return paths
 
 
 def expand_tasks(text: str) -> list[str]:
-    """Return names and groups, separated by commas or blanks, as canonical names, each once.
-
-    Raises:
-        UserError: an unknown name.
-    """
+    """Return names and groups, separated by commas or blanks, as canonical names, each once."""
     names: list[str] = []
     for word in text.replace(",", " ").split():
         names += GROUPS.get(word.lower(), [word])
@@ -207,10 +200,7 @@ def expand_tasks(text: str) -> list[str]:
 def data_folder(data: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
     """Return the folder of SentEval's data: the one named, else ``$MULTIVIEW_DATA``, else ``data``.
 
-    ``tasks`` is what is to be read; some tasks need no file.
-
-    Raises:
-        UserError: no such folder, and a task needs it.
+    It is there, unless the ``tasks`` that are to be read need no file.
     """
     folder = data or Path(os.environ.get("MULTIVIEW_DATA") or "data")
     if not folder.is_dir() and any(_FILES[name] for name in tasks):

@@ -20,7 +20,7 @@ from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
 from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, same_trees
 from runtime.errors import UserError
-from runtime.threads import shared_lock
+from runtime.surroundings import shared_lock
 
 if TYPE_CHECKING:
     import torch

@@ -28,7 +28,7 @@ from runtime.files import (
     write_array,
     write_record,
 )
-from runtime.threads import shared_lock
+from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
 """Held by who adds vectors to a store."""

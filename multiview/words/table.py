@@ -45,7 +45,7 @@ from multiview.words.vectors import (
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError
 from runtime.files import read_array, write_text
-from runtime.threads import state_without
+from runtime.surroundings import state_without
 
 UNKNOWN_ROW = 0
 FILES = ("vocab.txt", VECTORS, "expansion.txt", "expansion.safetensors")

@@ -22,7 +22,7 @@ from torch import Tensor
 from corpora.characters import plain
 from parsing.trees.batch import Int64
 from runtime.cli import Count, configuration
-from runtime.threads import shared_lock
+from runtime.surroundings import shared_lock
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""

@@ -38,7 +38,7 @@ from runtime.device import plain_torch, shapes_alone
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, sha256_file, write_json
 from runtime.folders import current, refuse_others, replaced
-from runtime.threads import state_without
+from runtime.surroundings import state_without
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
 """Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""

@@ -134,10 +134,15 @@ def test_bad_brackets_are_named(tmp_path: Path, text: str, message: str) -> None
         list(read_brackets(path))
 
 
-def test_replaced_bytes_of_any_line_of_a_tree_are_marked(tmp_path: Path) -> None:
-    path = tmp_path / "a.ptb"
-    path.write_bytes(b"(S (A one)\n (B tw\xff)\n (C three))\n(S (A one)\n (B two))\n")
-    assert [tree.replaced_bytes for tree in read_brackets(path)] == [True, False]
+@pytest.mark.parametrize("suffix", ["conllu", "ptb"])
+def test_another_encoding_is_refused_and_a_long_line_read(suffix: str, tmp_path: Path) -> None:
+    path, read = tmp_path / f"a.{suffix}", read_conllu if suffix == "conllu" else read_brackets
+    text = "(S (A one)\n (B caf\xe9))\n" if suffix == "ptb" else "# text = one\n" + row(1, "caf\xe9", 0)
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(UserError, match=rf"a\.{suffix}:2: not UTF-8 text; convert it"):
+        list(read(path))
+    path.write_text(text.replace("\xe9", "e" * 300_000))
+    assert len(list(read(path))) == 1
 
 
 def test_a_folder_of_treebanks_is_a_treebank(tmp_path: Path) -> None:

@@ -42,7 +42,13 @@ def config_of(tmp_path: Path, **options) -> ParseConfig:
 def test_a_text_file_becomes_a_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(config_of(tmp_path))
     out = capsys.readouterr().out
-    for part in ("7 sentences", "2 documents", "too long: 1", "replaced bytes: 1", "content sha256"):
+    for part in (
+        "7 sentences",
+        "2 documents, 1 shard\n",
+        "too long: 1",
+        "replaced bytes: 1",
+        "content sha256",
+    ):
         assert part in out
     cache = TreeCache.open(tmp_path / "cache")
     assert cache.documents().tolist() == [0, 2, 7]

@@ -193,7 +193,9 @@ def test_the_first_process_says_for_all_which_weights_are_best(tmp_path: Path) -
         def sum_on_hosts(self, values: list[float]) -> list[float]:
             return [self.sums.pop(0)] if len(values) == 1 else values
 
-    loop = Loop(Regression(), Plan(epochs=9, patience=2), tmp_path, processes=Second([1.0, 0.0, 0.0]))
+    loop = Loop(
+        Regression(), Plan(epochs=9, patience=2), tmp_path, identity={}, processes=Second([1.0, 0.0, 0.0])
+    )
     assert loop.run() == 0 and "patience" in loop.over()
     assert (loop.position.step, loop.position.best["step"]) == (15, 5) and not list(tmp_path.iterdir())
 

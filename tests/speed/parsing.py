@@ -35,7 +35,7 @@ from parsing.training.scores import attachment_scores, read_dependencies, read_t
 from parsing.trees.batch import ConstituencyParse
 from parsing.trees.brackets import from_parse, write_tree
 from runtime.cli import Command, Count, configuration
-from runtime.dry_run import peak_memory
+from runtime.surroundings import peak_memory
 from tests.oracles.supar import stock_predict, to_supar
 
 

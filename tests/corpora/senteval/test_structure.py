@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import (
-    read_captions,
-    read_hans,
-    read_minimal,
-    read_opposites,
-    read_paws,
-    read_semantoneg,
-    triplets,
-)
+from corpora.senteval.structure import read_pairs, triplets
 from runtime.errors import UserError
 
 FUNCTION = (
@@ -45,49 +37,49 @@ def test_binding_needs_no_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader", "name", "text", "pairs"),
+    ("task", "name", "text", "pairs"),
     [
         (
-            read_hans,
+            "HANS",
             "hans.txt",
             "gold_label\tsentence1\tsentence2\theuristic\n"
             "entailment\tA b .\tb A .\tlexical_overlap\nx\ty\tz\tsubsequence\n",
             [(True, "A b .", "b A .")],
         ),
         (
-            read_paws,
+            "PAWS",
             "paws.tsv",
             "id\tsentence1\tsentence2\tlabel\n1\t`` A '' b\tB a\t0\n",
             [(False, '" A " b', "B a")],
         ),
         (
-            read_minimal,
+            "MinimalPairs",
             "nli.tsv",
             "label\tsentence1\tsentence2\nneutral\tA dog bites a man.\tA man is bitten by a dog.\n"
             "neutral\tA dog bites a man.\tA man bites the dog.\nentailment\tA dog bites.\ta dog bites\n",
             [(False, "A dog bites a man.", "A man bites the dog.")],
         ),
         (
-            read_semantoneg,
+            "SemAntoNeg",
             "anto.tsv",
             "id\tinput\tnot_antonym\tno_not\tparaphrase\n1\tNot hot\tNot cold\tHot\tCold\n",
             [(True, "Not hot", "Cold"), (False, "Not hot", "Not cold"), (False, "Not hot", "Hot")],
         ),
         (
-            read_captions,
+            "SugarCrepe++",
             "captions.tsv",
             "id\tcaption\tcaption2\tnegative\n0\tA\tB\tC\n",
             [(True, "A", "B"), (False, "A", "C"), (False, "B", "C")],
         ),
-        (read_opposites, "cannot.tsv", "sentence\tnegated\nYes\tNo\n", [(False, "Yes", "No")]),
+        ("Opposites", "cannot.tsv", "sentence\tnegated\nYes\tNo\n", [(False, "Yes", "No")]),
         (
-            read_opposites,
+            "Opposites",
             "paws.tsv",
             "id\tsentence1\tsentence2\tlabel\n1\tA\tB\t0\n2\tC\tD\t1\n",
             [(True, "C", "D")],
         ),
         (
-            read_minimal,
+            "MinimalPairs",
             "SICK_test.txt",
             "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
             "1\tA boy is kicking the ball\tThe ball is kicked by a boy\t4.5\tENTAILMENT\n",
@@ -95,12 +87,12 @@ def test_binding_needs_no_data(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_readers(tmp_path: Path, reader, name: str, text: str, pairs: list) -> None:  # type: ignore[no-untyped-def]
+def test_readers(tmp_path: Path, task: str, name: str, text: str, pairs: list) -> None:
     (tmp_path / name).write_text(text)
-    assert reader(tmp_path / name) == pairs
+    assert list(read_pairs(task, tmp_path / name)) == pairs
     (tmp_path / name).write_text("a\tb\n1\t2\n")
     with pytest.raises(UserError, match=f"{name}:1: no column"):
-        reader(tmp_path / name)
+        list(read_pairs(task, tmp_path / name))
 
 
 @pytest.mark.parametrize("label", ["0", "1"])
