@@ -22,7 +22,9 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -80,16 +82,6 @@ def packaged(name: str) -> str:
     return name if package is None or package.origin is None else str(Path(package.origin).with_name("model"))
 
 
-def latency(load: str, name: str) -> list[float]:
-    """Run :data:`LATENCY`: seconds but for the last, milliseconds of one more sentence."""
-    code = LATENCY.format(load=load)
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
-    call = [sys.executable, "-c", code, name, str(time.time())]
-    done = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)
-    result: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
 def draw_sentences(config: EncodingConfig) -> list[str]:
     """Draw as many sentences of the text as the rounds need, one of which is not measured.
 
@@ -106,14 +98,30 @@ def draw_sentences(config: EncodingConfig) -> list[str]:
     return random.Random(0).sample(known, needed)
 
 
-def measure_rates(names: Mapping[str, str], sentences: Sequence[str], rounds: int) -> dict[str, float]:
-    """Print sentences per second of a core, and how many times more ours encodes."""
+def latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
+    """Run :data:`LATENCY` for ours and the peer in turn, and print medians and ranges."""
+    rows: dict[str, list[list[float]]] = {name: [] for name in names}
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    for _, (name, model) in product(range(STARTS), names.items()):
+        call = [sys.executable, "-c", LATENCY.format(load=LOAD[name]), model, str(time.time())]
+        done = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)
+        rows[name].append(json.loads(done.stdout.splitlines()[-1]))
+    titles = ("imported, s", "processor, s", "first vector, s", "processor, s", "one more sentence, ms")
+    for name, values in rows.items():
+        for title, column in zip(titles, zip(*values, strict=True), strict=True):
+            print(f"{name:6} {title:24} {spread(column)}")
+    return {name: [round(median(c), 3) for c in zip(*values, strict=True)] for name, values in rows.items()}
+
+
+def main(config: EncodingConfig) -> None:
+    """Print both rates, their ratio, the latencies, and a line of JSON."""
     # Imported late: both take seconds, and --help should not.
     import torch
     from sentence_transformers import SentenceTransformer
 
     from multiview.model import MultiViewEncoder
 
+    sentences, names = draw_sentences(config), {"ours": config.model, "peer": packaged(config.peer)}
     models = {
         "ours": MultiViewEncoder.load(names["ours"], "cpu"),
         "peer": SentenceTransformer(names["peer"], device="cpu"),
@@ -124,35 +132,13 @@ def measure_rates(names: Mapping[str, str], sentences: Sequence[str], rounds: in
         start = next(starts[name])
         models[name].encode(sentences[start : start + SENTENCES], show_progress_bar=False)
 
-    calls = {name: lambda name=name: encode(name) for name in models}
-    taken = alternate(calls, rounds, time.process_time)
+    taken = alternate({name: partial(encode, name) for name in models}, config.rounds, time.process_time)
     for name, seconds in taken.items():
         print(f"{name:6} {spread([SENTENCES / s for s in seconds], 0)} sentences per second of a core")
     faster = ratios(taken, "ours", "peer")
     print(f"ratio  {spread(faster)}")
-    return {"ratio": round(median(faster), 3), "threads": torch.get_num_threads()}
-
-
-def measure_latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
-    """Print what :func:`latency` measures, ours and the peer's in turn; the result is the medians."""
-    rows: dict[str, list[list[float]]] = {name: [] for name in names}
-    for _ in range(STARTS):
-        for name, model in names.items():
-            rows[name].append(latency(LOAD[name], model))
-    columns = {name: list(zip(*rows[name], strict=True)) for name in names}
-    what = ("imported, s", "processor, s", "first vector, s", "processor, s", "one more sentence, ms")
-    for name, values in columns.items():
-        for title, column in zip(what, values, strict=True):
-            print(f"{name:6} {title:24} {spread(column)}")
-    return {name: [round(median(column), 3) for column in values] for name, values in columns.items()}
-
-
-def main(config: EncodingConfig) -> None:
-    """Print both rates, their ratio, the latencies, and a line of JSON."""
-    sentences = draw_sentences(config)
-    names = {"ours": config.model, "peer": packaged(config.peer)}
-    rate = measure_rates(names, sentences, config.rounds)
-    print(json.dumps({**rate, "latency": measure_latencies(names)}))
+    rate = {"ratio": round(median(faster), 3), "threads": torch.get_num_threads()}
+    print(json.dumps({**rate, "latency": latencies(names)}))
 
 
 cli = Command(EncodingConfig, main, "benchmarks.encoding", "Raw text to vectors, beside a peer.")

@@ -45,28 +45,24 @@ from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.statistics import interval
 from senteval_runner.protocol.structure_tasks import TIE, binding_scores, pair_scores
 
-SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5, 1.0)
-DRAWS = 1000
+SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Array = NDArray[np.int64]
+Pairs = Callable[[Batch, Array, list[str], Array], Arcs]
+"""Which words are bound: from a batch, its relations, the types of its words and the type of each word."""
 
 
-def tree_control(change: Callable[[Batch, np.random.Generator], Array]) -> type[BindingView]:
-    """Make a view of the canonical roles of other trees: ``change`` gives each token's head, 1-based."""
+def tree_arcs(heads: Callable[[Batch], Array]) -> Pairs:
+    """The canonical roles of other trees, from each token's head, 1-based."""
 
-    def pairs(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
-        head = change(batch, np.random.default_rng(0))
-        return canonical_arcs(head, relation, word_flags(types)[word_N], batch.sentence_offsets)
+    def pairs(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
+        return canonical_arcs(heads(batch), relation, word_flags(types)[word_N], batch.sentence_offsets)
 
-    return type("Control", (BindingView,), {"name": "control", "pairs": (pairs,)})
-
-
-def _chain(batch: Batch, drawn: np.random.Generator) -> Array:
-    return np.concatenate([np.arange(n) for n in np.diff(batch.sentence_offsets)])
+    return pairs
 
 
-def _random(batch: Batch, drawn: np.random.Generator) -> Array:
+def random_heads(batch: Batch) -> Array:
     """Each word below one before it in a random order."""
-    heads = []
+    heads, drawn = [], np.random.default_rng(0)
     for n in np.diff(batch.sentence_offsets):
         order, head = drawn.permutation(n), np.zeros(n, np.int64)
         for place in range(1, n):
@@ -75,58 +71,47 @@ def _random(batch: Batch, drawn: np.random.Generator) -> Array:
     return np.concatenate(heads)
 
 
-def _shuffled(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+def shuffled(batch: Batch, *of: Any) -> Arcs:
     """The tree's own arcs between other words of the sentence."""
-    arcs, drawn, place = _roles(batch, relation, types, word_N), np.random.default_rng(0), []
-    for begin, end in zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True):
-        place.append(begin + drawn.permutation(end - begin))
-    words = np.concatenate(place)
+    arcs, drawn = tree_arcs(lambda batch: batch.head)(batch, *of), np.random.default_rng(0)
+    spans = zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True)
+    words = np.concatenate([begin + drawn.permutation(end - begin) for begin, end in spans])
     return Arcs(arcs.role, words[arcs.head], words[arcs.dependent])
 
 
-def _roles(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
-    return canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
-
-
-def _labels(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+def labels(batch: Batch, *of: Any) -> Arcs:
     """The parser's own relations, not canonical."""
     below = np.flatnonzero(batch.head > 0)
     begin = np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
     return Arcs(batch.relation[below] % ORDER, begin[below] + batch.head[below] - 1, below)
 
 
-def _adjacent(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
-    return in_order(batch, np.arange(len(batch.token)), 1)
-
-
-def _stop_list(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
+def stop_list(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
+    """Words in order, but for those of a list."""
     spoken = np.array([w.isalnum() and w.lower() not in ENGLISH_STOP_WORDS for w in types], bool)
     return in_order(batch, np.flatnonzero(spoken[word_N]), 4)
 
 
-def _positions(batch: Batch, relation: Array, types: list[str], word_N: NDArray[np.integer]) -> Arcs:
-    content = content_words(relation, types, word_N)
+def positions(batch: Batch, *of: Any) -> Arcs:
+    """Content words, each bound to its number in the sentence."""
+    content = content_words(*of)
     sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
     place = np.arange(len(content)) - np.searchsorted(sentence, sentence)
     return Arcs(place % ORDER, content, content)
 
 
-def _view(*pairs: Any) -> type[BindingView]:
-    return type("Control", (BindingView,), {"name": "control", "pairs": pairs})
-
-
-VIEWS: dict[str, type[BindingView]] = {
-    "structure": StructureView,
-    "roles": RolesView,
-    "order": OrderView,
-    "the parser's own relations": _view(_labels),
-    "chain": tree_control(_chain),
-    "random trees": tree_control(_random),
-    "words of the tree shuffled": _view(_shuffled),
-    "adjacent words": _view(_adjacent),
-    "content words by position": _view(_positions),
-    "order, a stop list for the tree": _view(_stop_list),
+CONTROLS: dict[str, Pairs] = {
+    "the parser's own relations": labels,
+    "chain": tree_arcs(lambda b: np.concatenate([np.arange(n) for n in np.diff(b.sentence_offsets)])),
+    "random trees": tree_arcs(random_heads),
+    "words of the tree shuffled": shuffled,
+    "adjacent words": lambda batch, *of: in_order(batch, np.arange(len(batch.token)), 1),
+    "content words by position": positions,
+    "order, a stop list for the tree": stop_list,
 }
+VIEWS: dict[str, type[BindingView]] = {"structure": StructureView, "roles": RolesView, "order": OrderView}
+for title, pairs_of in CONTROLS.items():
+    VIEWS[title] = type("Control", (BindingView,), {"name": "control", "pairs": (pairs_of,)})
 
 
 class Sets:
@@ -149,7 +134,15 @@ class Sets:
                 for split in minimal.splits.values()
                 for a, b, y in zip(split.a, split.b or [], split.y, strict=True)
             ]
-        self.graded = [] if development else _graded()
+        # Anchors, each with one word replaced by a synonym and by an unrelated word of the test part.
+        self.graded: list[tuple[str, str, str]] = []
+        alike = dict(synonyms())
+        for anchor in [] if development else [t.anchor for t in triplets("test", fillings=5)]:
+            words = anchor.rstrip(".").split()
+            others = [word for word in alike if word not in words]
+            for word in (word for word in words if word in alike and others):
+                same, other = (anchor.replace(word, new) for new in (alike[word], others[0]))
+                self.graded.append((anchor, same, other))
         places: dict[str, int] = {}
         rows_of = [(t.anchor, text) for t in self.binding for text in (t.same, t.other)]
         rows_of += [pair[1:] for pairs in self.pairs.values() for pair in pairs]
@@ -164,43 +157,19 @@ class Sets:
     def scores(self, cosine: Scores) -> dict[str, Any]:
         """Score Binding with its interval and kinds, the others by AP with an interval over pairs."""
         drawn, begin = np.random.default_rng(0), 2 * len(self.binding)
-        kinds = dict.fromkeys(t.kind for t in self.binding)
-        mine = np.repeat([t.kind for t in self.binding], 2)
-        scores: dict[str, Any] = {"Binding": binding_scores({k: cosine[:begin][mine == k] for k in kinds})}
+        kind = np.repeat([t.kind for t in self.binding], 2)
+        of_kind = {name: cosine[:begin][kind == name] for name in dict.fromkeys(kind)}
+        scores: dict[str, Any] = {"Binding": binding_scores(of_kind)}
         for name, pairs in self.pairs.items():
             gold, part = np.array([p[0] for p in pairs]), cosine[begin : begin + len(pairs)]
             begin += len(pairs)
-            draws = [drawn.integers(len(pairs), size=len(pairs)) for _ in range(DRAWS // 5)]
-            aps = [pair_scores(gold[d], part[d])["ap"] for d in draws]
-            low, high = interval(np.array(aps))
-            scores[name] = pair_scores(gold, part) | {"low": low, "high": high}
+            draws = [drawn.integers(len(pairs), size=len(pairs)) for _ in range(200)]
+            span = interval(np.array([pair_scores(gold[d], part[d])["ap"] for d in draws]))
+            scores[name] = pair_scores(gold, part) | dict(zip(("low", "high"), span, strict=True))
         if self.graded:
             one, two = cosine[begin:].reshape(-1, 2).T
             scores["graded"] = {"acc": float(100 * (one > two + TIE).mean())}
         return scores
-
-
-def _graded() -> list[tuple[str, str, str]]:
-    """Anchors, each with one word replaced by a synonym and by an unrelated word of the test part."""
-    rows, alike = [], dict(synonyms())
-    for t in triplets("test", fillings=5):
-        words = t.anchor.rstrip(".").split()
-        for word in words:
-            others = [w for w in alike if w not in words]
-            if word in alike and others:
-                rows.append((t.anchor, *(t.anchor.replace(word, new) for new in (alike[word], others[0]))))
-    return rows
-
-
-def row(scores: dict[str, Any]) -> str:
-    """Print one line of the table."""
-    cells = []
-    for name, part in scores.items():
-        value = part["acc"] if name in ("Binding", "graded") else part["ap"]
-        interval = f" [{part['low']:.1f}, {part['high']:.1f}]" if "low" in part else ""
-        extra = f" AUC {part['auc']:.1f}" if name == "MinimalPairs" else ""
-        cells.append(f"{value:.1f}{interval}{extra}")
-    return " | ".join(cells)
 
 
 @configuration
@@ -240,14 +209,12 @@ def main(options: StructureConfig) -> None:
     sets = Sets(options.part, data_folder(), options.hans)
     model, tokenizer = MultiViewEncoder.load("builtin", "cpu"), Tokenizer("spacy", running=False)
     tokens = [tokenizer.line(text) for text in sets.texts]
-    table = model.members[0].network.words
     batches = list(model.reader.batches(tokens, {"tokens", "dep"}, None, 512))
     of_view = {}
     for name, view in VIEWS.items():
-        vectors = np.zeros((len(tokens), structure_of(batches[0][1], table, view).shape[1]), np.float32)
-        for places, batch in batches:
-            vectors[places] = structure_of(batch, table, view).numpy()
-        of_view[name] = sets.cosines(vectors)
+        parts = [structure_of(batch, model.members[0].network.words, view).numpy() for _, batch in batches]
+        places = np.concatenate([places for places, _ in batches])
+        of_view[name] = sets.cosines(np.concatenate(parts)[np.argsort(places)])
     encoders = {
         "bag of builtin's words": model.encode(tokens, views=["bag"], structure=0),
         "builtin": model.encode(tokens, structure=0),
@@ -257,12 +224,18 @@ def main(options: StructureConfig) -> None:
     results = {name: sets.scores(cosine) for name, cosine in of_view.items()}
     for name, vectors in encoders.items():
         own = sets.cosines(np.asarray(vectors))
-        for share in SHARES[:-1]:
+        for share in SHARES:
             label = f"{name}, λ = {share}" if share else name
             results[label] = sets.scores((1 - share) * own + share * of_view["structure"])
     print("| vector | " + " | ".join(next(iter(results.values()))) + " |")
     for name, scores in results.items():
-        print(f"| {name} | {row(scores)} |", flush=True)
+        cells = []
+        for title, part in scores.items():
+            value = part["acc"] if title in ("Binding", "graded") else part["ap"]
+            ends = f" [{part['low']:.1f}, {part['high']:.1f}]" if "low" in part else ""
+            area = f" AUC {part['auc']:.1f}" if title == "MinimalPairs" else ""
+            cells.append(f"{value:.1f}{ends}{area}")
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print({k: round(v, 1) for k, v in results["structure"]["Binding"].items()})
     print(json.dumps({"benchmark": "structure", "part": options.part, "scores": results}))
 

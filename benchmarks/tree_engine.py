@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from benchmarks import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
@@ -36,6 +37,8 @@ from runtime.cli import Command, Count, configuration
 from runtime.device import Products
 
 WORD_DIM, SENTENCES = 300, 400
+FIGURES = {"floor": "floor_fraction", "products": "products_fraction", "dgl": "ratio_dgl"}
+"""What the time of each contestant over ours is called."""
 Step = Callable[[], object]
 
 
@@ -62,8 +65,11 @@ def main(config: TreeEngineConfig) -> None:
         for view, hidden in itertools.product(("const", "dep", "seq"), (100, 300, 1200, 2400)):
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
             sentences = SENTENCES if hidden <= 300 else SENTENCES * 240 // hidden
-            steps = engine_steps(view, hidden, cache.read(0, sentences))
-            row = {"sentences": sentences, **summary(alternate(steps, config.rounds, clock))}
+            taken = alternate(engine_steps(view, hidden, cache.read(0, sentences)), config.rounds, clock)
+            row = {"sentences": sentences, "native_s": statistics.median(taken["native"])}
+            for name, key in ((name, FIGURES[name]) for name in taken if name != "native"):
+                rounds = ratios(taken, "native", name)
+                row |= {key: statistics.median(rounds), f"{key}_low": min(rounds), f"{key}_high": max(rounds)}
             report.setdefault(view, {})[str(hidden)] = row
             print(view, hidden, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
     print(json.dumps(report), flush=True)
@@ -74,49 +80,37 @@ def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
     torch.manual_seed(0)
     native = view_class(view)(WORD_DIM, hidden)
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
-    steps = {"native": encoder_step(native, x, batch)}
-    if view == "seq":
-        return {**steps, "floor": bare_gru_step(native, x, native.plan(batch))}
+    plan = native.plan(batch)
+    steps = {"native": trained(native, x, plan.to("cpu"))}
+    if view == "seq":  # nn.GRU on input packed beforehand: the lower bound of SEQ's time
+        assert isinstance(plan, SequencePlan)
+        rows, sizes = x[torch.from_numpy(plan.packed)], torch.from_numpy(plan.batch_sizes)
+        gru = lambda rows, sizes: native.gru(PackedSequence(rows, sizes))[1]  # noqa: E731
+        return {**steps, "floor": trained(native, rows, sizes, gru)}
     floor = floor_const if view == "const" else floor_dep
-    steps["floor"] = floor(native, x, batch, Products(None, onednn=False))
-    steps["products"] = floor(native, x, batch, Products.of(x))
+    steps["floor"] = floor(native, x, plan, Products(None, onednn=False))
+    steps["products"] = floor(native, x, plan, Products.of(x))
     if find_spec("dgl"):
         peer = view_class(view)(WORD_DIM, hidden, "dgl")
         peer.load_state_dict(native.state_dict())
-        steps["dgl"] = encoder_step(peer, x, batch)
+        steps["dgl"] = trained(peer, x, peer.plan(batch).to("cpu"))
     return steps
 
 
-def encoder_step(encoder: Encoder, x: Tensor, batch: Batch) -> Step:
+def trained(encoder: Encoder, x: Tensor, plan: Any, forward: Callable[..., Tensor] | None = None) -> Step:
     """Make a step: forward, backward of the sum of squares, gradients dropped."""
-    plan = encoder.plan(batch).to("cpu")
     x = x.clone().requires_grad_()
 
     def step() -> None:
-        encoder(x, plan).square().sum().backward()
+        (forward or encoder)(x, plan).square().sum().backward()
         encoder.zero_grad(set_to_none=True)
         x.grad = None
 
     return step
 
 
-def bare_gru_step(encoder: Encoder, x: Tensor, plan: Any) -> Step:
-    """Make a step of ``nn.GRU`` on input packed beforehand: the lower bound of SEQ's time."""
-    assert isinstance(plan, SequencePlan)
-    rows = x[torch.from_numpy(plan.packed)].requires_grad_()
-    packed = torch.nn.utils.rnn.PackedSequence(rows, torch.from_numpy(plan.batch_sizes))
-
-    def step() -> None:
-        encoder.gru(packed)[1].square().sum().backward()
-        encoder.zero_grad(set_to_none=True)
-        rows.grad = None
-
-    return step
-
-
-def floor_const(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> Step:
+def floor_const(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> Step:
     """Make the products of CONST: leaves, every level both ways, and merged weight gradients."""
-    plan = encoder.plan(batch)
     assert isinstance(plan, ConstPlan)
     w, u = encoder.input_weight.detach(), encoder.recurrent_weight.detach()
     hidden, levels = encoder.dim, plan.levels()
@@ -136,9 +130,8 @@ def floor_const(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -
     return step
 
 
-def floor_dep(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> Step:
+def floor_dep(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> Step:
     """Make the products of DEP: inputs, two per level each way, and merged weight gradients."""
-    plan = encoder.plan(batch)
     assert isinstance(plan, DepPlan)
     w, wp = encoder.input_weight.detach(), encoder.parent_weight.detach()
     uc, u = encoder.child_weight.detach(), encoder.recurrent_weight.detach()
@@ -165,17 +158,6 @@ def floor_dep(encoder: Encoder, x: Tensor, batch: Batch, products: Products) -> 
         products.gradient(gates[leaves:], mixed)
 
     return step
-
-
-def summary(taken: dict[str, list[float]]) -> dict[str, float]:
-    """Take the medians of the ratios of each round, with least and most."""
-    row = {"native_s": statistics.median(taken["native"])}
-    for name, key in (("floor", "floor_fraction"), ("products", "products_fraction"), ("dgl", "ratio_dgl")):
-        if name in taken:
-            rounds = ratios(taken, "native", name)
-            row[key] = statistics.median(rounds)
-            row[f"{key}_low"], row[f"{key}_high"] = min(rounds), max(rounds)
-    return row
 
 
 cli = Command(TreeEngineConfig, main, "benchmarks.tree_engine", "The tree engine beside DGL and its floor.")

@@ -17,18 +17,14 @@ Tasks that are not there are named; the rest is written, and the exit code is 2.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
 from runtime.cli import Command, Fraction, configuration
 from runtime.errors import UserError
 from runtime.files import write_text
-
-if TYPE_CHECKING:
-    from corpora.senteval.files import TaskData
 
 
 @configuration
@@ -57,51 +53,52 @@ class SentencesConfig:
     """FAQ sets, as in studies.faq."""
 
 
-def texts(config: SentencesConfig, tasks: Iterable[TaskData]) -> Iterator[str]:
-    """Read every text of the tasks and of what the options name, tokens joined by one space.
+def texts(config: SentencesConfig) -> Iterator[str]:
+    """Read every text of what the options but ``tasks`` name.
 
     Raises:
         UserError: a file that cannot be read.
     """
     from corpora.ranking.sets import read_set
-    from multiview.names.opened import text_of
     from studies.analogies.questions import read_questions
     from studies.faq.data import read_faq
     from studies.similarity.__main__ import SimilarityConfig
     from studies.similarity.run import open_sets
 
-    for task in tasks:
-        yield from (text_of(tokens) for split in task.splits.values() for tokens in split.sentences())
-    unsplit: list[str] = []
     for question in read_questions(config.questions) if config.questions else ():
-        unsplit += (question.a, question.b, question.c, *question.candidates)
+        yield from (question.a, question.b, question.c, *question.candidates)
     options = ("words", "phrases", "held_out", "semeval2013")
     similarity = SimilarityConfig(models=(), **{name: getattr(config, name) for name in options})
     for pairs in open_sets(similarity, tasks=()):
-        unsplit += pairs.texts
+        yield from pairs.texts
     for data in map(read_set, config.sets):
-        unsplit += (*data.passages, *(question.text for split in data.splits.values() for question in split))
+        yield from data.passages
+        yield from (question.text for split in data.splits.values() for question in split)
     for faq in map(read_faq, config.faqs):
-        unsplit += (*faq.queries, *faq.questions, *faq.answers)
-    yield from (text_of(text.split()) for text in unsplit)
+        yield from (*faq.queries, *faq.questions, *faq.answers)
 
 
 def main(config: SentencesConfig) -> int:
-    """Write the distinct texts; return 2 if a task is not there.
+    """Write the distinct texts, tokens joined by one space; return 2 if a task is not there.
 
     Raises:
         UserError: nothing is asked for, or a file cannot be read.
     """
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks
+    from multiview.names.opened import text_of
 
-    tasks, missing = [], []
+    distinct: dict[str, None] = {}
+    missing = []
     for name in expand_tasks(config.tasks) if config.tasks else ():
         try:
-            tasks.append(read_task(name, data_folder(config.data)))
+            task = read_task(name, data_folder(config.data))
+            distinct |= dict.fromkeys(
+                text_of(tokens) for split in task.splits.values() for tokens in split.sentences()
+            )
         except UserError as error:
             missing.append(f"left out: {name}: {error}")
-    distinct = dict.fromkeys(texts(config, tasks))
+    distinct |= dict.fromkeys(text_of(text.split()) for text in texts(config))
     if not distinct:
         options = "--tasks, --questions, --words, --phrases, --semeval2013, --sets or --faqs"
         raise UserError("; ".join(missing) or f"no text to list: give {options}")
@@ -110,9 +107,8 @@ def main(config: SentencesConfig) -> int:
     return 2 if missing else 0
 
 
-cli = Command(
-    SentencesConfig, main, "studies.sentences", "List every text whose vector an evaluation asks for."
-)
+title = "List every text whose vector an evaluation asks for."
+cli = Command(SentencesConfig, main, "studies.sentences", title)
 
 
 if __name__ == "__main__":

@@ -73,17 +73,16 @@ def trigrams(words: list[str]) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}
 
 
-def cells(data: Path) -> Iterator[str]:
-    """Read every column of every row of every evaluation file."""
+def evaluation(data: Path) -> Callable[[list[str]], bool]:
+    """Tells whether the words of a sentence are nearer to some evaluation sentence's than they may be.
+
+    Evaluation sentences are every column of every row of every file.
+    """
+    distinct = set[tuple[str, ...]]()
     for path in sorted(p for folder in EVALUATION for p in (data / folder).rglob("*") if p.is_file()):
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        for line in raw.decode("latin-1" if "TREC" in path.name else "utf-8", "replace").splitlines():
-            yield from line.split("\t")
-
-
-def evaluation(data: Path) -> Callable[[list[str]], bool]:
-    """Tells whether the words of a sentence are nearer to some evaluation sentence's than they may be."""
-    distinct = {tuple(words) for cell in cells(data) if len(words := WORD.findall(cell.lower())) >= 4}
+        for cell in re.split("[\t\n]", raw.decode("latin-1" if "TREC" in path.name else "utf-8", "replace")):
+            distinct |= {tuple(words)} if len(words := WORD.findall(cell.lower())) >= 4 else set()
     sentences = [trigrams(list(words)) for words in sorted(distinct)]
     index = collections.defaultdict(list)
     for number, sentence in enumerate(sentences):
@@ -236,7 +235,7 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
 
     cache, vocabulary = TreeCache.open(folder / "trees"), Vocabulary(words, case="lower")
     batch = cache.read(0, len(cache), ("token",), vocabulary)
-    token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), torch.from_numpy(batch.sentence_offsets)
+    token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), batch.sentence_offsets
     wanted_ST = torch.from_numpy(np.load(folder / "train.npy"))
     single_WT = torch.from_numpy(whole_model(teacher, "cpu").to(torch.bfloat16).encode(list(words)))
     single_WT = normalize(single_WT, dim=1)
@@ -247,8 +246,9 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
     torch.manual_seed(0)
     steps = [part for _ in range(PASSES) for part in torch.randperm(len(cache)).split(BATCH)]
     for step, chosen_B in enumerate(steps):
-        place_N, offset_B = token_places(end_S1, chosen_B)
-        mean_BT = embedding_bag(token_N[place_N], table_WT, offset_B, mode="mean", sparse=True)
+        bags = [token_N[end_S1[row] : end_S1[row + 1]] for row in chosen_B.tolist()]
+        offset_B = torch.tensor([0, *map(len, bags[:-1])]).cumsum(0)
+        mean_BT = embedding_bag(torch.cat(bags), table_WT, offset_B, mode="mean", sparse=True)
         loss = 1 - cosine_similarity(mean_BT + bias_T, wanted_ST[chosen_B]).mean()
         loss.backward()
         rate = RATE * min(1, (step + 1) / 50) * (0.505 + 0.495 * math.cos(math.pi * step / len(steps)))
@@ -259,16 +259,6 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
         if step % 100 == 0:
             print(f"words: step {step} of {len(steps)}, 1 - cosine {loss.item():.4f}", flush=True)
     return table_WT.detach().numpy()[1:]
-
-
-def token_places(end_S1: Any, chosen_B: Any) -> tuple[Any, Any]:
-    """Find where the tokens of some sentences stand in the text, [N], and where each sentence begins, [B]."""
-    import torch
-
-    length_B = end_S1[chosen_B + 1] - end_S1[chosen_B]
-    offset_B = length_B.cumsum(0) - length_B
-    shift_B = end_S1[chosen_B] - offset_B
-    return torch.arange(int(length_B.sum())) + shift_B.repeat_interleave(length_B), offset_B
 
 
 def main(config: TrainEncoderConfig) -> None:

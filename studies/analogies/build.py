@@ -1,22 +1,17 @@
-"""Building the questions: pairs of facts, wrong answers, contexts.
+"""Building the questions: pairs of facts, wrong answers, contexts. docs/papers/uni.md says what is UNI's.
 
-Pairs. UNI's questions are those of Google's file. Without it they are ordered pairs of the project's facts
-(``lexicon.tsv``) that share no word, as many as in UNI's Table 3, drawn at random.
-
-Words. Five candidates (UNI Table 1): the answer and the four words of a vector file that are nearest to
-b − a + c. (UNI takes the five best and adds the answer where it is not among them, which makes five or six.)
+Words have five candidates: the answer and the four words of a vector file that are nearest to b − a + c.
 Where the file lacks a word of the question, and without a file, the category's own words stand in.
 
-Semantic phrases and sentences. UNI's example has one context, found around A's word, in two wordings,
+Semantic phrases and sentences have one context, found around A's word, in two wordings,
 
     the streets of Athens : the roads of Greece = the roads of Baghdad : the streets of Iraq
 
-so counting words leads away from the answer. How the four wrong answers are worded is not stated. Here they
-have the wording of B and C: then word averages score 0 %, as GloVe does in the paper, far below chance. They
-are the best of the category's own words, which keeps the contexts grammatical.
+so counting words leads away from the answer. Wrong answers are the best of the category's own words, which
+keeps the contexts grammatical, in the wording of B and C: then word averages score 0 %, as GloVe does in UNI.
 
 Participles and comparatives have a context for each pair; the one wrong answer is the past tense or the
-superlative. Negation (UNI Table 5) has one wording: B is "not" A, and the wrong answer denies the right one,
+superlative. Negation has one wording: B is "not" A, and the wrong answer denies the right one,
 
     the plan was clear : the plan was not clear = the ant is known : the ant is unknown (or: is not unknown)
 """
@@ -25,7 +20,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -46,6 +41,7 @@ from studies.analogies.questions import (
     CATEGORIES,
     LEVELS,
     Category,
+    Google,
     Question,
     Terms,
     read_google,
@@ -79,11 +75,11 @@ def load_pairs() -> dict[str, dict[tuple[str, str], list[str]]]:
     return pairs
 
 
-def content_words() -> frozenset[str]:
+def content_words() -> set[str]:
     """Collect the lower-cased words of all semantic pairs, which no context may have outside its slot."""
     semantic = [pairs for name, pairs in load_pairs().items() if CATEGORIES[name].semantic]
     texts = [" ".join([*pair, *wrong]) for pairs in semantic for pair, wrong in pairs.items()]
-    return frozenset(" ".join(texts).lower().split()) | {"him", "himself", "herself"}
+    return {"him", "himself", "herself", *" ".join(texts).lower().split()}
 
 
 class Ranking:
@@ -103,11 +99,9 @@ class Ranking:
 
     def scores(self, questions: Sequence[Terms]) -> Iterator[Scores]:
         """Score all words for each question."""
-        step = SCORES // max(1, len(self.words))
-        for start in range(0, len(questions), max(1, step)):
-            rows = [
-                [self.row(word) for word in terms[:3]] for terms in questions[start : start + max(1, step)]
-            ]
+        step = max(1, SCORES // max(1, len(self.words)))
+        for start in range(0, len(questions), step):
+            rows = [[self.row(word) for word in terms[:3]] for terms in questions[start : start + step]]
             known = np.array([terms for terms in rows if None not in terms], dtype=np.int64).reshape(-1, 3)
             a_QE, b_QE, c_QE = self.unit_WE[known.T]
             score_QW = iter((b_QE - a_QE + c_QE) @ self.unit_WE.T)
@@ -125,8 +119,7 @@ class Ranking:
         seen = {word.lower() for word in question}
         capital = question[3][0].isupper() and question[3] not in self.rows
         others: list[str] = []
-        for row in top[np.lexsort((top, -score_W[top]))]:
-            word = self.words[row]
+        for word in (self.words[row] for row in top[np.lexsort((top, -score_W[top]))]):
             # "|" stands between the candidates of a file.
             if word.lower() not in seen and word.isprintable() and "|" not in word:
                 seen.add(word.lower())
@@ -169,9 +162,8 @@ def wrong_answers(
         elif category.semantic and not slots:
             slots = best(plain, question, score_W)
         if category.kind and not slots:
-            raise UserError(
-                f"{category.google}: no wrong answer beside {question[3]!r} is known for contexts"
-            )
+            asked = f"{category.google}: no wrong answer beside {question[3]!r}"
+            raise UserError(f"{asked} is known for contexts")
         yield wrong, slots[: category.candidates - 1]
 
 
@@ -207,14 +199,14 @@ def build_questions(
     frames: Frames,
     ranking: Ranking | None = None,
     *,
-    google: Mapping[str, Sequence[Terms]] | None = None,
+    google: Google | None = None,
     seed: int,
-    limit: int | None = None,
+    limit: int = ALL,
 ) -> list[Question]:
     """Make all questions of all levels, word questions first; the same arguments give the same questions.
 
-    Without Google's questions (by section) they are made of the project's facts: all pairs of two that share
-    no word. ``limit`` is the most per category, None UNI's numbers.
+    Without Google's questions they are made of the project's facts: all pairs of two that share no word.
+    ``limit`` is the most per category, by default UNI's numbers.
 
     Raises:
         UserError: a question of Google's file that cannot be asked.
@@ -225,42 +217,28 @@ def build_questions(
         facts = load_pairs()[category.name]
         possible = [(*one, *two) for one in facts for two in facts if one[0] != two[0] and one[1] != two[1]]
         asked = possible if google is None else google.get(category.google, ())
-        count = min(category.questions, limit or category.questions, len(asked))
-        chosen = [asked[i] for i in sorted(generator.sample(range(len(asked)), count))]
+        rows = generator.sample(range(len(asked)), min(category.questions, limit, len(asked)))
+        chosen = [asked[row] for row in sorted(rows)]
         wrong = list(wrong_answers(category, chosen, ranking or Ranking(), generator))
+        pairs = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
         for level in LEVELS if category.kind else LEVELS[:1]:
-            contexts = frames.get((category.kind, level), [])
-            questions[level] += questions_of(category, level, chosen, wrong, contexts, generator)
+            order = frames.get((category.kind, level), [])
+            order = generator.sample(order, len(order))
+            contexts = {pair: order[place % len(order)] for place, pair in enumerate(pairs) if order}
+            for number, (terms, (words, slots)) in enumerate(zip(chosen, wrong, strict=True)):
+                name, word_name = (f"{category.name}-{kind}-{number:04d}" for kind in (level, "word"))
+                (a, b, c, answer), others, source = terms, words, "lexicon"
+                if level != "word":
+                    here, there = contexts[terms[:2]], contexts[terms[2:]]
+                    (a, b, c, answer), others, source = in_context(category, level, terms, slots, here, there)
+                candidates = tuple(generator.sample([answer, *others], 1 + len(others)))
+                question = Question(
+                    name, word_name, level, category.name, a, b, c, answer, candidates, source
+                )
+                if fault := question.fault():
+                    raise UserError(f"{name}: {fault}")
+                questions[level].append(question)
     return [question for of_level in questions.values() for question in of_level]
-
-
-def questions_of(
-    category: Category,
-    level: str,
-    chosen: Sequence[Terms],
-    wrong: Sequence[tuple[list[str], list[str]]],
-    contexts: Sequence[Frame],
-    generator: random.Random,
-) -> Iterator[Question]:
-    """Put the chosen questions of a category, with their wrong answers, into contexts of a level.
-
-    Raises:
-        UserError: a question that cannot be asked.
-    """
-    pairs = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
-    order = generator.sample(contexts, len(contexts))
-    context = {pair: order[place % len(order)] for place, pair in enumerate(pairs)} if order else {}
-    for number, (terms, (words, slots)) in enumerate(zip(chosen, wrong, strict=True)):
-        name, word_question = (f"{category.name}-{kind}-{number:04d}" for kind in (level, "word"))
-        (a, b, c, answer), others, source = terms, words, "lexicon"
-        if level != "word":
-            here, there = context[terms[:2]], context[terms[2:]]
-            (a, b, c, answer), others, source = in_context(category, level, terms, slots, here, there)
-        candidates = tuple(generator.sample([answer, *others], 1 + len(others)))
-        question = Question(name, word_question, level, category.name, a, b, c, answer, candidates, source)
-        if fault := question.fault():
-            raise UserError(f"{name}: {fault}")
-        yield question
 
 
 def build(config: BuildConfig) -> None:
@@ -275,21 +253,19 @@ def build(config: BuildConfig) -> None:
         raise UserError(f"{config.cache}: needs dependency and constituency trees; parse with both")
     ranking = Ranking(load_word_vectors(config.vectors, limit=ALL) if config.vectors else None)
     frames = collect_frames(trees, content_words())
-    questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit)
+    questions = build_questions(frames, ranking, google=google, seed=config.seed, limit=config.limit or ALL)
     path = config.output / "questions.tsv"
     write_questions(path, questions)
     table = length_table(questions)
-    write_json(
-        config.output / "build.json",
-        {
-            "config": config_to_json(config),
-            "cache": trees.identity if trees else None,
-            "google_sha256": sha256_file(config.google) if config.google else None,
-            "frames": Counter(frame.source.split(":")[0] for group in frames.values() for frame in group),
-            "lengths": table.rows,
-            "questions_sha256": sha256_file(path),
-        },
-    )
+    summary = {
+        "config": config_to_json(config),
+        "cache": trees.identity if trees else None,
+        "google_sha256": sha256_file(config.google) if config.google else None,
+        "frames": Counter(frame.source.split(":")[0] for group in frames.values() for frame in group),
+        "lengths": table.rows,
+        "questions_sha256": sha256_file(path),
+    }
+    write_json(config.output / "build.json", summary)
     print(table.markdown())
     print(f"{path}: {len(questions):,} questions")
 

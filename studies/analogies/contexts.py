@@ -102,8 +102,15 @@ def frames_of(
     """
     if sentence.flags or sentence.spans is None or len(sentence.words) > 60:
         return
-    for kind, start, stop in _slots(sentence, taken):
-        shortest, longest = LENGTHS["phrase"]
+    shortest, longest = LENGTHS["phrase"]
+    columns = (sentence.words, sentence.tags or (), sentence.relations or ())
+    text = " ".join(f"{word.lower()}/{tag}/{relation}" for word, tag, relation in zip(*columns, strict=True))
+    matches = ((kind, match) for kind in SLOTS for match in re.finditer(rf"(?<!\S){SLOTS[kind]}", text))
+    for kind, match in matches:
+        start = text.count(" ", 0, match.start("slot"))
+        stop = start + 1 + match["slot"].count(" ")
+        if kind == "place" and sentence.words[start].lower() not in taken:
+            continue
         around = [(b - a, a, b) for a, b, _ in sentence.spans if a <= start and stop <= b]
         phrases = [("phrase", a, b) for size, a, b in sorted(around) if shortest <= size <= longest][:1]
         for level, a, b in [*phrases, ("sentence", 0, len(sentence.words))]:
@@ -122,24 +129,13 @@ def frames_of(
 def _is_clean(before: list[str], after: list[str], level: str, taken: Collection[str]) -> bool:
     """Tell whether what stands around a slot is plain English of the right length."""
     shortest, longest = LENGTHS[level]
-    if not shortest <= len(before) + 1 + len(after) <= longest:
-        return False
-    if (level == "sentence") != (after[-1:] == ["."]):
+    if not shortest <= len(before) + 1 + len(after) <= longest or (level == "sentence") != (
+        after[-1:] == ["."]
+    ):
         return False
     if level == "phrase" and {",", "."} & {*before[:1], *after[-1:]}:
         return False
     return all(WORD.fullmatch(word) and word.lower() not in taken for word in before + after)
-
-
-def _slots(sentence: ParsedSentence, taken: Collection[str]) -> Iterator[tuple[str, int, int]]:
-    """Find every possible slot: its kind, first word and one past the last."""
-    columns = (sentence.words, sentence.tags or (), sentence.relations or ())
-    text = " ".join(f"{word.lower()}/{tag}/{relation}" for word, tag, relation in zip(*columns, strict=True))
-    for kind, pattern in SLOTS.items():
-        for match in re.finditer(rf"(?<!\S){pattern}", text):
-            start = text.count(" ", 0, match.start("slot"))
-            if kind != "place" or sentence.words[start].lower() in taken:
-                yield kind, start, start + 1 + match["slot"].count(" ")
 
 
 def collect_frames(cache: TreeCache | None = None, taken: Collection[str] = ()) -> Frames:
@@ -153,12 +149,11 @@ def collect_frames(cache: TreeCache | None = None, taken: Collection[str] = ()) 
         frame = Frame(tuple(left.split()), tuple(right.split()), f"frames:{row.line}")
         hand_made.setdefault((kind, level), []).append(frame)
     cached: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {key: {} for key in hand_made}
-    if cache is not None:
-        with progress(total=len(cache), description="contexts") as bar:
-            for number, sentence in enumerate(cached_sentences(cache, 0, len(cache))):
-                bar.update(1)
-                for kind, level, frame in frames_of(sentence, number, taken):
-                    cached[kind, level].setdefault(frame.left, frame)
+    with progress(total=len(cache or ()), description="contexts") as bar:
+        for number, sentence in enumerate(cached_sentences(cache, 0, len(cache)) if cache else ()):
+            bar.update(1)
+            for kind, level, frame in frames_of(sentence, number, taken):
+                cached[kind, level].setdefault(frame.left, frame)
     return {
         key: [*own.values(), *(hand_made[key] if len(own) < ENOUGH else [])] for key, own in cached.items()
     }

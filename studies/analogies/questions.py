@@ -14,13 +14,17 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from corpora.inputs import Row, bad_row, read_table, text_lines
+from corpora.inputs import bad_row, read_table, text_lines
 from runtime.errors import UserError
 from runtime.files import write_text
 
 LEVELS = ("word", "phrase", "sentence")
+BETWEEN = " | "
+"""What stands between the candidates in their cell."""
 Terms = tuple[str, str, str, str]
 """a is to b as c is to d."""
+Google = dict[str, list[Terms]]
+"""Questions by section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +111,6 @@ class Question:
 
 
 COLUMNS = tuple(Question.__dataclass_fields__)
-BETWEEN = " | "
-"""What stands between the candidates in their cell."""
 
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
@@ -123,39 +125,38 @@ def read_questions(path: Path) -> list[Question]:
     Raises:
         UserError: a bad table or row (see :meth:`Question.fault`), or a link to no word question.
     """
-    questions: dict[str, tuple[Question, Row]] = {}
-    for row in read_table(path, COLUMNS, unique=True):
+    rows = list(read_table(path, COLUMNS, unique=True))
+    questions: dict[str, Question] = {}
+    for row in rows:
         cells = dict(zip(COLUMNS, row.cells, strict=True))
         candidates = tuple(cells.pop("candidates").split(BETWEEN))
-        question = Question(**cells, candidates=candidates)
+        question = questions[row.cells[0]] = Question(**cells, candidates=candidates)
         if fault := question.fault():
             raise UserError(f"{row.where}: {fault}")
-        questions[question.question_id] = question, row
-    for question, row in questions.values():
-        linked, _ = questions.get(question.word_question_id, (None, None))
-        if linked is None or linked.level != "word":
-            link = question.word_question_id
+    for row, question in zip(rows, questions.values(), strict=True):
+        link = question.word_question_id
+        if link not in questions or questions[link].level != "word":
             raise UserError(f"{row.where}: word_question_id {link!r} is no word question of this file")
-    return [question for question, _ in questions.values()]
+    return list(questions.values())
 
 
-def read_google(path: Path) -> dict[str, list[Terms]]:
+def read_google(path: Path) -> Google:
     """Read Google's ``questions-words.txt``: ``: section`` lines, then four words (a b c d) per line.
 
     Raises:
         UserError: missing file, a line of another number of words, words before the first section, or none of
             the file's own sections.
     """
-    sections: dict[str, list[Terms]] = {}
-    current: list[Terms] | None = None
+    sections: Google = {}
+    name = None
     for line in text_lines(path):
         words = line.text.split()
         if words[0] == ":":
-            current = sections.setdefault(" ".join(words[1:]), [])
-        elif current is None or len(words) != 4:
+            name = " ".join(words[1:])
+        elif name is None or len(words) != 4:
             raise bad_row(path, line.number, "': section' or four words after one", line.text)
         else:
-            current.append((words[0], words[1], words[2], words[3]))
-    if not any(sections.get(category.google) for category in CATEGORIES.values()):
+            sections.setdefault(name, []).append((words[0], words[1], words[2], words[3]))
+    if not any(category.google in sections for category in CATEGORIES.values()):
         raise UserError(f"{path}: has none of the sections of questions-words.txt")
     return sections

@@ -53,7 +53,6 @@ def test_searchqa(tmp_path: Path) -> None:
             assert q.text.startswith("Who wins race") and "<" not in q.text
 
 
-ANSWERS = "answers.label.token_idx"
 POOL, CONTEXTS = "question.test1.label.token_idx.pool", "contexts/short/dev_contexts.json.gz"
 SEARCHED = "val/000001-tag.json"
 
