@@ -33,47 +33,34 @@ class Convert:
 
 
 def main(config: Convert) -> None:
-    """Write the model folder of a checkpoint, with a card; runs any code in the checkpoint.
-
-    Raises:
-        UserError: ``--trust-pickle`` was not given, or no checkpoint of supar's.
-    """
+    """Write the model folder of a checkpoint, with a card; runs any code in the checkpoint."""
     import torch
 
     from parsing.libraries.supar import checkpoint_path, from_state
-    from parsing.networks.parser import CARD, save_model_folder
+    from parsing.networks.parser import CARD
     from runtime.files import sha256_file, write_text
 
     if not config.trust_pickle:
         raise UserError(
             f"{config.checkpoint}: opening a pickle runs code in it; add --trust-pickle if you trust it"
         )
-    path = Path(checkpoint_path(config.checkpoint))
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
+    path = checkpoint_path(config.checkpoint)
     try:
         data = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # damaged pickles raise anything
         text = printable(f"{type(error).__name__}: {error}")
         raise UserError(f"{path}: not a checkpoint that can be opened ({text[:200]})") from None
-    content = from_state(data, where=str(path)).content()
+    model = from_state(data, where=str(path))
     name = Path(config.checkpoint).name  # part of its identity
-    identity = save_model_folder(config.output, name=name, version="converted", half=False, **content)
-    card = (
-        f"# {name}\n\nConverted from the checkpoint `{path.name}` (sha256 {sha256_file(path)}); "
-        "its data, scores and licence are those of its authors.\n"
-    )
-    write_text(config.output / CARD, card)
+    identity = model.save(config.output, name=name, version="converted", half=False)
+    source = f"Converted from the checkpoint `{path.name}` (sha256 {sha256_file(path)})"
+    licence = "its data, scores and licence are those of its authors."
+    write_text(config.output / CARD, f"# {name}\n\n{source}; {licence}\n")
     print(f"{config.output}: sha256 {identity['sha256'][:16]}")
 
 
-cli = Command(
-    Convert,
-    main,
-    "parsing.convert",
-    "Convert a checkpoint of a supar dependency parser (biaffine-dep over words and characters).",
-    owns=lambda config: config.output,
-)
+ABOUT = "Convert a checkpoint of a supar dependency parser (biaffine-dep over words and characters)."
+cli = Command(Convert, main, "parsing.convert", ABOUT, owns=lambda config: config.output)
 
 
 if __name__ == "__main__":

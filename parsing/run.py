@@ -18,21 +18,20 @@ import functools
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Le
 from tyro.conf import Positional
 
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
-from runtime.cli import Command, Count, Estimate, config_to_json, configuration, with_defaults
+from parsing.parser_names import check_parser
+from runtime.cli import Command, Count, config_to_json, configuration, with_defaults
 from runtime.errors import UserError, refusals
 
 if TYPE_CHECKING:
-    from corpora.text import Corpus
-    from parsing.pipeline.driver import MakeParser, Pool, RunSummary
+    from parsing.pipeline.driver import RunSummary
 
 NONE = "none"
 """The model that stands for no trees of its kind."""
@@ -96,112 +95,61 @@ class ParseConfig:
 
 
 def main(config: ParseConfig) -> None:
-    """Parse the corpus, or print an estimate."""
+    """Parse the corpus, or print an estimate.
+
+    This is longer than 40 lines because it has the order in which options are refused.
+    """
     from corpora.inputs import as_file
     from corpora.registry import open_corpus
+    from parsing.text_parser import load
     from runtime.surroundings import available_cores
 
     devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
-    makers = parser_makers(config.dep_model, config.const_model, devices, config.max_tokens)
+    dep, const = (None if name == NONE else name for name in (config.dep_model, config.const_model))
+    both = functools.partial(load, dep, const, max_tokens=config.max_tokens)
+    makers = [functools.partial(both, device=device) for device in devices]
+    reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
     with as_file(config.corpus) as spec:  # standard input and pipes become a file
-        opened = functools.partial(
-            open_corpus,
-            spec,
-            format=config.format,
-            tokenize=config.tokenize,
-            limit=config.limit,
-            data=config.data,
-            split=config.split,
-        )
+        opened = functools.partial(open_corpus, spec, **reading)
         if config.preset == "paper":
-            missing = missing_for_paper(config.dep_model, config.const_model)
+            missing = [PAPER_PARSERS] if "builtin" in (dep, const) else []
             if config.dry_run:
                 missing += refusals(opened, *[makers[0]] * (not missing))
-                if missing:
+                if missing:  # what the paper's trees would cost is said before there are its data and parsers
                     print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
-                    print(paper_cost(devices[0], config.max_tokens, workers).text(config))
+                    parser = load(device=devices[0], max_tokens=config.max_tokens)
+                    books = open_corpus("books", limit=SAMPLE)
+                    print(parsing_cost(books, parser, workers, PAPER_SENTENCES).text(config))
             if missing:
                 raise UserError(" | ".join(missing))
-        check_parsers(config.dep_model, config.const_model)
+        for kind, name in (("dep", dep), ("const", const)):
+            if name is not None:
+                check_parser(kind, name)
         corpus = opened()
         output = config.output or Path("runs/trees") / corpus.name
         refuse_own_input(spec, output)
         print(corpus.describe())
         if config.preset == "paper":
-            print(DEVIATES.format_map(config_to_json(config)))
+            print(DEVIATES.format(dep_model=config.dep_model, const_model=config.const_model))
+        config = replace(config, output=output)
         if config.dry_run:
-            print(parsing_cost(corpus, makers[0](), workers).text(replace(config, output=output)))
-        else:
-            pool = parsing_pool(makers, workers, devices, config.ray, config.workers)
-            parse(corpus, output, pool, config_to_json(replace(config, output=output)))
+            print(parsing_cost(corpus, makers[0](), workers).text(config))
+            return
+        from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 
+        pool: Pool = LocalPool(makers, workers)
+        if config.ray is not None:
+            from parsing.pipeline.ray import RayPool
 
-def parser_makers(
-    dep_model: str, const_model: str, devices: Sequence[str], max_tokens: int
-) -> list[MakeParser]:
-    """What loads the parsers, one for each device."""
-    from parsing.text_parser import load
-
-    names = (None if name == NONE else name for name in (dep_model, const_model))
-    both = functools.partial(load, *names, max_tokens=max_tokens)
-    return [functools.partial(both, device=device) for device in devices]
-
-
-def missing_for_paper(dep_model: str, const_model: str) -> list[str]:
-    """The line that says which parsers the paper's preset needs, if they are not given."""
-    return [PAPER_PARSERS] if "builtin" in (dep_model, const_model) else []
-
-
-def paper_cost(device: str, max_tokens: int, workers: int) -> Estimate:
-    """What the paper's trees would cost, which is said before there are its data and parsers."""
-    from corpora.registry import open_corpus
-    from parsing.text_parser import load
-
-    parser = load(device=device, max_tokens=max_tokens)
-    return parsing_cost(open_corpus("books", limit=SAMPLE), parser, workers, PAPER_SENTENCES)
-
-
-def check_parsers(dep_model: str, const_model: str) -> None:
-    """Refuse parsers that are not there, before anything heavy is imported."""
-    from parsing.parser_names import check_parser
-
-    for kind, name in (("dep", dep_model), ("const", const_model)):
-        if name != NONE:
-            check_parser(kind, name)
-
-
-def parsing_pool(
-    makers: Sequence[MakeParser],
-    processes: int,
-    devices: Sequence[str],
-    cluster: str | None,
-    actors: int | None,
-) -> Pool:
-    """Processes of this machine, or the actors of a Ray cluster, as many as there are cores by default."""
-    from parsing.pipeline.driver import LocalPool
-
-    if cluster is None:
-        return LocalPool(makers, processes)
-    from parsing.pipeline.ray import RayPool
-
-    return RayPool(makers[0], actors, address=cluster, gpus=int(devices != ["cpu"]))
-
-
-def parse(corpus: Corpus, output: Path, pool: Pool, config: dict[str, Any]) -> None:
-    """Parse a corpus into a cache, in which ``config`` is kept, and print what it holds."""
-    from parsing.pipeline.driver import run_corpus
-
-    summary = run_corpus(corpus, output, pool, expected=corpus.expected, config=config)
-    print(report(corpus.name, output, summary))
+            gpus = int(devices != ["cpu"])
+            pool = RayPool(makers[0], config.workers, address=config.ray, gpus=gpus)
+        summary = run_corpus(corpus, output, pool, config=config_to_json(config))
+        print(report(corpus.name, output, summary))
 
 
 def refuse_own_input(corpus: str, output: Path) -> None:
-    """Refuse an output folder that the next run would read as text; no reader enters hidden folders.
-
-    Raises:
-        UserError: ``output`` lies in the folder ``corpus``.
-    """
+    """Refuse an output folder that the next run would read as text; no reader enters hidden folders."""
     from corpora.registry import NAMED
 
     root, place = Path(corpus).resolve(), output.resolve()
@@ -211,17 +159,11 @@ def refuse_own_input(corpus: str, output: Path) -> None:
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """The devices to parse on: ``["cpu"]``, or GPUs.
-
-    Raises:
-        UserError: a device that is not here.
-    """
+    """The devices to parse on: ``["cpu"]``, or GPUs; a UserError if there is no such device here."""
     if on_cluster:  # it has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
     # It takes two seconds to ask torch; Linux shows the driver as a file.
-    may_be_here = sys.platform != "linux" or any(
-        map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
-    )
+    may_be_here = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
     if device == "cpu" or (device == "auto" and not may_be_here):
         return ["cpu"]
     from runtime.device import devices_of

@@ -51,14 +51,9 @@ def main(kind: str, config: ScoreOptions) -> None:
     from parsing.text_parser import load_parser
     from parsing.training import scores
 
-    gold: Any
-    score: Any
-    if kind == "dep":
-        gold = scores.read_dependencies(config.treebank)
-        score = scores.score_dependency
-    else:
-        gold = scores.read_treebank(config.treebank)
-        score = scores.score_constituency
+    read: Any = scores.read_dependencies if kind == "dep" else scores.read_treebank
+    score: Any = scores.score_dependency if kind == "dep" else scores.score_constituency
+    gold = read(config.treebank)
     torch.set_num_threads(1)  # as a worker of parsing.run
     parser = load_parser(kind, config.model, config.device)
     start = time.perf_counter()
@@ -75,21 +70,16 @@ def main(kind: str, config: ScoreOptions) -> None:
 
 def same_trees(ours: Sequence[object], reference: Sequence[object]) -> float:
     """Per cent of parses of one kind that are equal in every detail."""
-    names = [field.name for field in dataclasses.fields(type(ours[0]))]  # type: ignore[arg-type]
-    pairs = zip(ours, reference, strict=True)
-    equal = [all(np.array_equal(getattr(a, n), getattr(b, n)) for n in names) for a, b in pairs]
-    return 100 * float(np.mean(equal))
+    pairs = (map(dataclasses.astuple, pair) for pair in zip(ours, reference, strict=True))  # type: ignore[arg-type]
+    return 100 * float(np.mean([all(map(np.array_equal, one, other)) for one, other in pairs]))
 
 
 ABOUT = {"const": "a constituency parser: bracket F1, tags", "dep": "a dependency parser: UAS, LAS"}
-cli = Commands(
-    {
-        kind: Command(ScoreOptions, partial(main, kind), f"parsing.score {kind}", about)
-        for kind, about in ABOUT.items()
-    },
-    "parsing.score",
-    "Score a parser:",
-)
+KINDS = {
+    kind: Command(ScoreOptions, partial(main, kind), f"parsing.score {kind}", about)
+    for kind, about in ABOUT.items()
+}
+cli = Commands(KINDS, "parsing.score", "Score a parser:")
 
 
 if __name__ == "__main__":

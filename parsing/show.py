@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from parsing.trees.batch import FLAG_NAMES, Int
+from parsing.trees.batch import FLAG_NAMES
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, CountOrNone, configuration
 from runtime.errors import UserError, printable
@@ -67,23 +67,19 @@ def statistics(cache: TreeCache) -> None:
     flagged = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
     listed = ", ".join(f"{name} {count:,}" for name, count in flagged.items() if count)
     print(f"  flags: {listed or 'none'}")
-    for field, (names, seen) in id_counts(cache).items():
-        top = [i for i in np.argsort(-seen, kind="stable")[:TOP] if seen[i]]
-        print(f"  {field}: " + ", ".join(f"{printable(names[i]) or '∅'} {seen[i]:,}" for i in top))
-
-
-def id_counts(cache: TreeCache) -> dict[str, tuple[tuple[str, ...], Int]]:
-    """Names of the ids and how often each occurs, as ``relation``, ``tag``, ``label`` and ``leaf_label``."""
-    counts: dict[str, tuple[tuple[str, ...], Int]] = {}
-    for field in ("relation", "tag", "label", "leaf_label"):
-        if field in cache.fields:
-            names = getattr(cache, "labels" if "label" in field else f"{field}s")
-            counts[field] = names, np.zeros(len(names), np.int64)
+    inventories = {"relation": cache.relations, "tag": cache.tags, "label": cache.labels}
+    inventories |= {"leaf_label": cache.labels}
+    counts = {
+        field: np.zeros(len(names), int) for field, names in inventories.items() if field in cache.fields
+    }
     for start in range(0, len(cache), STEP):
         batch = cache.read(start, min(start + STEP, len(cache)), tuple(counts))
-        for name, (_, total) in counts.items():
-            total += np.bincount(getattr(batch, name), minlength=len(total))
-    return counts
+        for field, seen in counts.items():
+            seen += np.bincount(getattr(batch, field), minlength=len(seen))
+    for field, seen in counts.items():
+        names = [printable(name) or "∅" for name in inventories[field]]
+        top = [i for i in np.argsort(-seen, kind="stable")[:TOP] if seen[i]]
+        print(f"  {field}: " + ", ".join(f"{names[i]} {seen[i]:,}" for i in top))
 
 
 cli = Command(ShowConfig, main, "parsing.show", "Show what a tree cache holds, or draw sentences of it.")

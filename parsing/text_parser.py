@@ -31,13 +31,7 @@ from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
 from corpora.text import Tokenizer
 from parsing.parser_names import check_parser
-from parsing.trees.arrays import (
-    DEFECTS,
-    binarise,
-    constituency_heights,
-    dependency_heights,
-    left_branching,
-)
+from parsing.trees.arrays import DEFECTS, NULL_LABEL, binarise, constituency_heights, dependency_heights
 from parsing.trees.batch import (
     BLANK_TOKEN,
     CONST_FALLBACK,
@@ -46,7 +40,6 @@ from parsing.trees.batch import (
     EMPTY,
     FALLBACK_NAME,
     TOO_LONG,
-    VIEW_FIELDS,
     Batch,
     ConstituencyParse,
     ConstituencyParser,
@@ -112,11 +105,7 @@ class TextParser:
         }
 
     def __call__(self, text: str) -> Trees:
-        """Parse running text of any length; as in files, no sentence crosses a line break.
-
-        Raises:
-            UserError: not a string (:meth:`parse` takes tokens), or one with a lone surrogate.
-        """
+        """Parse running text of any length; as in files, no sentence crosses a line break."""
         if not isinstance(text, str):
             raise UserError(f"a text is a string, this is a {type(text).__name__}; .parse() takes tokens")
         if not is_encodable(text):
@@ -129,11 +118,7 @@ class TextParser:
         return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
-        """Parse tokenised sentences, [sentences][tokens].
-
-        Raises:
-            UserError: a sentence is a string, or a token is none or has a lone surrogate.
-        """
+        """Parse tokenised sentences, [sentences][tokens]; a UserError says which is a string or odd."""
         rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.arrays(rows), self.inventories))
 
@@ -150,8 +135,11 @@ class TextParser:
         if self._is_foreign(stored):
             tell("few of these words are English, which alone the builtin parsers know: trees will be wrong")
         # Parsers that share an encoder run together, and each by itself on what that failed on.
-        joint = _joined(self.dependency, self.constituency)
-        both = {} if joint is None else parse_each(joint, stored, parsable, "joint", lambda fault: None)
+        both: dict[int, Any] = {}
+        first: Any = self.dependency
+        if hasattr(first, "shares_encoder") and first.shares_encoder(self.constituency):
+            joint = functools.partial(first.parse_with, self.constituency)
+            both = parse_each(joint, stored, parsable, "joint", lambda fault: None)
         left = [i for i in parsable if i not in both]
         arcs = spans = None
         if self.dependency is not None:
@@ -187,27 +175,20 @@ def load(
     """The parsers of a specification (see :func:`load_parser`), ready for text; None leaves one out.
 
     Sentences of more than ``max_tokens`` get a fallback tree and a flag.
-
-    Raises:
-        UserError: no such model, or one that has to be converted first.
     """
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")
-    return TextParser(
-        None if dep is None else load_parser("dep", dep, device),
-        None if const is None else load_parser("const", const, device),
-        max_tokens=max_tokens,
-    )
+    dependency = None if dep is None else load_parser("dep", dep, device)
+    constituency = None if const is None else load_parser("const", const, device)
+    return TextParser(dependency, constituency, max_tokens=max_tokens)
 
 
 def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "cpu") -> Any:
-    """The parser that ``--dep-model`` or ``--const-model`` names.
+    """The parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
 
-    Args:
-        kind: ``dep``, for a :class:`parsing.trees.batch.DependencyParser`, or ``const``.
-        spec: ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar model
-            by name (``benepar_en3``), file or folder.
-        device: where to encode and score; its type is part of the parser's identity, unless it is the CPU.
+    ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
+    model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, whose
+    type is part of the parser's identity, unless it is the CPU.
 
     Raises:
         UserError: no such model, a damaged one, or one that has to be converted first; no such device.
@@ -238,25 +219,10 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
     return parser
 
 
-def _joined(dependency: Any, constituency: Any) -> Callable[[Sequence[Tokens]], Sequence[Any]] | None:
-    """Both parses from one pass of the encoder, if the parsers have equal ones on one device."""
-    if not (hasattr(dependency, "vectors") and hasattr(constituency, "vectors")):
-        return None
-    if (dependency.encoder_sha256, dependency.device) != (constituency.encoder_sha256, constituency.device):
-        return None
-    from parsing.networks.parser import parse_both
-
-    return functools.partial(parse_both, dependency, constituency)
-
-
 def prepare(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Tokens as they are stored, flags known before parsing, and the sentences to be parsed.
-
-    Returns:
-        The sentences, each of at least one token; uint8 [B] flags; the numbers of the sentences to parse.
-    """
+    """Sentences as they are stored, their flags, uint8 [B], and the numbers of those to parse."""
     stored: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
@@ -284,9 +250,8 @@ def parse_each(
 ) -> dict[int, Parse]:
     """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
-    A sentence that fails alone is left out. What is no sentence's fault is raised: a lack of memory,
-    a lost device, or what lets a known sentence fail as well; the trees must not depend on it. ``tell`` gets
-    a line for each sentence that fails.
+    A sentence that fails alone is left out, and ``tell`` gets a line. What is no sentence's fault is raised:
+    a lack of memory, a lost device, or what lets a known sentence fail as well; trees must not depend on it.
     """
     if not which:
         return {}
@@ -299,25 +264,16 @@ def parse_each(
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
         if len(which) == 1:
-            _check_parser(parse, name, error)
+            try:
+                parse([KNOWN])
+            except Exception:
+                line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                raise UserError(f"{name} parser: fails on any sentence here ({line})") from error
             tell(_fault(f"{name} parser", error, sentences[which[0]]))
             return {}
     half = len(which) // 2
     first_half = parse_each(parse, sentences, which[:half], name, tell)
     return first_half | parse_each(parse, sentences, which[half:], name, tell)
-
-
-def _check_parser(
-    parse: Callable[[Sequence[Tokens]], Sequence[object]], name: str, failure: Exception
-) -> None:
-    """Raise a UserError with what was ``found`` if the parser fails on a known sentence, too."""
-    try:
-        parse([KNOWN])
-    except Exception:
-        line = " ".join(str(failure).split())
-        raise UserError(
-            f"{name} parser: fails on any sentence here ({type(failure).__name__}: {line})"
-        ) from failure
 
 
 def assemble(
@@ -365,19 +321,17 @@ def _dependency_fields(
     head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
     relation = np.full(offsets[-1], fallback, np.int32)
     for i, tokens in enumerate(sentences):
-        defect, arc, here = "", arcs.get(i), slice(offsets[i], offsets[i + 1])
-        if arc is not None:
-            defect = "ids outside the parser's inventories, or not one per word"
-            if len(arc.heads) == len(tokens) and _fits(arc.relations, len(tokens), fallback + 1):
-                defect = DEFECTS[dependency_heights(arc.heads, np.array([0, len(tokens)]))[1][0]]
-        if defect:
-            tell(_fault("dependency tree", defect, tokens))
-        if arc is None or defect:
-            flags[i] |= DEP_FALLBACK
-        else:
+        n, arc, here = len(tokens), arcs.get(i), slice(offsets[i], offsets[i + 1])
+        defect = "ids outside the parser's inventories, or not one per word"
+        if arc is not None and len(arc.heads) == n and _fits(arc.relations, n, fallback + 1):
+            defect = DEFECTS[dependency_heights(arc.heads, np.array([0, n]))[1][0]]
+        if arc is not None and not defect:
             head[here], relation[here] = arc.heads, arc.relations
-    heights = dependency_heights(head, offsets)[0]
-    return dict(zip(VIEW_FIELDS["dep"], (head, relation, heights), strict=True))
+            continue
+        flags[i] |= DEP_FALLBACK
+        if arc is not None:
+            tell(_fault("dependency tree", defect, tokens))
+    return {"head": head, "relation": relation, "dep_height": dependency_heights(head, offsets)[0]}
 
 
 def _constituency_fields(
@@ -388,28 +342,30 @@ def _constituency_fields(
     flags: UInt8,
     tell: Tell,
 ) -> dict[str, Int32]:
-    """The arrays of constituency trees; sentences without a sound one get the left-branching tree."""
-    dummy, no_tag = inventories.dummy_label, len(inventories.tags) - 1
-    tag, trees = np.full(offsets[-1], no_tag, np.int32), []
+    """The arrays of constituency trees; sentences without a sound one get a flat one."""
+    dummy, no_tag, trees, tags = inventories.dummy_label, len(inventories.tags) - 1, [], []
     for i, tokens in enumerate(sentences):
-        n, parse, tree = len(tokens), spans.get(i), None
+        n, parse = len(tokens), spans.get(i)
         if parse is not None:
             try:
-                labels = parse.labels
-                if not (_fits(parse.tags, n, no_tag + 1) and _fits(labels, len(labels), dummy)):
+                if not (_fits(parse.tags, n, no_tag + 1) and _fits(parse.labels, len(parse.labels), dummy)):
                     raise ValueError("ids outside the parser's inventories")
-                tree = binarise(parse, dummy)
-                tag[offsets[i] : offsets[i + 1]] = parse.tags
+                trees.append(binarise(parse, dummy))
             except ValueError as error:
                 tell(_fault("constituency tree", error, tokens))
-        if tree is None:
+                parse = None
+        if parse is None:
             flags[i] |= CONST_FALLBACK
-            tree = left_branching(n, dummy)
-        trees.append(tree)
-    names = VIEW_FIELDS["const"]
-    columns = [np.concatenate([getattr(tree, name) for tree in trees] or [tag]) for name in names[1:5]]
-    height = constituency_heights(columns[1], columns[2], offsets)[0]
-    return dict(zip(names, (tag, *columns, height), strict=True))
+            columns = (np.array([number], np.int32) for number in (0, n, NULL_LABEL))
+            parse = ConstituencyParse(np.full(n, no_tag, np.int32), *columns)
+            trees.append(binarise(parse, dummy))
+        tags.append(parse.tags)
+    none = [np.zeros(0, np.int32)]
+    arrays = {"tag": np.concatenate(tags or none, dtype=np.int32)}
+    for name in ("leaf_label", "left", "right", "label"):
+        arrays[name] = np.concatenate([getattr(tree, name) for tree in trees] or none)
+    heights = constituency_heights(arrays["left"], arrays["right"], offsets)[0]
+    return {**arrays, "const_height": heights}
 
 
 def _fits(values: Int, length: int, bound: int) -> bool:

@@ -12,25 +12,76 @@ a sentence encoder and parse together faster. Each has a model card; learning cu
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from parsing.networks.config import TrainConfig
-from runtime.cli import Command
+from runtime.cli import Command, config_to_json, log_to
+from runtime.errors import UserError
+from runtime.files import sha256_file, write_text
+
+MODELS = {
+    "dep": "Biaffine dependency parser (Dozat & Manning 2017). Words are given, tags are not used; relation "
+    "subtypes count; `_punct`: with punctuation.",
+    "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags. Brackets without function tags, "
+    "punctuation and wrapper (`parsing/training/scores.py`).",
+}
+"""What a model is, and how it is scored."""
 
 
 def main(config: TrainConfig) -> int:
-    """Train and write the folders."""
-    from parsing.training.parsers import train_parsers
+    """Train, write the model folders, log the dev scores of what was stored; return the exit code."""
+    from parsing.text_parser import load_parser
+    from parsing.training.parsers import ParserTask
+    from parsing.training.scores import read_dependencies, read_treebank
+    from runtime.device import pick_device
+    from runtime.training_loop import Loop, Plan
 
-    return train_parsers(config)
+    pairs = (config.train_dep, config.dev_dep), (config.train_const, config.dev_const)
+    if any(bool(train) != bool(dev) for train, dev in pairs) or not any(train for train, _ in pairs):
+        raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
+    device = pick_device(config.device)
+    sentences = read_dependencies(config.train_dep, tags="xpos") if config.train_dep else []
+    trees = read_treebank(config.train_const) if config.train_const else []
+    dev_sentences = read_dependencies(config.dev_dep) if config.dev_dep else []
+    dev_trees = read_treebank(config.dev_const) if config.dev_const else []
+    task = ParserTask(sentences, trees, (dev_sentences, dev_trees), config.model, config.loop, device)
+    files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
+    data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
+    identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
+    plan = Plan(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
+    log = log_to(config.output / "training")
+    loop = Loop(task, plan, config.output / "training", identity=identity | data)
+    parameters = sum(parameter.numel() for parameter in task.module.parameters())
+    log.info("%d sentences, %d words; %d parameters", len(task.words), sum(map(len, task.words)), parameters)
+    if code := loop.run():
+        return code
+    loop.load_best()
+    for kind, model in task.models.items():
+        path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
+        model.save(path, name=name, version="1")
+        # The stored weights are scored, not those in memory: float16 rounds them.
+        scores = task.score(kind, load_parser(kind, str(path)))
+        write_text(path / "README.md", card(name, kind, data, scores))
+        log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
+    return 0
 
 
-cli = Command(
-    TrainConfig,
-    main,
-    "parsing.train",
-    "Train a dependency parser, a constituency parser, or both over one sentence encoder.",
-    owns=lambda config: config.output,
-)
+def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Mapping[str, float]) -> str:
+    """Return a model card: what it is, data, scores."""
+    files = [
+        f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
+        for role, digests in data.items()
+        for path, digest in digests.items()
+    ]
+    rows = [[*scores], ["---"] * len(scores), [f"{value:.2f}" for value in scores.values()]]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    parts = [f"# {name}", MODELS[kind], "## Data", "\n".join(files), "## Scores on dev, in per cent", table]
+    return "\n\n".join([*parts, "The weights of the best epoch on the same sentences.\n"])
+
+
+ABOUT = "Train a dependency parser, a constituency parser, or both over one sentence encoder."
+cli = Command(TrainConfig, main, "parsing.train", ABOUT, owns=lambda config: config.output)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ with its shard and row (exit code 2).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -28,28 +27,19 @@ class VerifyConfig:
 
 
 def main(config: VerifyConfig) -> None:
-    """Verify and print what was checked."""
+    """Open shard after shard, which checks it, and print what was checked."""
     from runtime.progress import progress
 
     cache = TreeCache.open(config.cache, allow_partial=True)
+    complete = cache.manifest.complete
+    if complete and len(cache.rows) < len(cache.manifest.shards):
+        raise UserError(f"{cache.folder / 'manifest.json'}: complete, but does not list every shard")
     with progress(total=len(cache), description="verifying") as bar:
-        for count in verify(cache):
-            bar.update(count)
-    state = "complete" if cache.manifest.complete else "unfinished (the same parsing.run command finishes it)"
+        for row, _ in zip(cache.rows, cache.files(), strict=True):
+            bar.update(row.sentences)
+    state = "complete" if complete else "unfinished (the same parsing.run command finishes it)"
     print(f"{config.cache}: {len(cache.rows)} shards, {len(cache):,} sentences, all sound; {state}")
     print(f"content sha256 {cache.manifest.content_sha256()}")
-
-
-def verify(cache: TreeCache) -> Iterator[int]:
-    """Open shard after shard, which checks it, yielding the number of sentences of each.
-
-    Raises:
-        UserError: the first defect, with its shard and, where there is one, its row.
-    """
-    if cache.manifest.complete and len(cache.rows) < len(cache.manifest.shards):
-        raise UserError(f"{cache.folder / 'manifest.json'}: complete, but does not list every shard")
-    for row, _ in zip(cache.rows, cache.files(), strict=True):
-        yield row.sentences
 
 
 cli = Command(VerifyConfig, main, "parsing.verify", "Check every hash and invariant of a tree cache.")

@@ -138,7 +138,7 @@ def _made_of(function: Any) -> Iterator[object]:
         value = getattr(value, "py_func", value)
         if isfunction(value) and value is not function:
             yield from _made_of(value)
-        elif isinstance(value, int | float | np.generic):
+        elif isinstance(value, int | float | tuple | np.generic):
             yield name, value
         elif isinstance(value, np.ndarray):
             yield name, value.tobytes()

@@ -93,6 +93,7 @@ def _parse(sentences: list[Tokens], output: Path, reader: SentenceReader, needs:
         lambda: in_pieces("senteval", map(Sentence, sentences)),
         about={"reader": "senteval-tasks-1", "format": "lines", "tokenizer": "space"},
         hash_input=lambda: json_digest(sentences, 64),
+        length=len(sentences),
     )
     pool: Pool
     if len(sentences) < WORTH_WORKERS:  # with the model's parsers themselves
@@ -101,9 +102,7 @@ def _parse(sentences: list[Tokens], output: Path, reader: SentenceReader, needs:
     else:
         specs = [reader.parser_spec(need) if need in needs else None for need in ("dep", "const")]
         pool = LocalPool(functools.partial(load, *specs))
-    summary = run_corpus(
-        corpus, output, pool, shard_sentences=SHARD_SENTENCES, expected=lambda: len(sentences)
-    )
+    summary = run_corpus(corpus, output, pool, shard_sentences=SHARD_SENTENCES)
     print(f"parsed {summary.parsed_now:,} sentences in {summary.seconds:.1f} s into {output}")
 
 

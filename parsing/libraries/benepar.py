@@ -49,11 +49,7 @@ class BeneparParser(DeviceParser):
         self._is_readable = lru_cache(MAX_TYPES)(self._reads)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """Return one parse per sentence, in order.
-
-        Raises:
-            ValueError: a sentence is longer than the model takes.
-        """
+        """One parse per sentence, in order; a ValueError says that one is longer than the model takes."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         readable = [[w if self._is_readable(w) else BLANK for w in map(plain, s)] for s in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
@@ -65,10 +61,12 @@ class BeneparParser(DeviceParser):
 
     def _parse_batch(self, sentences: list[list[str]]) -> Stages[ConstituencyParse]:
         yield
-        inputs = [
-            InputSentence(words=words, space_after=self._spaces_after(words), escaped_words=words)
-            for words in sentences
-        ]
+        inputs = []
+        for words in sentences:
+            spaces = [self._language != "zh"] * len(words)  # as benepar's nltk front end takes them to be
+            if self._language not in ("zh", "ar", "he"):
+                spaces = list(guess_space_after(words))
+            inputs.append(InputSentence(words=words, space_after=spaces, escaped_words=words))
         parses = []
         for output, words in zip(self.parser.parse(inputs, return_compressed=True), sentences, strict=True):
             labelled = np.asarray(output.labels) != 0  # one-word spans without a label are left out
@@ -85,20 +83,11 @@ class BeneparParser(DeviceParser):
             return bool(token) and self.parser.char_encoder is not None
         return bool(self.parser.retokenizer.tokenizer(token, add_special_tokens=False)["input_ids"])
 
-    def _spaces_after(self, words: list[str]) -> list[bool]:
-        """Whether benepar's nltk front end takes each word to be followed by a space."""
-        if self._language in ("zh", "ar", "he"):
-            return [self._language != "zh"] * len(words)
-        return list(guess_space_after(words))
-
 
 def load_benepar(name_or_path: str) -> BeneparParser:
     """Return a benepar model: a published name (downloaded before), a checkpoint file or a folder.
 
-    Files are read without unpickling code (torch's ``weights_only``).
-
-    Raises:
-        UserError: no such model, or not a file of benepar's.
+    Files are read without unpickling code (torch's ``weights_only``); a UserError says what is none.
     """
     try:
         path = Path(locate_model(name_or_path))
@@ -116,7 +105,7 @@ def load_benepar(name_or_path: str) -> BeneparParser:
             parser = ChartParser.from_trained(str(path))
     except Exception as error:
         # torch, transformers and zip readers raise anything on foreign files.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"{path}: benepar cannot read it ({reason})") from None
     files = sorted(p for p in path.rglob("*") if p.is_file())
     listed = "\n".join(f"{p.relative_to(path)} {sha256_file(p)}" for p in files)
@@ -132,16 +121,15 @@ def todays_libraries() -> ExitStack:
     # benepar leaves transformers its default, to ask and run a folder's code after "y".
     stack.enter_context(mock.patch.object(dynamic_module_utils, "TIME_OUT_REMOTE_CODE", 0))
     base, name = transformers.PreTrainedTokenizerBase, "build_inputs_with_special_tokens"
+
+    def with_special_tokens(self: Any, ids: list[int], _: Any = None) -> list[int]:
+        example = self("a", return_special_tokens_mask=True)
+        inner = [i for i, special in enumerate(example["special_tokens_mask"]) if not special]
+        return [*example["input_ids"][: inner[0]], *ids, *example["input_ids"][inner[-1] + 1 :]]
+
     if not hasattr(base, name):  # as in transformers 5
-        stack.enter_context(mock.patch.object(base, name, _with_special_tokens, create=True))
+        stack.enter_context(mock.patch.object(base, name, with_special_tokens, create=True))
     return stack
-
-
-def _with_special_tokens(self: Any, ids: list[int], _: Any = None) -> list[int]:
-    """``ids`` between the special tokens that the tokenizer puts around a word."""
-    example = self("a", return_special_tokens_mask=True)
-    inner = [i for i, special in enumerate(example["special_tokens_mask"]) if not special]
-    return [*example["input_ids"][: inner[0]], *ids, *example["input_ids"][inner[-1] + 1 :]]
 
 
 def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import supar
@@ -23,6 +24,7 @@ from parsing.networks.config import EncoderConfig, ScorerConfig
 from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import END, SPECIALS, ParserVocabulary
 from runtime.errors import UserError
+from runtime.files import check_regular
 
 MLPS = {
     "arc_dependent": "arc_mlp_d",
@@ -33,24 +35,23 @@ MLPS = {
 """Our linear layers and the corresponding MLPs of supar."""
 
 
-def checkpoint_path(name_or_path: str) -> str:
-    """Return a checkpoint file: the path itself, or supar's download of a published name (kept in its cache).
+def checkpoint_path(name: str) -> Path:
+    """The path of a checkpoint file, or of supar's download of a published name (kept in its cache).
 
     Raises:
         UserError: neither a file nor a published name, or the download failed.
     """
-    if os.path.exists(name_or_path):
-        return name_or_path
-    if name_or_path not in supar.NAME:
+    if os.path.exists(name):
+        check_regular(Path(name))
+        return Path(name)
+    if name not in supar.NAME:
         known = ", ".join(n for n in sorted(supar.NAME) if "biaffine-dep-" in n)
-        raise UserError(f"{name_or_path}: no such file and no model that supar publishes ({known})")
-    address = supar.MODEL["github"][name_or_path]
+        raise UserError(f"{name}: no such file and no model that supar publishes ({known})")
+    address, remedy = supar.MODEL["github"][name], "fetch and unpack it elsewhere and give the file"
     try:
-        return str(download(address))
+        return Path(download(address))
     except (RuntimeError, OSError):
-        raise UserError(
-            f"{name_or_path}: {address} cannot be downloaded; fetch and unpack it elsewhere and give the file"
-        ) from None
+        raise UserError(f"{name}: {address} cannot be downloaded; {remedy}") from None
 
 
 def from_state(state: Any, *, where: str) -> DependencyModel:
@@ -68,11 +69,30 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
             f"{where}: encoder {args.encoder!r}, features {', '.join(args.feat)}; only 'lstm' with "
             "char converts (a sentence here has words and nothing else)"
         )
-    vocabulary = _vocabulary(*state["transform"].FORM[:3])
+    form, _, letters = state["transform"].FORM[:3]
+    vocabulary = ParserVocabulary(
+        words=(*SPECIALS, *form.vocab.itos[END:]),
+        characters=(*SPECIALS, *letters.vocab.itos[END:]),
+        max_characters=letters.fix_len,
+    )
     words = _with_end_row(_word_table(source, state["pretrained"], args))
-    encoder = _encoder_sizes(words.shape[1], args)
+    encoder = EncoderConfig(
+        word_dim=words.shape[1],
+        character_dim=args.n_char_embed,
+        character_hidden=args.n_char_hidden,
+        hidden=args.n_lstm_hidden,
+        layers=args.n_lstm_layers,
+        end_boundary=False,
+    )
     scorer = ScorerConfig(arc_dim=args.n_arc_mlp, relation_dim=args.n_rel_mlp)
-    weights = {ours: source[theirs] for ours, theirs in recurrent_names(encoder.layers)}
+    model = DependencyModel(vocabulary, state["transform"].DEPREL.vocab.itos, encoder, scorer)
+    model.load_state_dict(_weights(source, words, args))
+    return model.eval()
+
+
+def _weights(source: Mapping[str, Tensor], words: Tensor, args: Any) -> dict[str, Tensor]:
+    """The weights of supar under our names, with one table of ``words``."""
+    weights = {ours: source[theirs] for ours, theirs in recurrent_names(args.n_lstm_layers)}
     weights |= {
         "encoder.words.weight": words,
         "encoder.characters.embedding.weight": _with_end_row(source["char_embed.embed.weight"]),
@@ -87,30 +107,7 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
             word, character = weights[f"{name}.weight_ih_l0"].split((words.shape[1], len(p)), 1)
             weights[f"{name}.bias_ih_l0"] = weights[f"{name}.bias_ih_l0"] + character @ b
             weights[f"{name}.weight_ih_l0"] = torch.cat([word, character @ p], 1)
-    model = DependencyModel(vocabulary, state["transform"].DEPREL.vocab.itos, encoder, scorer)
-    model.load_state_dict(weights)
-    return model.eval()
-
-
-def _vocabulary(words: Any, _: Any, characters: Any) -> ParserVocabulary:
-    """Return the vocabulary of supar's fields."""
-    return ParserVocabulary(
-        words=(*SPECIALS, *words.vocab.itos[END:]),
-        characters=(*SPECIALS, *characters.vocab.itos[END:]),
-        max_characters=characters.fix_len,
-    )
-
-
-def _encoder_sizes(word_dim: int, args: Any) -> EncoderConfig:
-    """Return the sizes of the encoder that supar's arguments describe."""
-    return EncoderConfig(
-        word_dim=word_dim,
-        character_dim=args.n_char_embed,
-        character_hidden=args.n_char_hidden,
-        hidden=args.n_lstm_hidden,
-        layers=args.n_lstm_layers,
-        end_boundary=False,
-    )
+    return weights
 
 
 def recurrent_names(layers: int) -> list[tuple[str, str]]:

@@ -26,12 +26,6 @@ def span_offsets(lengths: Int) -> Int:
     return np.concatenate(([0], np.cumsum(lengths * (lengths + 1) // 2)))
 
 
-@compiled_part
-def _span_index(n: int, start: int, end: int) -> int:
-    """Return the position of the span ``start``..``end`` (``end`` exclusive) among those of ``n`` words."""
-    return start * n - start * (start - 1) // 2 + end - start - 1
-
-
 def fenceposts(lengths: Int) -> tuple[Int, Int]:
     """Return every span's two fenceposts among those of the batch, int32 [S] each.
 
@@ -49,17 +43,11 @@ def fenceposts(lengths: Int) -> tuple[Int, Int]:
 def best_labels(
     scores: Float, gold: Int, cost: float, labelled: NDArray[np.bool_], best: Float, label: Int
 ) -> None:
-    """Best label of each span and its score; the null label itself scores 0.
+    """Write the best label of each span, and its score, to the last two arguments [S].
 
-    Equation: s(i,j) = max_l [s(i,j,l) + cost * (l is not gold(i,j))], s(i,j,0) = 0, the first l on a tie.
-
-    Args:
-        scores: [S, K], the null label not among them.
-        gold: [S], gold labels; ignored when ``cost`` is 0.
-        cost: margin that a wrong label is given in training, 1, or 0 in decoding.
-        labelled: [S], spans that may not take the null label.
-        best: out, [S].
-        label: out, [S].
+    Equation: s(i,j) = max_l [s(i,j,l) + cost * (l is not gold(i,j))], s(i,j,0) = 0, the first l on a tie. The
+    null label is not among ``scores`` [S, K], and ``labelled`` spans [S] may not take it; ``cost`` is 1 in
+    training, or 0.
     """
     wrong = np.float32(cost)
     for k in range(scores.shape[0]):
@@ -74,17 +62,11 @@ def best_labels(
 
 
 @compiled_part
-def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.float32:
-    """Find the best binary bracketing of one sentence; return its score.
+def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> None:
+    """Write the chosen k of every span (i, j) of n words to ``split`` [>= n+1, >= n+1]; ``best`` are scores.
 
-    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1).
-
-    Args:
-        best: [n(n+1)/2], score of each span.
-        n: words.
-        split: out, [>= n+1, >= n+1], the chosen k of span (i, j).
-        inside: scratch of the same shape, S(i,j) by rows.
-        mirror: scratch of the same shape, S(i,j) by columns, so that both inner loops are contiguous.
+    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1). It is
+    kept by rows in ``inside`` and by columns in ``mirror``, so that both inner loops are contiguous.
     """
     for start in range(n - 1, -1, -1):
         row = start * n - start * (start - 1) // 2 - start - 1
@@ -98,30 +80,18 @@ def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> np.fl
                 at += 1
             split[start, end] = at
             inside[start, end] = mirror[end, start] = top + best[row + end]
-    result: np.float32 = inside[0, n]
-    return result
-
-
-def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
-    """Return the best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
-
-    Returns:
-        First words int32 [Σ 2n-1], one past the last words int32 [Σ 2n-1], and where these spans lie among
-        all spans int64 [Σ 2n-1].
-    """
-    total, longest = int(2 * lengths.sum() - len(lengths)), int(lengths.max()) + 1
-    split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)
-    inside, mirror = np.empty((2, longest, longest), np.float32)
-    starts, ends, spans = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
-    _fill_trees(best, lengths, offsets, split, stack, inside, mirror, starts, ends, spans)
-    return starts, ends, spans
 
 
 @compiled_if_long
-def _fill_trees(  # type: ignore[no-untyped-def]
-    best, lengths, offsets, split, stack, inside, mirror, starts, ends, spans
-):
-    """:func:`best_trees` into its last three arguments; the four before them are scratch."""
+def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
+    """Return the best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
+
+    First words and one past the last words, int32 [Σ 2n-1], and where these spans lie among all spans, int64.
+    """
+    total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
+    split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)
+    inside, mirror = np.empty((longest, longest), np.float32), np.empty((longest, longest), np.float32)
+    starts, ends, spans = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.int64)
     m = 0
     for b in range(len(lengths)):
         n, base = lengths[b], offsets[b]
@@ -131,30 +101,27 @@ def _fill_trees(  # type: ignore[no-untyped-def]
         while depth > 0:
             depth -= 1
             start, end = stack[depth, 0], stack[depth, 1]
-            starts[m], ends[m], spans[m] = start, end, base + _span_index(n, start, end)
+            starts[m], ends[m] = start, end
+            spans[m] = base + start * n - start * (start - 1) // 2 + end - start - 1
             m += 1
             if end - start > 1:
                 middle = split[start, end]
                 stack[depth, 0], stack[depth, 1] = middle, end
                 stack[depth + 1, 0], stack[depth + 1, 1] = start, middle
                 depth += 2
+    return starts, ends, spans
 
 
 def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:
     """Best trees of a batch from score and label of each span [S], null spans dropped (never the sentence).
 
-    Returns:
-        First words, one past the last words and labels of the M spans left, int32 [M] each, in preorder,
-        sentence after sentence; and how many of them each sentence has, int64 [B].
+    First words, one past the last words and labels of the M spans left, int32 [M] each, in preorder, sentence
+    after sentence; and how many of them each sentence has, int64 [B].
     """
     starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]
     roots = np.cumsum(2 * lengths - 1) - (2 * lengths - 1)
     labelled = labels != 0
     labelled[roots] = True
-    return (
-        starts[labelled],
-        ends[labelled],
-        labels[labelled],
-        np.add.reduceat(labelled, roots, dtype=np.int64),
-    )
+    counts = np.add.reduceat(labelled, roots, dtype=np.int64)
+    return starts[labelled], ends[labelled], labels[labelled], counts

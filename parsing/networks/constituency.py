@@ -224,7 +224,6 @@ def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:
     gold = np.zeros(int(offsets[-1]), np.int32)
     for parse, base in zip(parses, offsets[:-1], strict=True):
         n, starts = len(parse.tags), parse.starts.astype(np.int64)
-        # the closed form of span_index, on arrays
         gold[base + starts * n - starts * (starts - 1) // 2 + parse.ends - starts - 1] = parse.labels
     return gold
 

@@ -75,8 +75,7 @@ class DependencyModel(EncodedModel):
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
         """Build the model a folder holds, in eval mode; a UserError if it does not fit this version."""
         vocabulary, relations = folder.part(ParserVocabulary, VOCABULARY), folder.names("relations")
-        encoder = folder.part(EncoderConfig, key="encoder")
-        scorer = folder.part(ScorerConfig, key="scorer")
+        encoder, scorer = folder.part(EncoderConfig, key="encoder"), folder.part(ScorerConfig, key="scorer")
         return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
@@ -116,10 +115,9 @@ class DependencyModel(EncodedModel):
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
-        """Mean over tokens of −log p(head) − log p(relation | gold head).
+        """Mean over tokens, sentence after sentence, of −log p(head) − log p(relation | gold head).
 
-        ``lengths_B`` are positions with the root's, on the host; gold heads and relations lie sentence after
-        sentence.
+        ``lengths_B`` are positions with the root's, on the host.
         """
         mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
         sentence_N, position_N = mask_BT[:, 1:].nonzero(as_tuple=True)
@@ -133,7 +131,7 @@ class DependencyModel(EncodedModel):
 # Sums may be reordered (vector registers). bmm takes 3.6 times as long for products with single vectors.
 @functools.partial(compiled, fastmath={"reassoc", "contract"})
 def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
-    """Writes the dot product of every row of ``left_NRM[n]`` with ``right_NM[n]``."""
+    """Write the dot product of every row of ``left_NRM[n]`` with ``right_NM[n]``."""
     for n in range(len(right_NM)):
         right = right_NM[n]
         for r in range(out_NR.shape[1]):
@@ -151,34 +149,6 @@ def _ends(heads: Int64) -> Int64:
     return heads
 
 
-def _first_cycle(heads: Int64) -> list[int]:
-    """The cycle that holds the smallest possible token, as head(i), head(head(i)), ..., i; or empty.
-
-    This is the order in which supar's Tarjan search yields it, which decides among equal scores.
-    """
-    ends = _ends(heads)
-    if not ends.any():
-        return []
-    smallest, up = ends[ends > 0].min(), heads.tolist()
-    cycle = [up[smallest]]
-    while cycle[-1] != smallest:
-        cycle.append(up[cycle[-1]])
-    return cycle
-
-
-def _contracted(s: Float, tree: Int64, cycle: Int64, rest: Int64) -> tuple[Float, Int64, Int64]:
-    """Return the scores of ``rest`` and then the cycle as one node, [r + 1, r + 1].
-
-    And int64 [r] each: which token of the cycle would be the head of each other, and which one its dependent.
-    """
-    own = s[cycle, tree[cycle]]
-    out_of, into = s[rest][:, cycle], s[cycle][:, rest] - own[:, None] + own.cumsum()[-1]
-    narrower = np.full((len(rest) + 1, len(rest) + 1), MIN)
-    narrower[:-1, :-1] = s[rest][:, rest]
-    narrower[:-1, -1], narrower[-1, :-1] = out_of.max(1), into.max(0)
-    return narrower, cycle[out_of.argmax(1)], cycle[into.argmax(0)]
-
-
 def chu_liu_edmonds(scores: Float) -> Int64:
     """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots: heads [T].
 
@@ -190,14 +160,27 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     while True:
         s[0] = s.reshape(-1)[:: len(s) + 1] = MIN
         tree: Int64 = s.argmax(1)
-        cycle = np.array(_first_cycle(tree), np.int64)
-        if not len(cycle):
+        ends = _ends(tree)
+        if not ends.any():
             break
-        left = np.ones(len(s), np.bool_)
-        left[cycle] = False
-        rest = np.flatnonzero(left)
-        s, head, entered = _contracted(s, tree, cycle, rest)
-        contractions.append((tree, rest, head, entered))
+        # The cycle of the smallest possible token, as head(i), head(head(i)), ..., i: supar's Tarjan search
+        # yields it in this order, which decides among equal scores.
+        smallest, up = ends[ends > 0].min(), tree.tolist()
+        members = [up[smallest]]
+        while members[-1] != smallest:
+            members.append(up[members[-1]])
+        cycle = np.array(members)
+        rest = np.delete(np.arange(len(s)), cycle)
+        out_of = s[rest][:, cycle]
+        own = s[cycle, tree[cycle]]
+        into = s[cycle][:, rest] - own[:, None] + own.cumsum()[-1]
+        # The cycle becomes the last node; it would be the head of each other by one of its tokens, and its
+        # dependent by another.
+        contractions.append((tree, rest, cycle[out_of.argmax(1)], cycle[into.argmax(0)]))
+        narrower = np.full((len(rest) + 1, len(rest) + 1), MIN)
+        narrower[:-1, :-1] = s[rest][:, rest]
+        narrower[:-1, -1], narrower[-1, :-1] = out_of.max(1), into.max(0)
+        s = narrower
     for wider, rest, head, entered in reversed(contractions):
         of_rest, of_cycle = tree[:-1], tree[-1]
         wider[rest] = np.where(of_rest == len(rest), head, rest.take(of_rest, mode="clip"))
@@ -257,17 +240,15 @@ class BiaffineParser(EncodedParser[DependencyParse]):
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
         """See :meth:`EncodedParser.parse_states`."""
-        tokens_B = positions_B.numpy() - 1 - self.model.end_positions
+        device, tokens_B = states_BTD.device, positions_B.numpy() - 1 - self.model.end_positions
         mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1
-        scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(states_BTD.device)))
+        scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(device)))
         yield
         heads_N = decode_heads(np.asarray(scores(), np.float32), tokens_B)
-        sentence_N = np.repeat(np.arange(len(tokens_B)), tokens_B)
-        position_N = np.arange(len(heads_N)) - np.repeat(np.cumsum(tokens_B) - tokens_B, tokens_B) + 1
-        sentence, position, heads = (
-            torch.from_numpy(values_N).to(states_BTD.device) for values_N in (sentence_N, position_N, heads_N)
-        )
-        relations = to_host(self.model.relation_scores(states_BTD, (sentence, position), heads).argmax(1))
+        sentence_N, position_N = mask_BT[:, 1:].nonzero(as_tuple=True)
+        dependents = sentence_N.to(device), position_N.to(device) + 1
+        heads = torch.from_numpy(heads_N).to(device)
+        relations = to_host(self.model.relation_scores(states_BTD, dependents, heads).argmax(1))
         yield
         cuts = np.cumsum(tokens_B)[:-1]
         columns = (np.split(values.astype(np.int32), cuts) for values in (heads_N, relations()))

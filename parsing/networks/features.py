@@ -99,31 +99,28 @@ class TypeTable:
         return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
-        word = plain(token)
+        word, row = plain(token), self._size
         ids = [self._character_ids.get(c, UNKNOWN) for c in word[: self.vocabulary.max_characters]]
-        # An empty token reads as one unknown character.
-        row = self._append(self._word_ids.get(word.lower(), UNKNOWN), ids or [UNKNOWN])
+        ids = ids or [UNKNOWN]  # an empty token reads as one unknown character
+        if row == len(self._features):
+            self._features = np.concatenate([self._features, np.zeros_like(self._features)])
+        self._features[row, : 2 + len(ids)] = [self._word_ids.get(word.lower(), UNKNOWN), len(ids), *ids]
+        self._size += 1
         self._rows[token] = row  # after its features: an exception between the two loses a row, not a word
         return row
-
-    def _append(self, word: int, characters: list[int]) -> int:
-        if self._size == len(self._features):
-            self._features = np.concatenate([self._features, np.zeros_like(self._features)])
-        self._features[self._size, : 2 + len(characters)] = [word, len(characters), *characters]
-        self._size += 1
-        return self._size - 1
 
 
 @dataclass(frozen=True, slots=True)
 class WordBatch:
-    """B sentences with boundary positions, padded at the end to T positions."""
+    """B sentences with boundary positions, padded at the end to T positions.
+
+    ``types_BT`` are places in ``rows_U``, ascending rows of the table of which the first is padding's;
+    ``lengths_B`` count tokens and boundaries.
+    """
 
     lengths_B: Tensor
-    """Positions of each sentence that are not padding: tokens plus boundaries."""
     types_BT: Tensor
-    """Index into the U types below; padding is 0."""
     rows_U: Int64
-    """Rows of the table, ascending; the first is the padding row."""
     table: TypeTable
 
 

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import json
 import logging
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from corpora.sentences import read_sentences
 from parsing.networks.config import EncoderConfig
 from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
-from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
+from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
 from runtime.device import plain_torch, shapes_alone
 from runtime.errors import UserError, out_of_memory
@@ -54,44 +55,33 @@ log = logging.getLogger(LOGGER)
 
 @configuration
 class FolderConfig:
-    """``config.json``."""
+    """``config.json``: ``kind`` is dependency or constituency, ``sha256`` has the hashes of two files."""
 
     format: Literal[1] = 1
     kind: str
-    """``dependency`` or ``constituency``."""
     name: str
-    """Short name, part of the identity."""
     version: str
-    """Version of the model, part of the identity."""
     model: dict[str, Any]
-    """The model's configuration, JSON values."""
     sha256: dict[str, str]
-    """The hashes of the two other files."""
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a model folder holds."""
+    """What a model folder holds: JSON values by file (the model's configuration, its vocabulary), weights."""
 
     path: Path
     files: dict[str, Any]
-    """The model's configuration, and words, characters, labels: JSON values by file."""
     tensors: dict[str, Tensor]
-    """Weights by parameter name, as float32."""
+    """By parameter name, as float32."""
     identity: dict[str, str]
-    """``name``, ``version`` and ``sha256``."""
-
-    def mapping(self, file: str, key: str = "") -> dict[str, Any]:
-        """A file, ``config.json`` or ``vocab.json``, or one mapping in it; a UserError if it is none."""
-        value = self.files[file].get(key) if key else self.files[file]
-        if not isinstance(value, dict):
-            raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
-        return value
 
     def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
-        """The same as a configuration, without what older versions wrote more; a UserError if it is none."""
+        """A file, or one mapping in it, as a configuration, without other keys; a UserError if it is none."""
+        values = self.files[file].get(key) if key else self.files[file]
+        if not isinstance(values, dict):
+            raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
         known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
-        values = {name: value for name, value in self.mapping(file, key).items() if name in known}
+        values = {name: value for name, value in values.items() if name in known}
         return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -115,36 +105,6 @@ class ModelFolder:
         return module.eval()
 
 
-def save_model_folder(
-    path: Path,
-    *,
-    kind: str,
-    name: str,
-    version: str,
-    config: dict[str, Any],
-    vocabulary: Mapping[str, Any],
-    tensors: Mapping[str, Tensor],
-    half: bool = True,
-) -> dict[str, str]:
-    """Write a model folder in one step and return its identity. Whoever calls this holds the folder's lock.
-
-    ``half`` stores float16: half the size, parsing still runs in float32.
-    """
-    dtype = torch.float16 if half else torch.float32
-    refuse_others(path, "kind")
-    with replaced(path) as new:
-        # Not save_file: it leaves a file that only its owner can read.
-        stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in tensors.items()}
-        (new / WEIGHTS).write_bytes(save(stored))
-        # Compact: an indented list of 10,000 words is a line per word.
-        text = json.dumps(vocabulary, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        (new / VOCABULARY).write_text(text + "\n", encoding="utf-8")
-        hashes = {file: sha256_file(new / file) for file in (VOCABULARY, WEIGHTS)}
-        content = FolderConfig(kind=kind, name=name, version=version, model=config, sha256=hashes)
-        write_json(new / CONFIG, vars(content))
-    return _identity(read_json(path / CONFIG))
-
-
 def _identity(config: Mapping[str, Any]) -> dict[str, str]:
     """Name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
@@ -152,11 +112,7 @@ def _identity(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
-    """Read and verify a model folder of this kind.
-
-    Raises:
-        UserError: no model folder, another kind or format version, or a damaged file; one line.
-    """
+    """Read and verify a model folder; a UserError if it is none, of another kind or format, or damaged."""
     path = current(path)
     if not (path / CONFIG).is_file():
         inside = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
@@ -196,19 +152,15 @@ class DeviceParser:
     """
 
     def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
-        self._module, self.identity = module.eval(), identity
-        self._place(next(module.parameters()).device)
-
-    def _place(self, device: torch.device) -> None:
-        self.device, self.on_gpu = device, device.type != "cpu"
-        self.positions = DEVICE_POSITIONS if self.on_gpu else CPU_POSITIONS
+        self._module, self._weights = module.eval(), identity
+        self.to(next(module.parameters()).device)
 
     def to(self, device: torch.device) -> None:
         """Encode and score on a device from now on; trees are still decoded on the host."""
         self._module.to(device)
-        self._place(device)
-        others = {key: value for key, value in self.identity.items() if key != "device"}
-        self.identity = {**others, "device": device.type} if self.on_gpu else others
+        self.device, self.on_gpu = device, device.type != "cpu"
+        self.positions = DEVICE_POSITIONS if self.on_gpu else CPU_POSITIONS
+        self.identity = {**self._weights, "device": device.type} if self.on_gpu else self._weights
 
     @plain_torch()
     def run_batches(
@@ -216,8 +168,7 @@ class DeviceParser:
     ) -> list[Result]:
         """One result per sentence, in order; ``start`` maps the indices of a batch to the work on them.
 
-        Raises:
-            DeviceLost: the GPU failed.
+        A DeviceLost says that the GPU failed.
         """
         results: dict[int, Result] = {}
         while left := [i for i in range(len(sizes)) if i not in results]:
@@ -229,15 +180,12 @@ class DeviceParser:
                     self.positions //= 2
                     torch.cuda.empty_cache()
                     log.warning("%s: too little memory; batches of %d words now", self.device, self.positions)
-                elif self.on_gpu and (
-                    type(error).__name__ == "AcceleratorError" or "CUDA error" in str(error)
-                ):
-                    reason = str(error).strip().splitlines()[0]
-                    raise DeviceLost(
-                        f"{self.device} was lost ({reason}); the same command goes on from what is done"
-                    ) from None
-                else:
+                    continue
+                if not (self.on_gpu and re.search("^AcceleratorError|CUDA error", repr(error))):
                     raise
+                reason = str(error).strip().splitlines()[0]
+                remedy = "the same command goes on from what is done"
+                raise DeviceLost(f"{self.device} was lost ({reason}); {remedy}") from None
         return [results[i] for i in range(len(sizes))]
 
     def _finished(
@@ -268,8 +216,8 @@ class DeviceParser:
 class EncodedModel(nn.Module):
     """A network over the sentence encoder.
 
-    ``sizes``: its configuration besides the encoder's, JSON values; ``predicted``: its names of ids, by what
-    they name.
+    ``sizes`` is its configuration besides the encoder's, JSON values; ``predicted`` are its names of ids, by
+    what they name.
     """
 
     kind: ClassVar[str]
@@ -286,14 +234,26 @@ class EncodedModel(nn.Module):
         self.predicted = {what: list(names) for what, names in predicted.items()}
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
-    def content(self) -> dict[str, Any]:
-        """What :func:`save_model_folder` writes."""
-        return {
-            "kind": self.kind,
-            "config": {"encoder": config_to_json(self.encoder.config), **self.sizes},
-            "vocabulary": {**config_to_json(self.vocabulary), **self.predicted},
-            "tensors": self.state_dict(),
-        }
+    def save(self, path: Path, *, name: str, version: str, half: bool = True) -> dict[str, str]:
+        """Write a model folder in one step and return its identity; the caller holds the folder's lock.
+
+        ``half`` stores float16: half the size, parsing still runs in float32.
+        """
+        dtype = torch.float16 if half else torch.float32
+        refuse_others(path, "kind")
+        with replaced(path) as new:
+            # Not save_file: it leaves a file that only its owner can read.
+            stored = {key: value.detach().to("cpu", dtype) for key, value in self.state_dict().items()}
+            (new / WEIGHTS).write_bytes(save({key: value.contiguous() for key, value in stored.items()}))
+            # Compact: an indented list of 10,000 words is a line per word.
+            names = {**config_to_json(self.vocabulary), **self.predicted}
+            text = json.dumps(names, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+            (new / VOCABULARY).write_text(text + "\n", encoding="utf-8")
+            model = {"encoder": config_to_json(self.encoder.config), **self.sizes}
+            hashes = {file: sha256_file(new / file) for file in (VOCABULARY, WEIGHTS)}
+            config = FolderConfig(kind=self.kind, name=name, version=version, model=model, sha256=hashes)
+            write_json(new / CONFIG, vars(config))
+        return _identity(read_json(path / CONFIG))
 
 
 class EncodedParser(DeviceParser, Generic[Parse]):
@@ -304,8 +264,8 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     """
 
     def __init__(self, model: EncodedModel, identity: dict[str, str]) -> None:
-        super().__init__(model, identity)
         self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+        super().__init__(model, identity)
 
     def __getstate__(self) -> dict[str, object]:
         return state_without(self, "encoder_sha256")
@@ -350,20 +310,20 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         super().to(device)
         self.vectors.forget()
 
+    def shares_encoder(self, other: object) -> bool:
+        """Whether another parser has an equal encoder on the same device."""
+        if not isinstance(other, EncodedParser):
+            return False
+        return (self.encoder_sha256, self.device) == (other.encoder_sha256, other.device)
 
-def parse_both(
-    dependency: EncodedParser[DependencyParse],
-    constituency: EncodedParser[ConstituencyParse],
-    sentences: Sequence[Sequence[str]],
-) -> list[tuple[DependencyParse, ConstituencyParse]]:
-    """Return both parses of each sentence, in order, by parsers of equal encoders, with one pass of it.
+    def parse_with(
+        self, other: EncodedParser[Result], sentences: Sequence[Sequence[str]]
+    ) -> list[tuple[Parse, Result]]:
+        """Parses of this parser and of one that shares its encoder, with one pass of it."""
 
-    Each parser gives the same trees by itself.
-    """
+        def work(states_BTD: Tensor, positions_B: Tensor) -> Stages[tuple[Parse, Result]]:
+            ours = yield from self.parse_states(states_BTD, positions_B)
+            theirs = yield from other.parse_states(states_BTD, positions_B)
+            return list(zip(ours, theirs, strict=True))
 
-    def work(states_BTD: Tensor, positions_B: Tensor) -> Stages[tuple[DependencyParse, ConstituencyParse]]:
-        arcs = yield from dependency.parse_states(states_BTD, positions_B)
-        spans = yield from constituency.parse_states(states_BTD, positions_B)
-        return list(zip(arcs, spans, strict=True))
-
-    return constituency.run(sentences, work)
+        return self.run(sentences, work)

@@ -88,10 +88,9 @@ def _sigmoid_of_type(x):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The order of a batch's positions by time."""
+    """The order of a batch's positions by time; ``shape`` is B, T of the padded batch."""
 
     shape: tuple[int, int]
-    """B, T of the padded batch."""
     index_N: Tensor
     """int64, where each packed position is in the padded batch, ``sentence * T + time``."""
     starts: Int
@@ -123,7 +122,7 @@ class Packing:
 
 def runs_packed(module: nn.Module) -> bool:
     """Whether LSTM layers can run without padding here now: no gradients, no dropout, on the CPU."""
-    on_cpu = next(module.parameters()).device.type == "cpu"
+    on_cpu = next(module.parameters()).is_cpu
     return on_cpu and not (module.training or torch.is_grad_enabled())
 
 
@@ -163,15 +162,6 @@ def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
     return x_BTD * (torch.empty_like(x_BTD[:, :1]).bernoulli_(1 - rate) / (1 - rate))
 
 
-def independent_dropout(word_BTE: Tensor, character_BTE: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-    """Drop a token's whole word or character vector; if one is dropped, the other is doubled."""
-    if rate == 0:
-        return word_BTE, character_BTE
-    masks = [torch.empty_like(x[..., :1]).bernoulli_(1 - rate) for x in (word_BTE, character_BTE)]
-    scale = 2 / (masks[0] + masks[1]).clamp(min=1)
-    return word_BTE * (masks[0] * scale), character_BTE * (masks[1] * scale)
-
-
 def reverse_within(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
     """Reverse the first ``lengths_B[b]`` positions of each row; padding stays where it is."""
     positions_T = torch.arange(x_BTD.shape[1], device=lengths_B.device)
@@ -190,10 +180,7 @@ class BidirectionalLayer(nn.Module):
         self.ahead = nn.LSTM(input_dim, hidden, batch_first=True)
         self.back = nn.LSTM(input_dim, hidden, batch_first=True)
         for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.orthogonal_(parameter)
-            else:
-                nn.init.zeros_(parameter)
+            (nn.init.orthogonal_ if parameter.dim() > 1 else nn.init.zeros_)(parameter)
 
     def forward(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
         """[B, T, E] -> [B, T, D]: states of both directions, ahead first."""
@@ -289,13 +276,17 @@ class SentenceEncoder(nn.Module):
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
     def _training_inputs(self, batch: WordBatch) -> Tensor:
-        """Return the input vectors of a batch with dropout, [B, T, E]."""
+        """Input vectors of a batch, [B, T, E]; a word without its spelling is doubled, and vice versa."""
         types_BT = batch.types_BT.to(self.words.weight.device)
         words_U, *characters = batch.table.features(batch.rows_U)
         words_BT, characters_UE = words_U.to(types_BT.device)[types_BT], self.characters(*characters)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
-        character_BTE = nn.functional.embedding(types_BT, characters_UE)
-        return torch.cat(independent_dropout(self.words(words_BT), character_BTE, self.dropout), -1)
+        inputs = [self.words(words_BT), nn.functional.embedding(types_BT, characters_UE)]
+        if self.dropout:
+            masks = [torch.empty_like(x[..., :1]).bernoulli_(1 - self.dropout) for x in inputs]
+            scale = 2 / (masks[0] + masks[1]).clamp(min=1)
+            inputs = [x * (mask * scale) for x, mask in zip(inputs, masks, strict=True)]
+        return torch.cat(inputs, -1)
 
     def forward(self, batch: WordBatch, x_UE: Tensor | None = None) -> Tensor:
         """States [B, T, D] of every position, boundaries included; the first half of D runs ahead.
@@ -352,21 +343,16 @@ class TypeVectors:
             if len(self.table) > self.max_types:
                 self.forget()
             batch = make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
-            return batch, self._of_types(batch)
-
-    def _of_types(self, batch: WordBatch) -> Tensor:
-        if len(self.table) > len(self._known):
-            more = max(len(self.table), 2 * len(self._known)) - len(self._known)
-            # The vectors first: no exception in between leaves a word without one.
-            old, new = (
-                self._vectors[: len(self._known)],
-                self._vectors.new_zeros(more, self.encoder.input_dim),
-            )
-            self._vectors = torch.cat([old, new])
-            self._known = np.append(self._known, np.zeros(more, dtype=bool))
-        device, missing = self._vectors.device, batch.rows_U[~self._known[batch.rows_U]]
-        if len(missing):
-            found_UE = self.encoder.type_vectors(*self.table.features(missing))
-            self._vectors[torch.from_numpy(missing).to(device)] = found_UE
-            self._known[missing] = True
-        return self._vectors[torch.from_numpy(batch.rows_U).to(device)]
+            if len(self.table) > len(self._known):
+                before = len(self._known)
+                more = max(len(self.table), 2 * before) - before
+                # The vectors first: no exception in between leaves a word without one.
+                new = self._vectors.new_zeros(more, self.encoder.input_dim)
+                self._vectors = torch.cat([self._vectors[:before], new])
+                self._known = np.append(self._known, np.zeros(more, dtype=bool))
+            device, missing = self._vectors.device, batch.rows_U[~self._known[batch.rows_U]]
+            if len(missing):
+                missing_UE = self.encoder.type_vectors(*self.table.features(missing))
+                self._vectors[torch.from_numpy(missing).to(device)] = missing_UE
+                self._known[missing] = True
+            return batch, self._vectors[torch.from_numpy(batch.rows_U).to(device)]

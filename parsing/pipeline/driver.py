@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import functools
 import logging
 import multiprocessing
@@ -24,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -66,20 +65,18 @@ class RunSummary:
 
 @dataclass(slots=True)
 class Shard:
-    """The text of one shard."""
+    """The text of one shard, and in ``done`` the trees of its parts by their first sentence.
+
+    ``flags`` are the reader's: TOO_LONG (it cut the sentence), REPLACED_BYTES. Documents of ``document_ids``
+    start at the sentences ``document_starts``.
+    """
 
     index: int
-    """From 0; it starts at sentence ``index * shard_sentences``."""
-    sentences: list[tuple[str, ...]] = dataclasses.field(default_factory=list)
-    """Tokens, as the corpus gave them."""
-    flags: list[int] = dataclasses.field(default_factory=list)
-    """Flags that the reader set for each sentence: TOO_LONG (it was cut), REPLACED_BYTES."""
-    document_starts: list[int] = dataclasses.field(default_factory=list)
-    """Sentences of this shard at which a document starts."""
-    document_ids: list[str] = dataclasses.field(default_factory=list)
-    """Identifiers of these documents."""
-    done: dict[int, Batch] = dataclasses.field(default_factory=dict)
-    """Trees of its parts, by their first sentence."""
+    sentences: list[tuple[str, ...]] = field(default_factory=list)
+    flags: list[int] = field(default_factory=list)
+    document_starts: list[int] = field(default_factory=list)
+    document_ids: list[str] = field(default_factory=list)
+    done: dict[int, Batch] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ class Worker:
 
     @functools.cached_property
     def parser(self) -> TextParser:
-        """Return the parsers."""
+        """The parsers."""
         return self._make()
 
     def describe(self) -> tuple[dict[str, Any], Inventories]:
@@ -119,7 +116,6 @@ class Pool(AbstractContextManager["Pool"]):
     """Parses in this process: for a few sentences that is faster than starting workers."""
 
     size = 1
-    """Workers."""
 
     def __init__(self, make: MakeParser) -> None:
         self._worker = Worker(make)
@@ -177,18 +173,14 @@ class LocalPool(Pool):
         except BaseException as error:
             self.__exit__()
             if isinstance(error, OSError):  # the system refuses another process
-                raise UserError(
-                    f"{self.size} workers cannot be started ({error.strerror}); {FEWER}"
-                ) from None
+                reason = f"{self.size} workers cannot be started ({error.strerror})"
+                raise UserError(f"{reason}; {FEWER}") from None
             raise
 
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """Processes that are started in here never see Ctrl-C, which a terminal sends to all; the driver does."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -204,17 +196,17 @@ _at_work = threading.Lock()
 def _begin(makes: Sequence[MakeParser], started: Any, pool: Connection) -> None:
     """Begin a process, which takes its turn among ``makes`` and ends with its pool, however that ends."""
     global _worker
-    threading.Thread(target=_end_with, args=(pool,), daemon=True).start()
+
+    def end_with_pool() -> None:
+        pool.poll(None)  # until the other end is closed
+        if not _at_work.locked():  # perhaps it is sending: half an answer would hang the pool
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_pool, daemon=True).start()
     with started.get_lock():
         _worker = Worker(makes[started.value % len(makes)])
         started.value += 1
-
-
-def _end_with(pool: Connection) -> None:
-    pool.poll(None)  # until the other end is closed
-    if not _at_work.locked():  # perhaps it is sending: half an answer would hang the pool
-        time.sleep(1)
-    os._exit(1)
 
 
 def _call(method: str, *args: Any) -> Any:
@@ -244,21 +236,13 @@ def run_corpus(
     *,
     shard_sentences: int = SHARD_SENTENCES,
     part_sentences: int = PART_SENTENCES,
-    expected: Callable[[], int | None] = lambda: None,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
 
-    This is longer than 40 lines because it has the order in which a run reads, refuses and writes.
-
-    Args:
-        corpus: documents of tokenised sentences.
-        output: the cache's folder.
-        pool: the workers, not started; the content does not depend on their number.
-        shard_sentences: sentences per shard.
-        part_sentences: sentences that a worker gets at once.
-        expected: about how many sentences there are, asked anew after each part.
-        config: resolved configuration, saved as ``config.json`` next to the shards, with a log.
+    The pool is not started; the content does not depend on its number of workers, each of which gets
+    ``part_sentences`` at once. ``config`` is saved as ``config.json`` next to the shards, with a log. This is
+    longer than 40 lines because it has the order in which a run reads, refuses and writes.
 
     Raises:
         UserError: the folder holds another corpus's cache or is in use; what :func:`parse_parts` raises.
@@ -288,7 +272,7 @@ def run_corpus(
                 )
                 with progress(about=True, initial=before, description="parsing") as bar:
                     for part, batch in parse_parts(pool, parts):
-                        bar.total = expected()
+                        bar.total = corpus.expected()
                         bar.update(len(batch))
                         if row := _finished_shard(output, part, batch):
                             rows[row.index] = row
@@ -340,7 +324,7 @@ def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
 
 def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> Manifest:
     """Return the manifest with these shards."""
-    return dataclasses.replace(manifest, shards=tuple(rows[i] for i in sorted(rows)), complete=complete)
+    return replace(manifest, shards=tuple(rows[i] for i in sorted(rows)), complete=complete)
 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
@@ -419,7 +403,5 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
 
 def give_memory_back() -> None:
     """Return freed memory to the system: glibc keeps the fragments left by batches of changing shapes."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,26 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from corpora.text import Sentence
-from parsing.networks.config import LoopConfig, ModelConfig, TrainConfig
+from parsing.networks.config import LoopConfig, ModelConfig
 from parsing.networks.constituency import IGNORED, ConstituencyModel, SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
-from parsing.networks.parser import CARD, save_model_folder
-from parsing.text_parser import load_parser
-from parsing.training.scores import (
-    Scores,
-    read_dependencies,
-    read_treebank,
-    score_constituency,
-    score_dependency,
-)
+from parsing.training.scores import Scores, score_constituency, score_dependency
 from parsing.trees.batch import ConstituencyParse, Int
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
-from runtime.cli import config_to_json, log_to
-from runtime.device import pick_device
-from runtime.errors import UserError
-from runtime.files import sha256_file, write_text
-from runtime.training_loop import Loop, Plan
 from runtime.training_task import Checkpoint, Position, Task, load_parameters, ramp
 
 ARC_SCALE = 10.0
@@ -54,14 +40,6 @@ WARMUP = 0.02
 CLIP = 5.0
 AVERAGE = 0.999
 """Decay per step of the average of the weights."""
-ABOUT = {
-    "dep": "Biaffine dependency parser (Dozat & Manning 2017). Words are given, tags are not used; relation "
-    "subtypes count; `_punct`: with punctuation.",
-    "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags. Brackets without function tags, "
-    "punctuation and wrapper (`parsing/training/scores.py`).",
-}
-"""What a model is, and how it is scored."""
-
 Model: TypeAlias = DependencyModel | ConstituencyModel
 
 
@@ -69,9 +47,8 @@ class ParserTask(Task[list[int]]):
     """The parsers that have training data; a batch is the numbers of its sentences.
 
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
-    the second, if there are several). torch is seeded from ``loop``.
-
-    Trees may be of the same sentences or of others, ``dev`` are sentences, with universal tags, and trees.
+    the second, if there are several). torch is seeded from ``loop``; ``dev`` are sentences, with universal
+    tags, and trees.
     """
 
     def __init__(
@@ -144,9 +121,21 @@ class ParserTask(Task[list[int]]):
         return words
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """See :func:`length_buckets`."""
+        """Shuffled batches of sentences of similar length, cut where they reach ``batch_tokens`` words.
+
+        A little noise makes batches differ between epochs.
+        """
         generator = np.random.default_rng([self.loop.seed, epoch])
-        return length_buckets([len(tokens) for tokens in self.words], self.loop.batch_tokens, generator)
+        sizes = np.array([len(tokens) for tokens in self.words])
+        batches: list[list[int]] = []
+        words = self.loop.batch_tokens
+        for index in np.argsort(sizes + generator.uniform(0, 1, len(sizes)), kind="stable").tolist():
+            if words + sizes[index] > self.loop.batch_tokens:
+                batches.append([])
+                words = 0
+            batches[-1].append(index)
+            words += sizes[index]
+        return [batches[i] for i in generator.permutation(len(batches))]
 
     def learning_rate(self, position: Position) -> float:
         """Rise linearly over :data:`WARMUP` of the run, then fall linearly to 0 at its end."""
@@ -215,78 +204,3 @@ class ParserTask(Task[list[int]]):
         super().load(checkpoint)
         for name, average in self.averages.items():
             average.copy_(checkpoint.optimiser[f"average.{name}"])
-
-
-def length_buckets(
-    sizes: Sequence[int], batch_tokens: int, generator: np.random.Generator
-) -> list[list[int]]:
-    """Return the shuffled batches of sentences of similar length.
-
-    Sentences are sorted by length with a little noise (so that batches differ between epochs), cut
-    where a batch reaches ``batch_tokens`` words, and the batches are shuffled.
-    """
-    order = np.argsort(np.asarray(sizes) + generator.uniform(0, 1, len(sizes)), kind="stable")
-    batches: list[list[int]] = []
-    words = batch_tokens
-    for index in order.tolist():
-        if words + sizes[index] > batch_tokens:
-            batches.append([])
-            words = 0
-        batches[-1].append(index)
-        words += sizes[index]
-    return [batches[i] for i in generator.permutation(len(batches))]
-
-
-def train_parsers(config: TrainConfig) -> int:
-    """Train, write the model folders, log the dev scores of what was stored; return the exit code.
-
-    Raises:
-        UserError: no or bad training data.
-    """
-    pairs = (config.train_dep, config.dev_dep), (config.train_const, config.dev_const)
-    if any(bool(train) != bool(dev) for train, dev in pairs) or not any(train for train, _ in pairs):
-        raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
-    device = pick_device(config.device)
-    task = ParserTask(
-        read_dependencies(config.train_dep, tags="xpos") if config.train_dep else (),
-        read_treebank(config.train_const) if config.train_const else (),
-        (
-            read_dependencies(config.dev_dep) if config.dev_dep else (),
-            read_treebank(config.dev_const) if config.dev_const else (),
-        ),
-        config.model,
-        config.loop,
-        device,
-    )
-    files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
-    data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
-    identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
-    plan = Plan(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
-    log = log_to(config.output / "training")
-    loop = Loop(task, plan, config.output / "training", identity=identity | data)
-    parameters = sum(parameter.numel() for parameter in task.module.parameters())
-    log.info("%d sentences, %d words; %d parameters", len(task.words), sum(map(len, task.words)), parameters)
-    if code := loop.run():
-        return code
-    loop.load_best()
-    for kind, model in task.models.items():
-        path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
-        save_model_folder(path, name=name, version="1", **model.content())
-        # The stored weights are scored, not those in memory: float16 rounds them.
-        scores = task.score(kind, load_parser(kind, str(path)))
-        write_text(path / CARD, _card(name, kind, data, scores))
-        log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
-    return 0
-
-
-def _card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Scores) -> str:
-    """Return a model card: what it is, data, scores."""
-    files = [
-        f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
-        for role, digests in data.items()
-        for path, digest in digests.items()
-    ]
-    table = [[*scores], ["---"] * len(scores), [f"{value:.2f}" for value in scores.values()]]
-    parts = [f"# {name}", ABOUT[kind], "## Data", "\n".join(files), "## Scores on dev, in per cent"]
-    parts += ["\n".join(f"| {' | '.join(row)} |" for row in table)]
-    return "\n\n".join([*parts, "The weights of the best epoch on the same sentences.\n"])

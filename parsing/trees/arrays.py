@@ -37,16 +37,10 @@ DEFECTS = (
 
 @compiled_if_long
 def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
-    """Return the height of each word: 0 without dependents, else 1 + the highest dependent's.
+    """Return the height of each word, [N], 0 without dependents, else 1 + the highest dependent's.
 
-    It is compiled as one function: parts of it would be compiled one by one.
-
-    Args:
-        head: [N], 1-based head within the sentence, 0 for the root.
-        offsets: int64 [B+1], where sentences start.
-
-    Returns:
-        int32 [N] heights, and int32 [B] with the index in DEFECTS of what is wrong with each tree.
+    And what is wrong with each tree, [B], as an index in DEFECTS. Heads are 1-based in the sentence, 0 is the
+    root's. It is compiled as one function: parts of it would be compiled one by one.
     """
     heights = np.zeros(len(head), np.int32)
     defects = np.zeros(len(offsets) - 1, np.int32)
@@ -92,16 +86,10 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
 
 @compiled_if_long
 def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, Int32, Int32, Int32]:
-    """Return the height and words of each internal node.
+    """Return the height of each internal node, [N-B], 1 + the higher child's (leaves have 0).
 
-    Args:
-        left: [N-B] left children, ids local to the sentence.
-        right: [N-B] right children.
-        offsets: int64 [B+1], where the tokens of each sentence start.
-
-    Returns:
-        int32 [N-B] heights, 1 + the higher child's (leaves have 0); int32 [B] with the index in DEFECTS of
-        what is wrong with each tree; int32 [N-B] first and last word, positions in the sentence.
+    Then what is wrong with each tree, [B], as an index in DEFECTS; and the first and last word of each node,
+    [N-B], as positions in the sentence. Children are ids local to the sentence.
     """
     heights = np.zeros(len(left), np.int32)
     first = np.zeros(len(left), np.int32)
@@ -132,14 +120,15 @@ def constituency_heights(left: Int, right: Int, offsets: Int64) -> tuple[Int32, 
 
 @dataclass(frozen=True, slots=True)
 class BinaryTree:
-    """Binary tree over ``n`` words: leaves are 0..n-1, internal nodes n..2n-2, the root is last."""
+    """Binary tree over ``n`` words: leaves are 0..n-1, internal nodes n..2n-2, the root is last.
+
+    Children of internal nodes [n-1] come before their parents.
+    """
 
     leaf_label: Int
     """int32 [n], the unary chain above each word, 0 for none."""
     left: Int
-    """int32 [n-1], left child of internal node n+i; children come before their parents."""
     right: Int
-    """int32 [n-1], right child of internal node n+i."""
     label: Int
     """int32 [n-1], label of internal node n+i, or the dummy label."""
 
@@ -148,24 +137,16 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
     """Binarise a parse; internal nodes are numbered in postorder.
 
     Of the spans in preorder, the first one is the whole sentence; one-word spans may be missing, and get the
-    null label. Nodes that binarisation adds have the dummy label, which is not one of the parser's.
-
-    Raises:
-        ValueError: the spans are not a tree over the sentence, or one has the dummy label.
+    null label. Nodes that binarisation adds have the dummy label, which is not one of the parser's. A
+    ValueError says that the spans are not a tree over the sentence, or that one has the dummy label.
     """
     n = len(parse.tags)
-    tree = BinaryTree(
-        leaf_label=np.zeros(n, np.int32),
-        left=np.empty(n - 1, np.int32),
-        right=np.empty(n - 1, np.int32),
-        label=np.empty(n - 1, np.int32),
-    )
     if (parse.labels == dummy_label).any():
         raise ValueError(f"a span has the dummy label {dummy_label}")
-    spans = parse.starts, parse.ends, parse.labels
-    if not _fill_tree(*spans, dummy_label, tree.leaf_label, tree.left, tree.right, tree.label):
+    sound, *arrays = _tree_arrays(parse.starts, parse.ends, parse.labels, dummy_label, n)
+    if not sound:
         raise ValueError(f"the spans are no tree of {n} words: the whole sentence first, then in preorder")
-    return tree
+    return BinaryTree(*arrays)
 
 
 def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyParse:
@@ -185,37 +166,18 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
     return ConstituencyParse(tags=tags, starts=first[order], ends=last[order] + 1, labels=labels[order])
 
 
-def left_branching(n: int, dummy_label: int) -> BinaryTree:
-    """The fallback for a sentence of n >= 1 words that cannot be parsed: a flat tree, binarised."""
-    left = np.arange(n - 1, 2 * n - 2, dtype=np.int32)
-    label = np.full(n - 1, dummy_label, np.int32)
-    left[:1], label[-1:] = 0, NULL_LABEL
-    return BinaryTree(
-        leaf_label=np.full(n, NULL_LABEL, np.int32),
-        left=left,
-        right=np.arange(1, n, dtype=np.int32),
-        label=label,
-    )
-
-
 @compiled_if_long
-def _fill_tree(
-    starts: Int,
-    ends: Int,
-    labels: Int,
-    dummy: int,
-    leaf_label: Int,
-    left: Int,
-    right: Int,
-    label: Int,
-) -> bool:
-    """Fill the arrays of a tree in one pass over words and spans; False if they are no tree.
+def _tree_arrays(  # type: ignore[no-untyped-def]
+    starts, ends, labels, dummy, n
+):
+    """Return whether spans are a tree, and the arrays of a :class:`BinaryTree`, in one pass over the words.
 
     It is one function because all steps change what is open. A raised exception could not be kept on disk.
     """
-    n, m = len(leaf_label), len(starts)
+    leaf_label, m = np.zeros(n, np.int32), len(starts)
+    left, right, label = np.zeros(n - 1, np.int32), np.zeros(n - 1, np.int32), np.zeros(n - 1, np.int32)
     if m == 0 or starts[0] != 0 or ends[0] != n:
-        return False
+        return False, leaf_label, left, right, label
     open_end = np.empty(m, np.int32)
     open_label = np.empty(m, np.int32)
     open_node = np.empty(m, np.int32)  # what the children so far were joined into, -1 for none
@@ -225,7 +187,7 @@ def _fill_tree(
             # Beyond what is open above it, or a repetition of that.
             above = open_end[depth - 1] if depth > 0 else n + 1
             if ends[span] > above or (ends[span] == above and open_node[depth - 1] < 0) or ends[span] > n:
-                return False
+                return False, leaf_label, left, right, label
             open_end[depth], open_label[depth], open_node[depth] = ends[span], labels[span], -1
             depth += 1
             span += 1
@@ -247,5 +209,5 @@ def _fill_tree(
                 break
             depth -= 1
         if span < m and starts[span] <= word:
-            return False
-    return span == m
+            return False, leaf_label, left, right, label
+    return span == m, leaf_label, left, right, label

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,18 +20,12 @@ Int64 = NDArray[np.int64]
 UInt8 = NDArray[np.uint8]
 
 # Flags of a sentence, bits of one byte. Training skips sentences with a fallback tree.
-DEP_FALLBACK = 1
-"""The dependency tree is the fallback chain."""
-CONST_FALLBACK = 2
-"""The constituency tree is the left-branching fallback."""
-TOO_LONG = 4
-"""Over the token limit of the parsers, or cut at the reader's length limit."""
-REPLACED_BYTES = 8
-"""Undecodable bytes or NULs were replaced in the text."""
-EMPTY = 16
-"""No token but blanks: stored as one token ``""``."""
-BLANK_TOKEN = 32
-"""A blank token among others, which parsers cannot take."""
+DEP_FALLBACK = 1  # the dependency tree is the fallback chain
+CONST_FALLBACK = 2  # the constituency tree is the left-branching fallback
+TOO_LONG = 4  # over the token limit of the parsers, or cut at the reader's length limit
+REPLACED_BYTES = 8  # undecodable bytes or NULs were replaced in the text
+EMPTY = 16  # no token but blanks: stored as one token ""
+BLANK_TOKEN = 32  # a blank token among others, which parsers cannot take
 FLAG_NAMES = {
     DEP_FALLBACK: "dependency fallback",
     CONST_FALLBACK: "constituency fallback",
@@ -85,21 +78,6 @@ def narrow(values: Int) -> Int:
     return values.astype(dtype, copy=False)
 
 
-def encode_strings(strings: Sequence[str]) -> tuple[UInt8, Int64]:
-    """Encode n strings as one UTF-8 blob, uint8 [bytes], and byte offsets int64 [n+1]."""
-    parts = [string.encode("utf-8") for string in strings]
-    return np.frombuffer(b"".join(parts), np.uint8), offsets_of([len(part) for part in parts])
-
-
-def decode_strings(blob: UInt8, offsets: Int) -> list[str]:
-    """Undo :func:`encode_strings`."""
-    data, ends = blob.tobytes(), offsets.tolist()
-    if data.isascii():  # bytes are characters: one decode, then slices
-        text = data.decode("ascii")
-        return [text[a:b] for a, b in pairwise(ends)]
-    return [data[a:b].decode("utf-8") for a, b in pairwise(ends)]
-
-
 def absent() -> Int32:
     """The empty array of a field that was not requested."""
     return np.zeros(0, np.int32)
@@ -113,7 +91,6 @@ class WordIds(Protocol):
 
     def lookup(self, types: list[str]) -> Int32:
         """int32 [len(types)], the id of each type (the unknown word's id where it has none)."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,9 +114,10 @@ class Inventories:
 class Batch:
     """Trees of B successive sentences as concatenated arrays.
 
-    Arrays of fields that were not requested are empty; ``fields`` names those present. Node ids
-    are local to their sentence: leaves ``0..n-1``, internal nodes ``n..2n-2``, root last. The
-    internal nodes of sentence i start at ``sentence_offsets[i] - i``.
+    Arrays of fields that were not requested are empty; ``fields`` names those present. Those of words are
+    [N], those of internal nodes, ``left`` to ``const_height``, [N-B]. Node ids are local to their sentence:
+    leaves ``0..n-1``, internal nodes ``n..2n-2``, root last. The internal nodes of sentence i start at
+    ``sentence_offsets[i] - i``. Heights of leaves and of words without dependents are 0.
     """
 
     sentence_offsets: Int64
@@ -148,31 +126,24 @@ class Batch:
     """uint8 [B], bits DEP_FALLBACK ... BLANK_TOKEN."""
     fields: tuple[str, ...]
     token: Int32 = field(default_factory=absent)
-    """int32 [N], ids into ``types``."""
+    """Ids into ``types``."""
     row: Int32 = field(default_factory=absent)
-    """int32 [N], ids of the vocabulary that the cache was read with; absent without."""
+    """Ids of the vocabulary that the cache was read with; absent without."""
     relations: tuple[str, ...] = ()
     """Names of the ids in ``relation``."""
     types: list[str] | None = None
     """Word types (possibly some that the batch does not use); None without tokens."""
     head: Int32 = field(default_factory=absent)
-    """int32 [N], 1-based head within the sentence, 0 for the root."""
+    """1-based head within the sentence, 0 for the root."""
     relation: Int32 = field(default_factory=absent)
-    """int32 [N]."""
     dep_height: Int32 = field(default_factory=absent)
-    """int32 [N], height in the dependency tree, 0 for a word without dependents."""
     tag: Int32 = field(default_factory=absent)
-    """int32 [N]."""
     leaf_label: Int32 = field(default_factory=absent)
-    """int32 [N], unary chain above the word."""
+    """Unary chain above the word."""
     left: Int32 = field(default_factory=absent)
-    """int32 [N-B]."""
     right: Int32 = field(default_factory=absent)
-    """int32 [N-B]."""
     label: Int32 = field(default_factory=absent)
-    """int32 [N-B]."""
     const_height: Int32 = field(default_factory=absent)
-    """int32 [N-B], height in the binary tree, at least 1 (leaves have 0)."""
 
     def __len__(self) -> int:
         return len(self.flags)
@@ -260,7 +231,6 @@ class DependencyParser(Protocol):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
         """Return one parse per sentence, in order. Every sentence has at least one non-blank token."""
-        ...
 
 
 class ConstituencyParser(Protocol):
@@ -272,4 +242,3 @@ class ConstituencyParser(Protocol):
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
         """Return one parse per sentence, in order. Every sentence has at least one non-blank token."""
-        ...

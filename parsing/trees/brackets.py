@@ -36,29 +36,19 @@ class SpanTree:
     words: tuple[str, ...]
     """As in running text: ``(``, not ``-LRB-``."""
     tags: tuple[str, ...]
-    """Part-of-speech tag per word."""
     spans: tuple[tuple[int, int, str], ...]
     """(first word, one past the last, label) in preorder; the whole sentence first."""
 
 
 def read_trees(path: Path) -> Iterator[SpanTree]:
-    """Trees of a bracket file; a tree may span lines.
-
-    Raises:
-        UserError: no such file, brackets that do not match, or a node without words; it names file
-            and tree.
-    """
+    """Trees of a bracket file, which may span lines; a UserError names the file and what is no tree."""
     for number, sentence in enumerate(read_brackets(path), 1):
         assert sentence.tree is not None
         yield read_tree(sentence.tree, where=f"{path}, tree {number}")
 
 
 def read_tree(text: str, *, where: str = "tree") -> SpanTree:
-    """One bracketed tree with any white space between; error messages name the place ``where``.
-
-    Raises:
-        UserError: the brackets do not match, or a node has no words.
-    """
+    """One bracketed tree with any white space between; a UserError names the place ``where``."""
     words: list[str] = []
     tags: list[str] = []
     nodes: list[tuple[int, int, str]] = []  # children before their parents
@@ -71,7 +61,8 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
         if close:
             children.pop()
             label, start = above.pop()
-            label = strip_function(label)
+            if not label.startswith("-"):  # NP-SBJ-1=2 is NP; -LRB- stays
+                label = re.split(r"[-=|]", label, maxsplit=1)[0]
             if start < len(words) and (above or label not in WRAPPERS):
                 nodes.append((start, len(words), label))
         elif not word:
@@ -120,11 +111,7 @@ def write_tree(tree: SpanTree) -> str:
 
 
 def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int]) -> ConstituencyParse:
-    """A tree as arrays; one-word spans without a label are left out.
-
-    Raises:
-        KeyError: a label or tag that the mappings lack.
-    """
+    """A tree as arrays; one-word spans without a label are left out."""
     spans = [span for i, span in enumerate(tree.spans) if i == 0 or span[2]]
     return ConstituencyParse(
         tags=np.array([tags[tag] for tag in tree.tags], np.int32),
@@ -156,8 +143,3 @@ def labels_and_tags(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:
         labels.update(label for _, _, label in tree.spans)
         tags.update(tree.tags)
     return ["", *sorted(labels - {""})], sorted(tags)
-
-
-def strip_function(label: str) -> str:
-    """``NP-SBJ-1=2`` is ``NP``; a label that starts with a dash (``-LRB-``) stays."""
-    return label if label.startswith("-") else re.split(r"[-=|]", label, maxsplit=1)[0]

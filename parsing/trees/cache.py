@@ -9,8 +9,8 @@ manifest has the SHA-256 of every shard, which is checked before HDF5 opens it; 
 
 A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
 most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
-only the batch's range. Memory holds ``open_shards`` decoded shards (about 4 MB each), whatever the size
-of the corpus. Threads may share an object; a copy opens its files again.
+only the batch's range, since training shuffles. Memory holds ``open_shards`` decoded shards (about 4 MB
+each), whatever the size of the corpus. Threads may share an object; a copy opens its files again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,6 @@ from parsing.trees.batch import (
     Inventories,
     UInt8,
     WordIds,
-    decode_strings,
-    encode_strings,
     flag_reasons,
     join,
     narrow,
@@ -114,11 +113,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of ``folder``.
-
-        Raises:
-            UserError: there is none, or it is damaged or of another format version.
-        """
+        """Read the manifest of ``folder``; a UserError says if it is damaged or of another format version."""
         path = Path(folder) / NAME
         if not path.exists():
             raise UserError(f"{folder}: not a tree cache (no {NAME}); make one with python -m parsing.run")
@@ -135,9 +130,8 @@ class Manifest:
             size = manifest.shard_sentences
             fits = row.sentences == size or (place == len(manifest.shards) and 0 < row.sentences < size)
             if row.index <= before or row.file != shard_name(row.index) or not fits:
-                raise UserError(
-                    f"{path}: shards: row {place} ({row.file}) is not a shard of {size} sentences"
-                )
+                wanted = f"a shard of {size} sentences"
+                raise UserError(f"{path}: shards: row {place} ({row.file}) is not {wanted}")
             before = row.index
         return manifest
 
@@ -149,7 +143,11 @@ def shard_name(index: int) -> str:
 
 def strings_of(file: h5py.File, name: str) -> list[str]:
     """The n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
-    return decode_strings(file[f"{name}_bytes"][:], file[f"{name}_offsets"][:])
+    data, ends = file[f"{name}_bytes"][:].tobytes(), file[f"{name}_offsets"][:].tolist()
+    if data.isascii():  # bytes are characters: one decode, then slices
+        text = data.decode("ascii")
+        return [text[a:b] for a, b in pairwise(ends)]
+    return [data[a:b].decode("utf-8") for a, b in pairwise(ends)]
 
 
 def write_shard(
@@ -165,7 +163,9 @@ def write_shard(
     arrays["document_starts"] = np.array(document_starts, np.int64)
     blobs = {}
     for name, strings in (("type", batch.types), ("document_id", document_ids)):
-        blobs[f"{name}_bytes"], arrays[f"{name}_offsets"] = encode_strings(strings)
+        parts = [string.encode("utf-8") for string in strings]
+        blobs[f"{name}_bytes"] = np.frombuffer(b"".join(parts), np.uint8)
+        arrays[f"{name}_offsets"] = offsets_of([len(part) for part in parts])
     stored = {name: narrow(values) for name, values in arrays.items()} | blobs | {"flags": batch.flags}
     name = shard_name(index)
     return ShardRow(
@@ -222,8 +222,7 @@ class TreeCache:
     ) -> TreeCache:
         """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap.
 
-        Raises:
-            UserError: no cache, another format version, an unfinished one, or one without a first shard.
+        A UserError says what is none, or is of another format version.
         """
         folder = path_of(folder, "tree cache")
         manifest = Manifest.read(folder)
@@ -280,11 +279,8 @@ class TreeCache:
     ) -> Batch:
         """The sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or these ``fields``.
 
-        With a vocabulary, ``row`` holds its ids of the tokens.
-
-        Raises:
-            UserError: a field the cache does not hold, or a damaged shard.
-            IndexError: the range is empty or not inside the corpus.
+        With a vocabulary, ``row`` holds its ids of the tokens. A UserError says that the cache does not hold
+        a field, or that a shard is damaged.
         """
         wanted = tuple(fields) if fields is not None else self.fields
         for field in wanted:
@@ -305,26 +301,24 @@ class TreeCache:
 
     def _shard(self, index: int, start: int) -> _Shard:
         """The open shard ``index``; closes the least recently used ones if too many are open."""
-        shard = self._shards.get(index)
-        if shard is None:
+        if index in self._shards:
+            self._shards[index].whole = True
+        else:
             while len(self._shards) >= self.open_shards:
                 self._shards.popitem(last=False)[1].file.close()
-            shard = self._shards[index] = _Shard(self._open(index), whole=start == self._next)
-        else:
-            shard.whole = True
+            self._shards[index] = _Shard(self._open(index), whole=start == self._next)
         self._shards.move_to_end(index)
-        return shard
+        return self._shards[index]
 
     def _open(self, index: int) -> h5py.File:
         """Open a shard, whose file and content are checked the first time."""
         import h5py
 
-        row = self.rows[index]
-        path = self.folder / row.file
+        path = self.folder / self.rows[index].file
         if index in self._checked:
             return h5py.File(path, "r", libver=LIBVER, locking=False)
-        names, start = self.manifest.inventories, int(self._starts[index])
-        file = open_shard(path, row, start, names, self.fields)
+        row, start = self.rows[index], int(self._starts[index])
+        file = open_shard(path, row, start, self.manifest.inventories, self.fields)
         self._checked.add(index)
         return file
 
@@ -353,25 +347,19 @@ class _Shard:
         low, high = int(offsets[0]), int(offsets[-1])
         arrays: dict[str, Any] = {}
         for field in fields:
+            # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
+            if self.whole and field not in self._decoded:
+                self._decoded[field] = self.file[field][:]
             nodes = field in NODE_FIELDS
-            arrays[field] = self._slice(field, low - a * nodes, high - b * nodes)
+            values = self._decoded[field] if field in self._decoded else self.file[field]
+            arrays[field] = values[low - a * nodes : high - b * nodes].astype(np.int32)
         if "token" in arrays:
-            self._types = self._types or strings_of(self.file, "type")
-            arrays["types"] = self._types
+            self._types = arrays["types"] = self._types or strings_of(self.file, "type")
             if vocabulary is not None:
                 arrays["row"] = self._rows(arrays["token"], self._types, vocabulary)
         return Batch(sentence_offsets=offsets - low, flags=self.flags[a:b], fields=fields, **arrays)
 
-    def _slice(self, name: str, low: int, high: int) -> Int32:
-        if self.whole and name not in self._decoded:
-            # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
-            self._decoded[name] = self.file[name][:]
-        source = self._decoded.get(name)
-        values: Int32 = (self.file[name] if source is None else source)[low:high].astype(np.int32)
-        return values
-
     def _rows(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:
-        """Return the vocabulary's ids of tokens."""
         if self.whole and vocabulary.key not in self._lookups:
             self._lookups[vocabulary.key] = vocabulary.lookup(types)
         if vocabulary.key in self._lookups:

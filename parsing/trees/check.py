@@ -45,7 +45,6 @@ class ShardRow:
 
     index: Number
     file: str
-    """Path inside the cache's folder."""
     sha256: str
     sentences: Number
     tokens: Number
@@ -62,20 +61,6 @@ class ShardRow:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
 
-def check_shard(path: Path, row: ShardRow) -> None:
-    """Compare a shard's file with its row.
-
-    Raises:
-        UserError: missing, or not the file that was written.
-    """
-    try:
-        digest = sha256_file(path)
-    except UserError as error:
-        raise UserError(f"{error}; {REMEDY}") from None
-    if digest != row.sha256:
-        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
-
-
 def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
     """Open a shard for the first time; ``start`` is its first sentence in the corpus.
 
@@ -84,40 +69,36 @@ def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields
     """
     import h5py
 
-    check_shard(path, row)
-    with contextlib.ExitStack() as on_error:
-        try:
-            # A shard never changes, so no lock of another program's matters.
-            file = on_error.enter_context(h5py.File(path, "r", locking=False))
-            arrays = _arrays(file, row, fields)
-        except (OSError, RuntimeError, ValueError, TypeError, KeyError, zlib.error) as error:
-            raise UserError(f"{path}: {error}") from None
-        try:
-            _check_content(arrays, row, start, names, fields)
-        except ValueError as error:
-            raise UserError(f"{path}: {error}") from None
-        on_error.pop_all()
-    return file
-
-
-def _arrays(file: h5py.File, row: ShardRow, fields: Sequence[str]) -> dict[str, Int]:
-    """The arrays of a shard; all datasets are checked before the first is read."""
+    try:
+        digest = sha256_file(path)
+    except UserError as error:
+        raise UserError(f"{error}; {REMEDY}") from None
+    if digest != row.sha256:
+        raise UserError(f"{path}: damaged shard (its SHA-256 is not the one listed); {REMEDY}")
     lengths: dict[str, int | None] = {"sentence_offsets": row.sentences + 1, "flags": row.sentences}
     lengths |= {name: row.tokens - row.sentences * (name in NODE_FIELDS) for name in fields}
     lengths |= {"document_starts": row.documents, "document_id_offsets": row.documents + 1}
     lengths |= dict.fromkeys(("type_offsets", "type_bytes", "document_id_bytes"))
-    datasets = {name: _dataset(file, name, length) for name, length in lengths.items()}
-    return {name: _values(name, data) for name, data in datasets.items()}
+    with contextlib.ExitStack() as on_error:
+        try:
+            # A shard never changes, so no lock of another program's matters.
+            file = on_error.enter_context(h5py.File(path, "r", locking=False))
+            # All datasets are checked before the first is read.
+            datasets = {name: _dataset(file, name, length) for name, length in lengths.items()}
+            arrays = {name: _values(name, data) for name, data in datasets.items()}
+            _check_content(arrays, row, start, names, fields)
+        except (OSError, RuntimeError, ValueError, TypeError, KeyError, zlib.error) as error:
+            raise UserError(f"{path}: {error}") from None
+        on_error.pop_all()
+    return file
 
 
 def _check_content(
     arrays: dict[str, Int], row: ShardRow, start: int, names: Inventories, fields: Sequence[str]
 ) -> None:
     """Raise ValueError with the first defect."""
-    for name, values in (
-        ("sentence", None),
-        *((name, arrays[f"{name}_bytes"]) for name in ("type", "document_id")),
-    ):
+    for name in ("sentence", "type", "document_id"):
+        values = arrays.get(f"{name}_bytes")
         offsets = arrays[f"{name}_offsets"] = arrays[f"{name}_offsets"].astype(np.int64)
         # A sentence has a token; a word may be empty.
         least, end = (1, row.tokens) if values is None else (0, len(values))
@@ -145,9 +126,8 @@ def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
     if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
         raise ValueError(f"{name}: is no dataset")
     shape, kinds = data.shape or (), ("|u1",) if name in BYTES else ("i1", "i2", "i4", "i8")
-    fits = (
-        len(shape) == 1 and length in (None, *shape) and data.nbytes <= MOST_PACKED * file.id.get_filesize()
-    )
+    is_small = data.nbytes <= MOST_PACKED * file.id.get_filesize()
+    fits = len(shape) == 1 and length in (None, *shape) and is_small
     if not fits or data.dtype.newbyteorder("=") not in kinds:
         wanted = f"{'any number of' if length is None else length} {'bytes' if name in BYTES else 'integers'}"
         raise ValueError(f"{name}: is {data.dtype} {list(shape)}; by its row in manifest.json {wanted}")
@@ -207,7 +187,7 @@ def _defects(
     if "head" in fields:
         trees.append((*dependency_heights(columns["head"], offsets), columns["dep_height"], offsets))
     if "left" in fields:
-        heights, defects, _, _ = constituency_heights(columns["left"], columns["right"], offsets)
+        heights, defects, *_ = constituency_heights(columns["left"], columns["right"], offsets)
         trees.append((heights, defects, columns["const_height"], offsets - rows))
     for heights, defects, stored, begins in trees:
         for number, defect in enumerate(DEFECTS[1:], 1):

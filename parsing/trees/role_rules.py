@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from parsing.trees import role_kinds as kinds
+from parsing.trees.role_kinds import KIND, WORD
 
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
@@ -107,35 +107,35 @@ class DependentRule:
 
 
 DEPENDENT_RULES = (
-    DependentRule("object", "patient", kinds.OBJECT,
+    DependentRule("object", "patient", KIND.OBJECT,
                   "praised:0:root doctor:1:obj -> patient:praised:doctor"),
-    DependentRule("recipient", "to", kinds.INDIRECT,
+    DependentRule("recipient", "to", KIND.INDIRECT_OBJECT,
                   "She:2:nsubj gave:0:root him:2:iobj books:2:obj -> to:gave:him"),
-    DependentRule("owner", "poss", kinds.POSSESSOR,
+    DependentRule("owner", "poss", KIND.POSSESSOR,
                   "the:3:det king:3:nmod:poss hat:0:root -> poss:hat:king"),
-    DependentRule("whole", "poss", kinds.OBLIQUE, mark=kinds.W_OF,
+    DependentRule("whole", "poss", KIND.OBLIQUE, mark=WORD.OF,
                   example="the:2:det hat:0:root of:4:case king:2:nmod -> poss:hat:king"),
-    DependentRule("agent of a passive", "agent", kinds.BY_AGENT,
+    DependentRule("agent of a passive", "agent", KIND.AGENT,
                   "seen:0:root by:3:case Eve:1:obl:agent -> agent:seen:Eve"),
-    DependentRule("'by' of a passive", "agent", kinds.OBLIQUE, mark=kinds.W_BY, head_is_passive=True,
+    DependentRule("'by' of a passive", "agent", KIND.OBLIQUE, mark=WORD.BY, head_is_passive=True,
                   example="doctor:0:root praised:1:acl by:4:case lawyer:2:obl -> agent:praised:lawyer"),
-    DependentRule("goal", "to", kinds.OBLIQUE, mark=kinds.W_TO,
+    DependentRule("goal", "to", KIND.OBLIQUE, mark=WORD.TO,
                   example="He:2:nsubj went:0:root to:4:case Rome:2:obl -> to:went:Rome"),
-    DependentRule("source", "from", kinds.OBLIQUE, mark=kinds.W_FROM,
+    DependentRule("source", "from", KIND.OBLIQUE, mark=WORD.FROM,
                   example="He:2:nsubj came:0:root from:4:case Rome:2:obl -> from:came:Rome"),
-    DependentRule("any other complement with a preposition", "at", kinds.OBLIQUE,
+    DependentRule("any other complement with a preposition", "at", KIND.OBLIQUE,
                   "cat:2:nsubj sat:0:root on:4:case mat:2:obl -> at:sat:mat"),
-    DependentRule("attribute", "attr", kinds.ATTRIBUTE, "red:2:amod hat:0:root -> attr:hat:red"),
-    DependentRule("numeral", "num", kinds.NUMBER, "two:2:nummod hats:0:root -> num:hats:two"),
-    DependentRule("'not' and 'as', which other rules read", None, kinds.ADVERB, word=kinds.W_NOT | kinds.W_AS,
+    DependentRule("attribute", "attr", KIND.ATTRIBUTE, "red:2:amod hat:0:root -> attr:hat:red"),
+    DependentRule("numeral", "num", KIND.NUMBER, "two:2:nummod hats:0:root -> num:hats:two"),
+    DependentRule("'not' and 'as', which other rules read", None, KIND.ADVERB, word=WORD.NOT | WORD.AS,
                   example="He:4:nsubj did:4:aux not:4:advmod come:0:root -> no adv:come:not"),
-    DependentRule("adverb", "adv", kinds.ADVERB, "ran:0:root fast:1:advmod -> adv:ran:fast"),
-    DependentRule("later event", "before", kinds.ADVERBIAL, mark=kinds.W_BEFORE,
+    DependentRule("adverb", "adv", KIND.ADVERB, "ran:0:root fast:1:advmod -> adv:ran:fast"),
+    DependentRule("later event", "before", KIND.ADVERBIAL_CLAUSE, mark=WORD.BEFORE,
                   example="left:0:root before:3:mark came:1:advcl -> before:left:came"),
-    DependentRule("earlier event", "before", kinds.ADVERBIAL, mark=kinds.W_AFTER, turned=True,
+    DependentRule("earlier event", "before", KIND.ADVERBIAL_CLAUSE, mark=WORD.AFTER, turned=True,
                   example="came:0:root after:3:mark left:1:advcl -> before:left:came"),
-    DependentRule("name", "is", kinds.NAME, "friend:0:root Anna:1:appos -> is:friend:Anna"),
-    DependentRule("embedded clause", "clause", kinds.COMPLEMENT | kinds.ADVERBIAL,
+    DependentRule("name", "is", KIND.NAME, "friend:0:root Anna:1:appos -> is:friend:Anna"),
+    DependentRule("embedded clause", "clause", KIND.COMPLEMENT | KIND.ADVERBIAL_CLAUSE,
                   "said:0:root that:3:mark came:1:ccomp -> clause:said:came"),
     DependentRule("anything else", None, 0, "said:0:root well:1:dep -> no adv:said:well"),
 )  # fmt: skip

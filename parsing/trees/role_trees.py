@@ -12,50 +12,12 @@ from typing import Any
 import numpy as np
 
 from parsing.trees.batch import Int64
-from parsing.trees.role_kinds import (
-    ADVERB,
-    ADVERBIAL,
-    ATTRIBUTE,
-    AUXILIARY,
-    BESIDE,
-    BY_AGENT,
-    CASE,
-    CLAUSAL_SUBJECT,
-    COMPLEMENT,
-    CONJUNCT,
-    COPULA,
-    DETERMINER,
-    EXPLETIVE,
-    FUNCTION,
-    INDIRECT,
-    NAME,
-    NUMBER,
-    OBJECT,
-    OBLIQUE,
-    PARTICIPLE,
-    POSSESSOR,
-    PREPOSITION,
-    PREPOSITIONAL,
-    RELATIVE,
-    SUBJECT,
-    W_AS,
-    W_BARE,
-    W_DO,
-    W_LESS,
-    W_NO,
-    W_NOT,
-    W_PREPOSITION,
-    W_PRONOUN,
-    W_RELATIVE,
-    W_THAN,
-    W_WHAT,
-    W_WHERE,
-)
+from parsing.trees.role_kinds import KIND, WORD
 from runtime.compiled import compiled_part
 
 ANSWERED = 1 << 40
 """Set beside the kinds of a relative clause whose pronoun stands for the noun."""
-_VERBAL = OBJECT | INDIRECT | COPULA | COMPLEMENT | OBLIQUE | EXPLETIVE
+_VERBAL = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.COPULA | KIND.COMPLEMENT | KIND.OBLIQUE | KIND.EXPLETIVE
 """Dependents that a bare auxiliary does not have."""
 _FIELDS = "parent kinds word first sister antecedent standard below mark standard_has_more negated"
 TOKEN = np.dtype([(name, np.int64) for name in _FIELDS.split()])
@@ -130,11 +92,11 @@ def _lower_preposition(tree, token):  # type: ignore[no-untyped-def]
     Example: doctor:3:nsubjpass was:3:auxpass praised:0:root by:3:agent lawyer:4:pobj -> agent:praised:lawyer
     """
     head = tree[token].parent
-    if head >= 0 and tree[token].kinds & PREPOSITIONAL and tree[head].kinds & PREPOSITION:
+    if head >= 0 and tree[token].kinds & KIND.PREPOSITIONAL_OBJECT and tree[head].kinds & KIND.PREPOSITION:
         tree[token].parent = tree[head].parent
-        tree[token].kinds = OBLIQUE | tree[head].kinds & BY_AGENT
+        tree[token].kinds = KIND.OBLIQUE | tree[head].kinds & KIND.AGENT
         tree[head].parent = token
-        tree[head].kinds = CASE
+        tree[head].kinds = KIND.CASE
 
 
 @compiled_part
@@ -144,9 +106,9 @@ def _raise_second_recipient(tree, token):  # type: ignore[no-untyped-def]
     Example: Ann:2:nsubj gave:0:root him:2:obj and:5:cc her:3:conj hats:5:obj -> patient:gave:hats
     """
     recipient = tree[token].parent
-    if recipient >= 0 and tree[token].kinds & OBJECT and tree[recipient].kinds & CONJUNCT:
+    if recipient >= 0 and tree[token].kinds & KIND.OBJECT and tree[recipient].kinds & KIND.CONJUNCT:
         first = tree[recipient].parent
-        if first >= 0 and tree[first].kinds & OBJECT:
+        if first >= 0 and tree[first].kinds & KIND.OBJECT:
             tree[token].parent = tree[first].parent
 
 
@@ -157,12 +119,12 @@ def _lower_subject(tree, clause):  # type: ignore[no-untyped-def]
     Example: hat:4:nsubj king:1:appos wore:1:acl:relcl burned:0:root -> agent:wore:king
     """
     noun = tree[clause].parent
-    for token in range(clause - 1, noun if noun >= 0 and tree[clause].kinds & RELATIVE else clause, -1):
-        if tree[token].parent == clause and tree[token].kinds & (SUBJECT | OBJECT):
+    for token in range(clause - 1, noun if noun >= 0 and tree[clause].kinds & KIND.RELATIVE else clause, -1):
+        if tree[token].parent == clause and tree[token].kinds & (KIND.SUBJECT | KIND.OBJECT):
             break
-        if tree[token].parent == noun and tree[token].kinds & NAME:
+        if tree[token].parent == noun and tree[token].kinds & KIND.NAME:
             tree[token].parent = clause
-            tree[token].kinds = SUBJECT
+            tree[token].kinds = KIND.SUBJECT
 
 
 @compiled_part
@@ -174,7 +136,7 @@ def _link(tree):  # type: ignore[no-untyped-def]
             tree[token].sister = tree[head].first
             tree[head].first = token
             tree[head].below |= tree[token].kinds
-            if tree[token].kinds & CASE:
+            if tree[token].kinds & KIND.CASE:
                 tree[head].mark = tree[token].word
 
 
@@ -185,8 +147,8 @@ def _relabel_complement(tree, token):  # type: ignore[no-untyped-def]
     Example: Ann:2:nsubj looked:0:root at:4:case Bob:2:obj -> at:looked:Bob
     """
     kinds = tree[token].kinds
-    if tree[token].mark & W_PREPOSITION and (kinds & OBJECT or not kinds & ~FUNCTION):
-        relabel(tree, token, OBLIQUE)
+    if tree[token].mark & WORD.PREPOSITION and (kinds & KIND.OBJECT or not kinds & ~KIND.FUNCTION):
+        relabel(tree, token, KIND.OBLIQUE)
 
 
 @compiled_part
@@ -195,11 +157,11 @@ def _relabel_relative_clause(tree, clause):  # type: ignore[no-untyped-def]
 
     Example: man:0:root who:3:nsubj came:1:acl -> agent:came:man
     """
-    child = tree[clause].first if tree[clause].below & (OBJECT | SUBJECT) else -1
+    child = tree[clause].first if tree[clause].below & (KIND.OBJECT | KIND.SUBJECT) else -1
     while child >= 0:
-        named = tree[child].word & W_RELATIVE and tree[child].kinds & (SUBJECT | OBJECT)
-        if named and tree[clause].kinds & PARTICIPLE:
-            relabel(tree, clause, tree[clause].kinds | RELATIVE)
+        named = tree[child].word & WORD.RELATIVE and tree[child].kinds & (KIND.SUBJECT | KIND.OBJECT)
+        if named and tree[clause].kinds & KIND.PARTICIPLE:
+            relabel(tree, clause, tree[clause].kinds | KIND.RELATIVE)
         child = tree[child].sister
 
 
@@ -211,22 +173,22 @@ def _relabel_recipient(tree, verb):  # type: ignore[no-untyped-def]
     Example: books:0:root which:4:obj she:4:nsubj gave:1:acl:relcl him:4:obj -> to:gave:him
     Example: What:5:nsubj she:3:nsubj gave:1:acl:relcl him:3:obj was:0:root -> to:gave:him
     """
-    if not tree[verb].below & OBJECT:
+    if not tree[verb].below & KIND.OBJECT:
         return
     first, second = -1, -1
     child = tree[verb].first
     while child >= 0:
-        if tree[child].kinds & OBJECT and first < 0:
+        if tree[child].kinds & KIND.OBJECT and first < 0:
             first = child
-        elif tree[child].kinds & OBJECT:
+        elif tree[child].kinds & KIND.OBJECT:
             second = child
         child = tree[child].sister
     noun = tree[verb].parent
     if second >= 0:
-        relabel(tree, second if tree[first].word & W_RELATIVE else first, INDIRECT)
-    elif noun >= 0 and tree[noun].word & W_WHAT and tree[verb].kinds & RELATIVE:
-        gives = child_of(tree, verb, SUBJECT) >= 0 and not tree[verb].below & COMPLEMENT
-        relabel(tree, first, INDIRECT if gives else OBJECT)
+        relabel(tree, second if tree[first].word & WORD.RELATIVE else first, KIND.INDIRECT_OBJECT)
+    elif noun >= 0 and tree[noun].word & WORD.WHAT and tree[verb].kinds & KIND.RELATIVE:
+        gives = child_of(tree, verb, KIND.SUBJECT) >= 0 and not tree[verb].below & KIND.COMPLEMENT
+        relabel(tree, first, KIND.INDIRECT_OBJECT if gives else KIND.OBJECT)
 
 
 @compiled_part
@@ -236,14 +198,14 @@ def _resolve_relative_pronoun(tree, pronoun):  # type: ignore[no-untyped-def]
     Example: man:0:root who:3:nsubj came:1:acl:relcl -> agent:came:man
     Example: man:0:root whose:3:nmod:poss hat:4:nsubj burned:1:acl:relcl -> poss:hat:man
     """
-    if not tree[pronoun].word & W_RELATIVE or tree[pronoun].kinds & (CASE | DETERMINER):
+    if not tree[pronoun].word & WORD.RELATIVE or tree[pronoun].kinds & (KIND.CASE | KIND.DETERMINER):
         return
     clause = tree[pronoun].parent
     for _ in range(2):
         noun = tree[clause].parent if clause >= 0 else -1
         if noun >= 0:
-            clefted = tree[clause].kinds & CLAUSAL_SUBJECT and tree[noun].below & COPULA
-            if tree[clause].kinds & RELATIVE or clefted:
+            clefted = tree[clause].kinds & KIND.CLAUSAL_SUBJECT and tree[noun].below & KIND.COPULA
+            if tree[clause].kinds & KIND.RELATIVE or clefted:
                 tree[pronoun].antecedent = noun
                 tree[clause].kinds |= ANSWERED
         clause = noun
@@ -258,18 +220,20 @@ def _resolve_subject(tree, subject):  # type: ignore[no-untyped-def]
     Example: What:5:nsubj king:3:nsubj did:1:acl:relcl was:5:cop leave:0:root -> agent:leave:king
     """
     predicate = tree[subject].parent
-    if not tree[subject].kinds & SUBJECT or not tree[predicate].below & (COPULA | AUXILIARY):
+    if not tree[subject].kinds & KIND.SUBJECT or not tree[predicate].below & (KIND.COPULA | KIND.AUXILIARY):
         return
-    word, clause, below = tree[subject].word, child_of(tree, subject, RELATIVE), tree[predicate].below
-    pointed = below & (RELATIVE | CLAUSAL_SUBJECT) and not tree[predicate].word & (W_WHERE | W_WHAT)
-    if word & W_PRONOUN and (clause >= 0 or pointed):
+    word, clause, below = tree[subject].word, child_of(tree, subject, KIND.RELATIVE), tree[predicate].below
+    pointed = below & (KIND.RELATIVE | KIND.CLAUSAL_SUBJECT) and not tree[predicate].word & (
+        WORD.RELATIVE_ADVERB | WORD.WHAT
+    )
+    if word & WORD.PRONOUN and (clause >= 0 or pointed):
         tree[subject].antecedent = predicate
-    if clause >= 0 and word & W_WHAT:
-        if tree[clause].word & W_DO:  # which then has no copula
+    if clause >= 0 and word & WORD.WHAT:
+        if tree[clause].word & WORD.DO:  # which then has no copula
             tree[clause].antecedent = predicate
-            relabel(tree, child_of(tree, predicate, COPULA | AUXILIARY), AUXILIARY)
-            relabel(tree, subject, FUNCTION)
-        elif below & (DETERMINER | NUMBER | POSSESSOR):
+            relabel(tree, child_of(tree, predicate, KIND.COPULA | KIND.AUXILIARY), KIND.AUXILIARY)
+            relabel(tree, subject, KIND.FUNCTION)
+        elif below & (KIND.DETERMINER | KIND.NUMBER | KIND.POSSESSOR):
             tree[subject].antecedent = predicate
 
 
@@ -279,8 +243,8 @@ def _resolve_auxiliary(tree, auxiliary):  # type: ignore[no-untyped-def]
 
     Example: Ann:3:nsubj is:3:cop tired:0:root and:6:cc Bob:6:nsubj is:3:conj -> attr:Bob:tired
     """
-    joined = tree[auxiliary].kinds & (CONJUNCT | ADVERBIAL | BESIDE | COMPLEMENT)
-    if joined and tree[auxiliary].word & W_BARE and not tree[auxiliary].below & _VERBAL:
+    joined = tree[auxiliary].kinds & (KIND.CONJUNCT | KIND.ADVERBIAL_CLAUSE | KIND.BESIDE | KIND.COMPLEMENT)
+    if joined and tree[auxiliary].word & WORD.BARE and not tree[auxiliary].below & _VERBAL:
         tree[auxiliary].antecedent = tree[auxiliary].parent
 
 
@@ -292,22 +256,26 @@ def _compare(tree, standard):  # type: ignore[no-untyped-def]
     Example: he:2:nsubj runs:0:root faster:2:advmod than:5:case she:3:obl -> than:he:she
     """
     degree, mark = tree[standard].parent, tree[standard].mark
-    if degree < 0 or not mark & (W_THAN | W_AS) or not tree[standard].kinds & (OBLIQUE | ADVERBIAL):
+    if (
+        degree < 0
+        or not mark & (WORD.THAN | WORD.AS)
+        or not tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE)
+    ):
         return
-    predicate = tree[degree].parent if tree[degree].kinds & (ADVERB | ATTRIBUTE) else degree
+    predicate = tree[degree].parent if tree[degree].kinds & (KIND.ADVERB | KIND.ATTRIBUTE) else degree
     predicate = predicate if predicate >= 0 else degree
     words = _degree_words(tree, degree) | _degree_words(tree, predicate)
-    if mark & W_THAN or words & W_AS:
+    if mark & WORD.THAN or words & WORD.AS:
         tree[predicate].standard = tree[degree].standard = standard
-        tree[predicate].standard_has_more = words & W_LESS > 0 or mark & W_AS > 0
+        tree[predicate].standard_has_more = words & WORD.LESS > 0 or mark & WORD.AS > 0
 
 
 @compiled_part
 def _degree_words(tree, head):  # type: ignore[no-untyped-def]
     """Return the sets among *less* of a word and its dependents, and *as* of its adverbs."""
-    words, child = tree[head].word & W_LESS, tree[head].first
+    words, child = tree[head].word & WORD.LESS, tree[head].first
     while child >= 0:
-        words |= tree[child].word & (W_LESS | W_AS if tree[child].kinds & ADVERB else W_LESS)
+        words |= tree[child].word & (WORD.LESS | WORD.AS if tree[child].kinds & KIND.ADVERB else WORD.LESS)
         child = tree[child].sister
     return words
 
@@ -322,9 +290,13 @@ def _negate(tree, token):  # type: ignore[no-untyped-def]
     head = tree[token].parent
     if head < 0:
         return
-    if tree[token].word & W_NO and tree[token].kinds & DETERMINER and tree[head].kinds & (OBJECT | SUBJECT):
+    if (
+        tree[token].word & WORD.NO
+        and tree[token].kinds & KIND.DETERMINER
+        and tree[head].kinds & (KIND.OBJECT | KIND.SUBJECT)
+    ):
         head = tree[head].parent
-    elif not tree[token].word & W_NOT:
+    elif not tree[token].word & WORD.NOT:
         head = -1
     if head >= 0:
         tree[head].negated = 1

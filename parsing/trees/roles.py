@@ -37,37 +37,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from parsing.trees.role_kinds import (
-    ADVERB,
-    ATTRIBUTE,
-    AUXILIARY,
-    BY_AGENT,
-    CASE,
-    CLAUSE,
-    COMPLEMENT,
-    CONJUNCT,
-    COPULA,
-    FUNCTION,
-    FUNCTION_WORD,
-    INDIRECT,
-    NUMBER,
-    OBJECT,
-    OBLIQUE,
-    OPEN,
-    PARTICIPLE,
-    PASSIVE,
-    PASSIVE_SUBJECT,
-    RELATIVE,
-    ROOT,
-    SUBJECT,
-    W_AS,
-    W_BELONG,
-    W_ING,
-    W_OWN,
-    W_PREPOSITION,
-    W_WHERE,
-)
-from parsing.trees.role_kinds import ADVERBIAL as ADVERBIAL_CLAUSE
+from parsing.trees.role_kinds import CLAUSE, FUNCTION_WORD, KIND, WORD
 from parsing.trees.role_rules import (
     CLAUSE_TABLE,
     COMPARED,
@@ -91,9 +61,9 @@ DEEPEST = 5
 """Clauses up or down which a subject or a gap is looked for."""
 MOST_CONJUNCTS = 8
 """Conjuncts, beside the first, that share a role."""
-_RULELESS = SUBJECT | CONJUNCT | FUNCTION_WORD
+_RULELESS = KIND.SUBJECT | KIND.CONJUNCT | FUNCTION_WORD
 """Dependents that :data:`parsing.trees.role_rules.DEPENDENT_RULES` say nothing of."""
-_SHARED = OBJECT | INDIRECT | OBLIQUE | ATTRIBUTE | NUMBER
+_SHARED = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.ATTRIBUTE | KIND.NUMBER
 """Dependents whose conjuncts have the same role."""
 
 
@@ -149,12 +119,12 @@ def _fill_arcs(tree, arcs):  # type: ignore[no-untyped-def]
     """Write arcs to ``arcs``, rows of role, head and dependent after one that counts them, from 0."""
     mend_trees(tree)
     for token in range(len(tree)):
-        if tree[token].first < 0 and not tree[token].kinds & (CLAUSE | CONJUNCT):
+        if tree[token].first < 0 and not tree[token].kinds & (CLAUSE | KIND.CONJUNCT):
             continue  # no dependents, and no subject that it might share
         begin, late_subject = arcs[0, 0] + 1, _late_subject(tree, token)
         _add_clause(tree, arcs, token, late_subject)
         _add_dependents(tree, arcs, token, late_subject)
-        if tree[token].word & (W_OWN | W_BELONG):
+        if tree[token].word & (WORD.OWN | WORD.BELONG):
             _add_possessions(tree, arcs, token, begin)
 
 
@@ -182,7 +152,7 @@ def _referent(tree, token):  # type: ignore[no-untyped-def]
 def _next_conjunct(tree, token, first):  # type: ignore[no-untyped-def]
     """The conjunct of ``first`` that follows a token, itself or one of its conjuncts; -1 after the last."""
     token = tree[first].first if token == first else tree[token].sister
-    while token >= 0 and not tree[token].kinds & CONJUNCT:
+    while token >= 0 and not tree[token].kinds & KIND.CONJUNCT:
         token = tree[token].sister
     return token
 
@@ -197,15 +167,15 @@ def _add_clause(tree, arcs, predicate, late_subject):  # type: ignore[no-untyped
     if first < 0 and tree[predicate].negated:
         _apply_clause_rules(tree, arcs, NEGATED_ALONE, predicate, -1, -1)
     elif first >= 0:
-        facts, agent = _facts(tree, predicate), child_of(tree, predicate, BY_AGENT)
+        facts, agent = _facts(tree, predicate), child_of(tree, predicate, KIND.AGENT)
         subject = first
         for _ in range(MOST_CONJUNCTS + 1):
             _apply_clause_rules(tree, arcs, facts, predicate, subject, agent)
             subject = _next_conjunct(tree, subject, first)
             if subject < 0:
                 break
-    kinds, has_subject = tree[predicate].kinds, child_of(tree, predicate, SUBJECT) >= 0
-    if kinds & RELATIVE and not kinds & ANSWERED and has_subject and not _is_copular(tree, predicate):
+    kinds, has_subject = tree[predicate].kinds, child_of(tree, predicate, KIND.SUBJECT) >= 0
+    if kinds & KIND.RELATIVE and not kinds & ANSWERED and has_subject and not _is_copular(tree, predicate):
         _add_gap(tree, arcs, predicate)
 
 
@@ -221,19 +191,19 @@ def _apply_clause_rules(tree, arcs, facts, predicate, subject, agent):  # type: 
 @compiled_part
 def _facts(tree, predicate):  # type: ignore[no-untyped-def]
     """What holds of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
-    facts, own = 0, child_of(tree, predicate, SUBJECT)
-    if _is_copular(tree, predicate) and not (own >= 0 and tree[own].kinds & PASSIVE_SUBJECT):
+    facts, own = 0, child_of(tree, predicate, KIND.SUBJECT)
+    if _is_copular(tree, predicate) and not (own >= 0 and tree[own].kinds & KIND.PASSIVE_SUBJECT):
         facts |= COPULAR
     if _is_passive(tree, predicate):
         facts |= IN_PASSIVE
-        if tree[predicate].below & BY_AGENT:
+        if tree[predicate].below & KIND.AGENT:
             facts |= WITH_AGENT
-    if tree[predicate].below & OBJECT:
+    if tree[predicate].below & KIND.OBJECT:
         facts |= WITH_OBJECT
     standard = tree[predicate].standard
     if standard >= 0:
         facts |= COMPARED
-        if tree[standard].mark & W_AS:
+        if tree[standard].mark & WORD.AS:
             facts |= EQUAL
     if tree[predicate].negated:
         facts |= NEGATED
@@ -247,14 +217,14 @@ def _facts(tree, predicate):  # type: ignore[no-untyped-def]
 @compiled_part
 def _shares_clause(tree, predicate):  # type: ignore[no-untyped-def]
     """Whether a predicate has its subject, if any, from the one that it is coordinated with."""
-    conjunct = tree[predicate].kinds & CONJUNCT and tree[predicate].parent >= 0
-    return conjunct and child_of(tree, predicate, SUBJECT) < 0
+    conjunct = tree[predicate].kinds & KIND.CONJUNCT and tree[predicate].parent >= 0
+    return conjunct and child_of(tree, predicate, KIND.SUBJECT) < 0
 
 
 @compiled_part
 def _shares_auxiliary(tree, predicate):  # type: ignore[no-untyped-def]
     """Whether a predicate has its copula or auxiliary, too, from there: it is loose and *limp*."""
-    verbal = OBJECT | INDIRECT | AUXILIARY | COPULA | COMPLEMENT
+    verbal = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA | KIND.COMPLEMENT
     return _shares_clause(tree, predicate) and not tree[predicate].below & verbal
 
 
@@ -265,7 +235,7 @@ def _is_copular(tree, predicate):  # type: ignore[no-untyped-def]
     Example: loose:0:root and:3:cc limp:1:conj It:1:nsubj was:1:cop -> attr:It:limp
     """
     owner = tree[predicate].parent if _shares_auxiliary(tree, predicate) else _referent(tree, predicate)
-    return tree[owner].below & COPULA > 0
+    return tree[owner].below & KIND.COPULA > 0
 
 
 @compiled_part
@@ -275,16 +245,16 @@ def _is_passive(tree, predicate):  # type: ignore[no-untyped-def]
     Example: Ann:3:nsubj:pass was:3:aux:pass stopped:0:root and:5:cc asked:3:conj -> patient:asked:Ann
     """
     if _shares_auxiliary(tree, predicate):
-        return _has_passive_form(tree, tree[predicate].parent) and not tree[predicate].word & W_ING
+        return _has_passive_form(tree, tree[predicate].parent) and not tree[predicate].word & WORD.ING
     return _has_passive_form(tree, predicate)
 
 
 @compiled_part
 def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
     """Whether a verb is passive by its own dependents, or a bare participle: the letter written by her."""
-    participle = tree[verb].kinds & PARTICIPLE and not tree[verb].word & W_ING
-    bare = participle and not tree[verb].below & (SUBJECT | CASE)
-    return tree[verb].below & PASSIVE or bare
+    participle = tree[verb].kinds & KIND.PARTICIPLE and not tree[verb].word & WORD.ING
+    bare = participle and not tree[verb].below & (KIND.SUBJECT | KIND.CASE)
+    return tree[verb].below & KIND.PASSIVE or bare
 
 
 @compiled_part
@@ -293,10 +263,10 @@ def _late_subject(tree, verb):  # type: ignore[no-untyped-def]
 
     Example: Under:3:case a:3:det tree:4:obl stood:0:root Ann:4:obj -> agent:stood:Ann
     """
-    if not tree[verb].kinds & (ROOT | COMPLEMENT | CONJUNCT) or _is_passive(tree, verb):
+    if not tree[verb].kinds & (KIND.ROOT | KIND.COMPLEMENT | KIND.CONJUNCT) or _is_passive(tree, verb):
         return -1
-    place, subject = child_of(tree, verb, OBLIQUE), child_of(tree, verb, OBJECT)
-    if child_of(tree, verb, SUBJECT) < 0 and 0 <= place < verb < subject:
+    place, subject = child_of(tree, verb, KIND.OBLIQUE), child_of(tree, verb, KIND.OBJECT)
+    if child_of(tree, verb, KIND.SUBJECT) < 0 and 0 <= place < verb < subject:
         return subject
     return -1
 
@@ -314,19 +284,19 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
         return -1
     clause = predicate
     for _ in range(DEEPEST):
-        kinds, above, own = tree[clause].kinds, tree[clause].parent, child_of(tree, clause, SUBJECT)
+        kinds, above, own = tree[clause].kinds, tree[clause].parent, child_of(tree, clause, KIND.SUBJECT)
         if own >= 0 or above < 0:
             return own
-        if kinds & OPEN:
-            controller = child_of(tree, above, OBJECT | INDIRECT)
+        if kinds & KIND.OPEN:
+            controller = child_of(tree, above, KIND.OBJECT | KIND.INDIRECT_OBJECT)
             if controller >= 0:
                 return controller
-        elif kinds & (PARTICIPLE | RELATIVE):
+        elif kinds & (KIND.PARTICIPLE | KIND.RELATIVE):
             return above
-        elif kinds & ADVERBIAL_CLAUSE:
-            if tree[clause].below & CASE:
+        elif kinds & KIND.ADVERBIAL_CLAUSE:
+            if tree[clause].below & KIND.CASE:
                 return -1
-        elif not kinds & CONJUNCT:
+        elif not kinds & KIND.CONJUNCT:
             return -1
         clause = above
     return -1
@@ -336,16 +306,16 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
 def _may_have_subject(tree, predicate):  # type: ignore[no-untyped-def]
     """Whether a word is one that has a subject; in "a man to watch" the verb's is not the man."""
     kinds, below = tree[predicate].kinds, tree[predicate].below
-    if below & SUBJECT:
+    if below & KIND.SUBJECT:
         return True
-    if kinds & PARTICIPLE and below & CASE:
+    if kinds & KIND.PARTICIPLE and below & KIND.CASE:
         return False
-    verbal = OBJECT | INDIRECT | BY_AGENT | AUXILIARY | COPULA
+    verbal = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AGENT | KIND.AUXILIARY | KIND.COPULA
     if not _shares_clause(tree, predicate):
         return kinds & CLAUSE > 0 or below & verbal > 0
     above = tree[predicate].parent
-    in_clause = tree[above].kinds & CLAUSE > 0 or tree[above].below & SUBJECT > 0
-    return in_clause or below & (verbal | OBLIQUE | ADVERB | COMPLEMENT) > 0
+    in_clause = tree[above].kinds & CLAUSE > 0 or tree[above].below & KIND.SUBJECT > 0
+    return in_clause or below & (verbal | KIND.OBLIQUE | KIND.ADVERB | KIND.COMPLEMENT) > 0
 
 
 @compiled_part
@@ -361,22 +331,22 @@ def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
     if noun < 0:
         return
     for _ in range(DEEPEST - 1):
-        inner = child_of(tree, verb, COMPLEMENT)
+        inner = child_of(tree, verb, KIND.COMPLEMENT)
         if inner < 0:
             break
         verb = inner
     kinds, below = tree[verb].kinds, tree[verb].below
-    role = -1 if below & (OBJECT | PASSIVE | COPULA) else _PATIENT
-    if kinds & COMPLEMENT and not kinds & OPEN and not below & SUBJECT:
+    role = -1 if below & (KIND.OBJECT | KIND.PASSIVE | KIND.COPULA) else _PATIENT
+    if kinds & KIND.COMPLEMENT and not kinds & KIND.OPEN and not below & KIND.SUBJECT:
         role = _AGENT
     child = tree[verb].first
     while child >= 0:
         last = child > verb and tree[child].first < 0
-        if last and tree[child].kinds & OBLIQUE and tree[child].word & W_PREPOSITION:
+        if last and tree[child].kinds & KIND.OBLIQUE and tree[child].word & WORD.PREPOSITION:
             role = _role_of_preposition(tree[child].word)
-            relabel(tree, child, FUNCTION)
+            relabel(tree, child, KIND.FUNCTION)
         child = tree[child].sister
-    if role >= 0 and not tree[noun].word & W_WHERE:
+    if role >= 0 and not tree[noun].word & WORD.RELATIVE_ADVERB:
         _add(tree, arcs, role, verb, noun)
 
 
@@ -418,7 +388,7 @@ def _rule(kinds, mark, word, passive):  # type: ignore[no-untyped-def]
 @compiled_part
 def _role_of_preposition(preposition):  # type: ignore[no-untyped-def]
     """The role that a preposition gives to its object."""
-    return DEPENDENT_TABLE[_rule(OBLIQUE, preposition, 0, 0)].role
+    return DEPENDENT_TABLE[_rule(KIND.OBLIQUE, preposition, 0, 0)].role
 
 
 @compiled_part
@@ -434,7 +404,7 @@ def _add_conjuncts(tree, arcs, role, head, first):  # type: ignore[no-untyped-de
         conjunct = _next_conjunct(tree, conjunct, first)
         if conjunct < 0:
             break
-        if _TO <= role <= _AT and tree[conjunct].mark & W_PREPOSITION:
+        if _TO <= role <= _AT and tree[conjunct].mark & WORD.PREPOSITION:
             _add(tree, arcs, _role_of_preposition(tree[conjunct].mark), head, conjunct)
         else:
             _add(tree, arcs, role, head, conjunct)
@@ -447,7 +417,7 @@ def _add_possessions(tree, arcs, verb, begin):  # type: ignore[no-untyped-def]
     Example: Ann:2:nsubj has:0:root hats:2:obj -> poss:hats:Ann
     Example: hats:2:nsubj belong:0:root to:4:case Ann:2:obl -> poss:hats:Ann
     """
-    belongs, end = tree[verb].word & W_BELONG, arcs[0, 0] + 1
+    belongs, end = tree[verb].word & WORD.BELONG, arcs[0, 0] + 1
     owner, thing = (_TO, _AGENT) if belongs else (_AGENT, _PATIENT)
     for i in range(begin, end):
         for k in range(begin, end):

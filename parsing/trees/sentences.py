@@ -33,16 +33,15 @@ Span = tuple[int, int, str]
 class ParsedSentence:
     """One sentence of ``n`` words with its trees; an annotation that was not made is None.
 
-    ``str`` draws it as text; a notebook shows pictures.
+    ``str`` draws it as text; a notebook shows pictures. ``flags`` are bits of
+    :data:`parsing.trees.batch.FLAG_NAMES`.
     """
 
     words: list[str]
     flags: int
-    """Bits of :data:`parsing.trees.batch.FLAG_NAMES`: what a parser could not take, for instance."""
     heads: list[int] | None
     """1-based, 0 for the root."""
     relations: list[str] | None
-    """The relation of each word to its head."""
     tags: list[str] | None
     spans: list[Span] | None
     """(first word, one past the last, label) in preorder, unary chains as ``S::VP``."""
@@ -93,7 +92,7 @@ class ParsedSentence:
         return "\n\n".join([words, *self.drawings()])
 
     def _repr_html_(self) -> str:
-        """Return both trees as pictures, for notebooks and pages."""
+        """Both trees as pictures, for notebooks and pages."""
         words = " ".join(shown(word) for word in self.words)
         trees = (f'<div style="{PAPER}">{tree}</div>' for tree in self.drawings(svg=True))
         return f"<p>{escape(words)}</p>{''.join(trees)}"
@@ -147,23 +146,12 @@ def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSe
             relations = [inventories.relations[r] for r in batch.relation[low:high]]
         if has_spans:
             tags = [inventories.tags[t] for t in batch.tag[low:high]]
-            spans = _spans(batch, i, low, high, inventories)
+            leaf, nodes = batch.leaf_label[low:high], slice(low - i, high - i - 1)
+            tree = BinaryTree(leaf, batch.left[nodes], batch.right[nodes], batch.label[nodes])
+            parse = unbinarise(tree, batch.tag[low:high], inventories.dummy_label)
+            labels = [inventories.labels[label] for label in parse.labels]
+            spans = list(zip(parse.starts.tolist(), parse.ends.tolist(), labels, strict=True))
         yield ParsedSentence(words, int(batch.flags[i]), heads, relations, tags, spans)
-
-
-def _spans(batch: Batch, i: int, low: int, high: int, inventories: Inventories) -> list[Span]:
-    nodes = slice(low - i, high - i - 1)
-    tree = BinaryTree(
-        leaf_label=batch.leaf_label[low:high],
-        left=batch.left[nodes],
-        right=batch.right[nodes],
-        label=batch.label[nodes],
-    )
-    parse = unbinarise(tree, batch.tag[low:high], inventories.dummy_label)
-    return [
-        (int(a), int(b), inventories.labels[label])
-        for a, b, label in zip(parse.starts, parse.ends, parse.labels, strict=True)
-    ]
 
 
 def cached_sentences(cache: TreeCache, start: int, stop: int) -> Iterator[ParsedSentence]:
@@ -204,24 +192,3 @@ def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence
         lines.append(f"{indent}{label} {children[0]}" if leaf else f"{indent}{label}")
         stack += [] if leaf else [(child, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)
-
-
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<style>:root{{color-scheme:light dark}}body{{font:15px/1.5 system-ui,sans-serif;margin:2em}}
-th,td{{text-align:right;padding:.2em 1em}}.text{{text-align:left}}</style>
-</head>
-<body><h1>{title}</h1>
-{body}
-</body></html>
-"""
-
-
-def page(title: str, body: str) -> str:
-    """The page; ``title`` is text, ``body`` HTML."""
-    return PAGE.format(title=escape(title), body=body)
-
-
-def figure(caption: str, svg: str) -> str:
-    """Return a drawing with its caption (text)."""
-    return f'<figure style="margin:1em 0">{escape(caption)}<div style="{PAPER}">{svg}</div></figure>'

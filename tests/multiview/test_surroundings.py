@@ -53,16 +53,16 @@ def in_threads(encoder: MultiViewEncoder) -> np.ndarray:
 def test_threads_share_an_encoder_cold_warm_and_after_an_exception(encoder, expected, monkeypatch) -> None:
     for _ in ("cold", "warm"):
         np.testing.assert_allclose(in_threads(encoder), expected, atol=1e-5)
-    append, calls = TypeTable._append, []
+    add, calls = TypeTable._add, []
 
     def interrupted(table: TypeTable, *row: object) -> int:
         calls.append(row)
         if len(calls) % 5 == 0:
             raise MemoryError
-        return append(table, *row)
+        return add(table, *row)
 
     with monkeypatch.context() as patch:
-        patch.setattr(TypeTable, "_append", interrupted)
+        patch.setattr(TypeTable, "_add", interrupted)
         encoder.reader.parser("dep").vectors.forget()
         encoder.reader.parser("const").vectors.forget()
         with pytest.raises(MemoryError):

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import parsing
+from parsing import verify
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.sentences import ParsedSentence, Trees, cached_sentences
-from parsing.verify import verify
 from runtime.errors import UserError
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
@@ -59,7 +59,7 @@ def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
     import_trees(tmp_path / "cache", conllu=conllu, ptb=ptb, shard_sentences=2)
     cache = TreeCache.open(tmp_path / "cache")
     assert cache.documents().tolist() == [0, 2, 3] and cache.document_ids() == ["one", "two"]
-    assert sum(verify(cache)) == 3
+    verify.main(verify.VerifyConfig(cache=cache.folder))
     export(cache.folder, conllu=tmp_path / "b.conllu", ptb=tmp_path / "b.ptb")
     assert (tmp_path / "b.conllu").read_text() == CONLLU
     assert (tmp_path / "b.ptb").read_text() == PTB

@@ -24,7 +24,7 @@ from parsing.networks import parser as parser_module
 from parsing.networks.config import ScorerConfig
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
-from parsing.networks.parser import load_model_folder, save_model_folder
+from parsing.networks.parser import load_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.score import same_trees as equal
 from parsing.text_parser import TextParser, load_parser
@@ -176,7 +176,7 @@ def test_parsers_of_one_encoder_encode_once_and_others_twice(monkeypatch):
     ],
 )
 def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, message):
-    save_model_folder(tmp_path, name="x", version="1", **random_arcs().content())
+    random_arcs().save(tmp_path, name="x", version="1")
     text = (tmp_path / name).read_text()
     assert old in text
     (tmp_path / name).write_text(text.replace(old, new))
@@ -189,7 +189,7 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
     "change", [lambda v: v.long(), lambda v: v > 0, lambda v: v.to(torch.complex64), lambda v: v / 0]
 )
 def test_weights_are_finite_floats(tmp_path, change):
-    save_model_folder(tmp_path, name="x", version="1", **random_arcs().content())
+    random_arcs().save(tmp_path, name="x", version="1")
     path, values = tmp_path / "model.safetensors", json.loads((tmp_path / "config.json").read_text())
     stored = load_file(path)
     save_file({**stored, (name := sorted(stored)[0]): change(stored[name])}, path)
@@ -202,7 +202,7 @@ def test_weights_are_finite_floats(tmp_path, change):
 def test_a_killed_change_leaves_the_old_parser_or_the_new(tmp_path):
     def save(folder, seed):
         torch.manual_seed(seed)
-        save_model_folder(folder, name="x", version=str(seed), **random_arcs().content())
+        random_arcs().save(folder, name="x", version=str(seed))
 
     save(tmp_path / "before", 1)
     states = []
@@ -213,7 +213,7 @@ def test_a_killed_change_leaves_the_old_parser_or_the_new(tmp_path):
 
 @pytest.mark.parametrize("name", ["../../x", "/etc/passwd", "README.md", "a\0b", "x" * 300])
 def test_names_in_a_folder_lead_nowhere(tmp_path, name):
-    save_model_folder(tmp_path, name="x", version="1", **random_arcs().content())
+    random_arcs().save(tmp_path, name="x", version="1")
     values = json.loads((tmp_path / "config.json").read_text())
     values["sha256"][name] = "0" * 64
     (tmp_path / "config.json").write_text(json.dumps(values))

@@ -126,14 +126,14 @@ def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them
 
 
 def test_words_that_arrive_together_get_rows_of_their_own(encoder, monkeypatch):
-    """Each thread waits between finding the next row and filling it."""
-    table, append = encoder[1], TypeTable._append
+    """Each thread waits between missing a word and adding it."""
+    table, add = encoder[1], TypeTable._add
 
-    def slowly(table, *row):
+    def slowly(table, word):
         time.sleep(0.002)
-        return append(table, *row)
+        return add(table, word)
 
-    monkeypatch.setattr(TypeTable, "_append", slowly)
+    monkeypatch.setattr(TypeTable, "_add", slowly)
     words = [[f"new{i}", f"newer{i}", "both"] for i in range(8)]
     with ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(table.rows, words))

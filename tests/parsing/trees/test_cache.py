@@ -14,13 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from parsing import verify as command_verify
 from parsing.show import cli as show
 from parsing.text_parser import TextParser
-from parsing.trees.batch import Batch, decode_strings, encode_strings
+from parsing.trees.batch import Batch
 from parsing.trees.cache import Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow
 from runtime.errors import UserError
@@ -228,8 +226,8 @@ def long_cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def verify(folder: Path) -> int:
-    return sum(command_verify.verify(TreeCache.open(folder)))
+def verify(folder: Path) -> None:
+    command_verify.main(command_verify.VerifyConfig(cache=folder))
 
 
 def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
@@ -257,11 +255,3 @@ def test_commands(long_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     ):
         assert cli([*map(str, words)]) == code
         assert told in "".join(capsys.readouterr())
-
-
-@given(st.lists(st.text(), max_size=20))
-@settings(max_examples=30, deadline=None)
-def test_strings_round_trip(strings: list[str]) -> None:
-    strings = [s.encode("utf-8", "replace").decode() for s in strings]
-    blob, offsets = encode_strings(strings)
-    assert decode_strings(blob, offsets) == strings
