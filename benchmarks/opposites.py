@@ -30,8 +30,8 @@ from multiview.model import MultiViewEncoder
 from multiview.pair_numbers import numbered_pairs
 from runtime.cli import Command, CountOrNone, configuration
 from senteval_runner.protocol.correlation import Scores, cosines, spearman
+from senteval_runner.protocol.cosine_tasks import nearer, nearest, opposite_scores
 from senteval_runner.protocol.statistics import grouped_mean, interval
-from senteval_runner.protocol.structure_tasks import nearer, nearest, opposite_scores
 
 SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)
 VECTORS = (*TRIPLETS, "Binding", "HANS", "PAWS", "STS-B", "SICK-R")

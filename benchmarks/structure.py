@@ -42,8 +42,8 @@ from parsing.trees.roles import Arcs, canonical_arcs, content_words
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from senteval_runner.protocol.correlation import Scores, cosines
+from senteval_runner.protocol.cosine_tasks import TIE, binding_scores, pair_scores
 from senteval_runner.protocol.statistics import interval
-from senteval_runner.protocol.structure_tasks import TIE, binding_scores, pair_scores
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Array = NDArray[np.int64]

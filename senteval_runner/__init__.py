@@ -17,18 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EncoderError", "Results", "TaskResult", "evaluate"]
 
-_HOMES = {
-    "EncoderError": "senteval_runner.evaluation",
-    "Results": "senteval_runner.protocol.config",
-    "TaskResult": "senteval_runner.protocol.config",
-    "evaluate": "senteval_runner.evaluation",
-}
-
 
 def __getattr__(name: str) -> Any:
     """Import on first use: ``--help`` must not wait for torch."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from senteval_runner import evaluation
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(evaluation, name)

@@ -11,7 +11,7 @@ returned in the files' order.
 from __future__ import annotations
 
 import contextlib
-import functools
+import dataclasses
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,17 +47,19 @@ from runtime.files import sha256_file
 from runtime.progress import progress
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
-from senteval_runner.protocol.correlation import Scores, cosines, pearson, relatedness, spearman
-from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
-from senteval_runner.protocol.neighbours import neighbour_ranks, neighbour_scores
-from senteval_runner.protocol.structure_tasks import (
+from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
+from senteval_runner.protocol.cosine_tasks import (
     binding_scores,
     nearer,
     nearest,
+    neighbour_ranks,
+    neighbour_scores,
     opposite_scores,
     pair_scores,
+    sts_scores,
     triplet_scores,
 )
+from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.vectors import EvaluationTrees
 
 
@@ -76,19 +78,13 @@ def evaluate(
     done: Callable[[TaskResult], None] | None = None,
     trees: Path | str | None = None,
 ) -> Results:
-    """Score an encoder.
+    """Score an encoder: an object with ``encode(list of sentences) -> [n, d]``, or a function of token lists.
 
-    Args:
-        encoder: an object with ``encode(list of sentences) -> [n, d]``
-            (:class:`multiview.names.opened.Encoder`), or a function of token lists.
-        tasks: SentEval's names or aliases; a string holds several, separated by commas.
-        data: folder with ``downstream/`` and ``probing/``.
-        protocol: ``default``, ``fast``, ``sklearn`` or a :class:`Protocol`.
-        seed: seed of every fit (and of the folds of TREC and MRPC).
-        nhid: width of the classifier's hidden layer, instead of the protocol's.
-        done: called with each task's result as soon as it is ready.
-        trees: folder of tree caches (``runs/trees``). A multi-view encoder's own parsers parse every sentence
-            once and keep its trees there.
+    ``tasks`` are SentEval's names or aliases; a string holds several, separated by commas. ``data`` is the
+    folder with ``downstream/`` and ``probing/``. The seed is that of every fit, and of the folds of TREC and
+    MRPC; ``nhid`` is the width of the classifier's hidden layer, instead of the protocol's. ``done``
+    is called with each task's result as soon as it is ready. ``trees`` is a folder of tree caches
+    (``runs/trees``): a multi-view encoder's own parsers parse every sentence once and keep its trees there.
 
     Returns:
         Scores by task; a task that could not be scored is under ``skipped`` with the reason.
@@ -202,7 +198,12 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     except UserError as error:
         raise EncoderError(str(error)) from error
     started = time.perf_counter()
-    scored = _scorer(task.name)(task, rows, protocol, seed)
+    if task.name in RELATEDNESS_TASKS:
+        scored = _score_relatedness(rows, seed)
+    elif by_cosine:
+        scored = _score_cosines(task, rows)
+    else:
+        scored = _score_classes(task, rows, protocol, seed)
     return TaskResult(
         task=task.name,
         dim=next(iter(rows.values())).u.shape[1],
@@ -227,163 +228,54 @@ def versions(*more: str) -> dict[str, str]:
 def data_hashes(task: TaskData) -> dict[str, str]:
     """Give the SHA-256 of every file a task was read from, by name."""
     files = sorted({path for paths in task.files.values() for path in paths})
-    return {path.name: _sha256(path, path.stat().st_mtime_ns) for path in files}
-
-
-@functools.cache
-def _sha256(path: Path, changed_ns: int) -> str:
-    """Give the SHA-256 of a file as it is since ``changed_ns``: every cell of a task asks for it."""
-    return sha256_file(path)
+    return {path.name: sha256_file(path) for path in files}
 
 
 _Scored = dict[str, Any]
 """The fields of a :class:`TaskResult` that depend on the kind of task."""
-Scorer = Callable[[TaskData, dict[str, _Rows], Protocol, int], _Scored]
 
 
-def _scorer(task: str) -> Scorer:
-    if task in BINARY_TASKS:
-        return _score_binary
-    if task in RELATEDNESS_TASKS:
-        return _score_relatedness
-    if task in STS_SUBSETS or task in STRUCTURE_TASKS:
-        return _score_cosines
-    if task == "Neighbours":
-        return _score_neighbours
-    return _score_kfold if task in ("TREC", "MRPC", "Authors") else _score_split
-
-
-def _classified(task: TaskData, test: str, rows: _Rows, outcome: Classification) -> _Scored:
+def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
+    """Score by classifiers, chosen as SentEval has it for the task."""
+    y = {name: part.y for name, part in rows.items()}
+    test, classes = "test", len(task.classes)
+    outcome: Classification
+    if task.name in BINARY_TASKS:
+        test = "all"
+        # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner ones need kfold.
+        _enough_per_class(task, "all", y["all"], protocol.kfold + 2)
+        outcome = inner_kfold(design(rows["all"].blocks()), y["all"], classes, protocol, seed)
+    elif task.name in ("TREC", "MRPC", "Authors"):
+        _enough_per_class(task, "train", y["train"], protocol.kfold)
+        x, y_all, (train, held_out) = _stacked(rows["train"], rows["test"])
+        outcome = kfold(x, y_all, train, held_out, classes, protocol, seed)
+    else:
+        if task.name == "WordContent":  # which never has a hidden layer
+            protocol = get_protocol(protocol, nhid=0)
+        is_snli = task.name == "SNLI"
+        if is_snli:  # is trained in 16 single passes
+            protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
+        x, y_all, (train, dev, held_out) = _stacked(rows["train"], rows["dev"], rows["test"])
+        outcome = split(x, y_all, train, dev, held_out, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if task.name == "MRPC":
-        metrics["f1"] = float(round(100 * f1_score(rows.y, outcome.predictions), 2))
+        metrics["f1"] = float(round(100 * f1_score(y["test"], outcome.predictions), 2))
     return {
         "metrics": metrics,
         "regularisers": outcome.regularisers,
         "chosen": outcome.chosen,
         "dev_scores": outcome.dev_scores,
-        "predictions": {test: rows.to_file_order(outcome.predictions)},
-        "gold": {test: rows.to_file_order(rows.y)},
+        "predictions": {test: rows[test].to_file_order(outcome.predictions)},
+        "gold": {test: rows[test].to_file_order(y[test])},
     }
 
 
-def _score_binary(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    whole = rows["all"]
-    # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold more.
-    _enough_per_class(task, "all", whole.y, protocol.kfold + 2)
-    outcome = inner_kfold(design(whole.blocks()), whole.y, len(task.classes), protocol, seed)
-    return _classified(task, "all", whole, outcome)
-
-
-def _stacked(rows: dict[str, _Rows], splits: Sequence[str]) -> tuple[Float, Int, list[Int]]:
-    """Join several splits to one design matrix [n, d + 1], labels [n], and the row indices of each split."""
-    matrix = design(
-        [np.concatenate(columns) for columns in zip(*(rows[s].blocks() for s in splits), strict=True)]
-    )
-    y = np.concatenate([rows[s].y for s in splits])
-    ends = np.cumsum([len(rows[s].y) for s in splits])
-    return matrix, y, [np.arange(end - len(rows[s].y), end) for s, end in zip(splits, ends, strict=True)]
-
-
-def _score_kfold(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    _enough_per_class(task, "train", rows["train"].y, protocol.kfold)
-    x, y, (train, test) = _stacked(rows, ("train", "test"))
-    outcome = kfold(x, y, train, test, len(task.classes), protocol, seed)
-    return _classified(task, "test", rows["test"], outcome)
-
-
-def _score_split(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """Score SICK-E, SST, SNLI and the probing tasks; WordContent never has a hidden layer."""
-    if task.name == "WordContent":
-        protocol = get_protocol(protocol, nhid=0)
-    if task.name == "SNLI":
-        protocol = protocol.snli()
-    x, y, (train, dev, test) = _stacked(rows, ("train", "dev", "test"))
-    outcome = split(x, y, train, dev, test, len(task.classes), protocol, seed, nominal=task.name == "SNLI")
-    return _classified(task, "test", rows["test"], outcome)
-
-
-def _score_relatedness(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """Score by regression, and by cosines without training; the same under every protocol."""
-    parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
-    metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
-    test, gold = rows["test"], parts[2][1]
-    compared = rows.get("cosine", test)
-    assert compared.v is not None
-    untrained = cosines(compared.u, compared.v)
-    return {
-        "metrics": {
-            **metrics,
-            "cosine.pearson": pearson(untrained, gold),
-            "cosine.spearman": spearman(untrained, gold),
-        },
-        "predictions": {"test": test.to_file_order(predictions), "cosine": test.to_file_order(untrained)},
-        "gold": {"test": test.to_file_order(test.y)},
-    }
-
-
-def _score_cosines(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """Score STS12-16 and the tasks of structure, without training."""
-    predicted = {
-        name: np.array(part.to_file_order(cosines(part.u, part.v)))
-        for name, part in rows.items()
-        if part.v is not None
-    }
-    gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
-    if task.name == "Binding":
-        metrics = binding_scores(predicted)
-        # One item a triplet, right or wrong.
-        predicted = {name: nearer(cosine).astype(np.float64) for name, cosine in predicted.items()}
-        gold = {name: np.ones(len(right)) for name, right in predicted.items()}
-    elif task.name in TRIPLET_TASKS:
-        metrics = triplet_scores(predicted)
-        predicted = {name: nearest(cosine).astype(np.float64) for name, cosine in predicted.items()}
-        gold = {name: np.ones(len(right)) for name, right in predicted.items()}
-    elif task.name == "Opposites":
-        metrics, right = opposite_scores(predicted)
-        predicted, gold = {"all": right}, {"all": np.ones(len(right))}
-    elif task.name in STS_SUBSETS:
-        metrics = summarise(predicted, gold)
-    else:
-        together = (np.concatenate([part[name] for name in gold]) for part in (gold, predicted))
-        metrics = pair_scores(*together)
-    return {
-        "metrics": metrics,
-        "predictions": {name: value.tolist() for name, value in predicted.items()},
-        "gold": {name: value.tolist() for name, value in gold.items()},
-    }
-
-
-def _score_neighbours(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """How often the nearest sentence of a book is the one before or after, without training."""
-    vectors = {title: book.u[np.argsort(book.order)] for title, book in rows.items()}
-    ranks = neighbour_ranks(vectors)
-    hits = {title: (rank_N == 1).astype(np.float64) for title, rank_N in ranks.items()}
-    return {
-        "metrics": neighbour_scores(ranks),
-        "predictions": {title: hit_N.tolist() for title, hit_N in hits.items()},
-        "gold": {title: np.ones(len(hit_N)).tolist() for title, hit_N in hits.items()},
-    }
-
-
-def summarise(predicted: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, float]:
-    """Correlate cosines [n] with human scores [n] of STS12-16, per subset and over subsets.
-
-    ``all.*.mean`` and ``all.*.wmean`` are the original's mean and size-weighted mean over subsets;
-    ``concatenated.*`` is one coefficient over all pairs together, as other papers report. The two are not
-    comparable.
-    """
-    metrics: dict[str, float] = {}
-    sizes = [len(gold[name]) for name in gold]
-    for kind, correlation in (("pearson", pearson), ("spearman", spearman)):
-        values = [correlation(predicted[name], gold[name]) for name in gold]
-        metrics |= {f"{name}.{kind}": value for name, value in zip(gold, values, strict=True)}
-        metrics[f"all.{kind}.mean"] = float(np.mean(values))
-        metrics[f"all.{kind}.wmean"] = float(np.average(values, weights=sizes))
-        metrics[f"concatenated.{kind}"] = correlation(
-            np.concatenate([predicted[n] for n in gold]), np.concatenate([gold[n] for n in gold])
-        )
-    return metrics
+def _stacked(*parts: _Rows) -> tuple[Float, Int, list[Int]]:
+    """Join splits to one design matrix [n, d + 1], labels [n], and the row indices of each split."""
+    matrix = np.concatenate([design(part.blocks()) for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    ends = np.cumsum([len(part.y) for part in parts])
+    return matrix, y, np.split(np.arange(len(y)), ends[:-1])
 
 
 def _enough_per_class(task: TaskData, split: str, y: Int, needed: int) -> None:
@@ -393,3 +285,61 @@ def _enough_per_class(task: TaskData, split: str, y: Int, needed: int) -> None:
             f"{task.name} {split}: class {task.classes[int(counts.argmin())]} has {counts.min()} rows, the "
             f"folds need {needed}; is {task.files[split][0]} truncated?"
         )
+
+
+def _score_relatedness(rows: dict[str, _Rows], seed: int) -> _Scored:
+    """Score by regression, and by cosines without training; the same under every protocol."""
+    parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
+    metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
+    test, gold = rows["test"], parts[2][1]
+    compared = rows.get("cosine", test)
+    assert compared.v is not None
+    untrained = cosines(compared.u, compared.v)
+    metrics |= {"cosine.pearson": pearson(untrained, gold), "cosine.spearman": spearman(untrained, gold)}
+    return {
+        "metrics": metrics,
+        "predictions": {"test": test.to_file_order(predictions), "cosine": test.to_file_order(untrained)},
+        "gold": {"test": test.to_file_order(test.y)},
+    }
+
+
+def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _Scored:
+    """Score without training: STS12-16, the tasks of structure, and the neighbours of a book's sentences."""
+    if task.name == "Neighbours":
+        ranks = neighbour_ranks({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
+        metrics, right = neighbour_scores(ranks), {title: rank_N == 1 for title, rank_N in ranks.items()}
+        return {"metrics": metrics, **_right_or_wrong(right)}
+    cosine = {
+        name: np.array(part.to_file_order(cosines(part.u, part.v)))
+        for name, part in rows.items()
+        if part.v is not None
+    }
+    if task.name == "Binding":  # one item a triplet
+        return {
+            "metrics": binding_scores(cosine),
+            **_right_or_wrong({k: nearer(v) for k, v in cosine.items()}),
+        }
+    if task.name in TRIPLET_TASKS:
+        return {
+            "metrics": triplet_scores(cosine),
+            **_right_or_wrong({k: nearest(v) for k, v in cosine.items()}),
+        }
+    if task.name == "Opposites":
+        metrics, below = opposite_scores(cosine)
+        return {"metrics": metrics, **_right_or_wrong({"all": below})}
+    gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
+    if task.name in STS_SUBSETS:
+        metrics = sts_scores(cosine, gold)
+    else:
+        metrics = pair_scores(*(np.concatenate([part[name] for name in gold]) for part in (gold, cosine)))
+    listed = ({name: values.tolist() for name, values in part.items()} for part in (cosine, gold))
+    return {"metrics": metrics, **dict(zip(("predictions", "gold"), listed, strict=True))}
+
+
+def _right_or_wrong(right: Mapping[str, NDArray[Any]]) -> _Scored:
+    """Give items that are right or wrong as predictions beside a gold of ones."""
+    predictions = {name: part_N.astype(float).tolist() for name, part_N in right.items()}
+    return {
+        "predictions": predictions,
+        "gold": {name: [1.0] * len(part) for name, part in predictions.items()},
+    }

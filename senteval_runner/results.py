@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ from threadpoolctl import threadpool_info
 
 from runtime.files import write_json, write_text
 from runtime.progress import progress
-from senteval_runner.cells import FORMAT
 from senteval_runner.evaluation import versions
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.statistics import drawn_scores
 from senteval_runner.report import plots, tables
-from senteval_runner.report.page import Cell, Page, Score, Section, Table
-from senteval_runner.scoring import Model
+from senteval_runner.report.page import Figure, Page, Score, Section, Table
+from senteval_runner.scoring import FORMAT, Model
 
 
 def write_results(
@@ -29,8 +28,8 @@ def write_results(
     results = [
         (model.name, seed, result)
         for model in models
-        for seed, by in model.results.items()
-        for result in by.values()
+        for seed, by_task in model.results.items()
+        for result in by_task.values()
     ]
     flat = [
         (name, protocol.name, seed, result.task, metric, value)
@@ -41,51 +40,49 @@ def write_results(
     write_text(folder / "results.csv", frame.to_csv(index=False, lineterminator="\n"))
     rows = [{"model": name, "seed": seed, **result.figures()} for name, seed, result in results]
     write_json(folder / "results.json", {**_about(options, protocol, models), "results": rows})
-    scored = [model for model in models if model.results]
-    scores = {model.name: model.scores for model in scored}
-    efforts = {model.name: (model.dim, model.hours) for model in scored}
+    scored = {model.name: model for model in models if model.results}
+    scores = {name: model.scores for name, model in scored.items()}
+    efforts = {name: (model.dim, model.hours) for name, model in scored.items()}
     sections = tables.score_sections(scores, efforts, _drawn(scored))
     if len(scored) > 1:
-        first = {model.name: next(iter(model.results.values())) for model in scored}
+        first = {name: next(iter(model.results.values())) for name, model in scored.items()}
         sections.append(Section("Differences between models", [tables.difference_table(first)]))
     sections += _remarks(models)
     projected = f", projected to {options['project']} dimensions" if options["project"] else ""
     about = f"Protocol {protocol.name}, nhid {protocol.nhid}, seeds {options['seeds']}{projected}."
     page = Page("SentEval", sections, about)
-    print(page.markdown(), end="")
+    print(page.text(), end="")
     write_text(folder / "results.md", page.markdown())
     write_text(folder / "results.tex", page.latex())
     if scored:
-        drawn = [*sections, _bars(scores)]
-        write_text(folder / "report.html", Page("SentEval", drawn, about).html())
+        sections.append(Section("Per task", [_bars(scores)]))
+        write_text(folder / "report.html", page.html())
     print(f"written: {folder}: report.html, results.md, results.tex, results.csv, results.json")
 
 
-def _drawn(models: Sequence[Model]) -> dict[str, dict[str, dict[str, Any]]]:
+def _bars(models: tables.Models) -> Figure:
+    """Draw the main score of every task."""
+    rows = {name: [tables.headlines(one) for one in seeds] for name, seeds in models.items()}
+    tasks = list(dict.fromkeys(task for seeds in rows.values() for one in seeds for task in one))
+    scores = {
+        (name, task): Score.over_seeds([one[task] for one in seeds if task in one])
+        for name, seeds in rows.items()
+        for task in tasks
+    }
+    return plots.bars(list(models), tasks, scores)
+
+
+def _drawn(models: Mapping[str, Model]) -> tables.Drawn:
     """Return every model's scores on resamples of the items, by task and metric."""
-    resamples: dict[str, dict[str, dict[str, Any]]] = {}
-    total = sum(len(model.tasks) for model in models)
+    total = sum(len(model.tasks) for model in models.values())
+    resamples: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in models}
     with progress(total=total, unit="task", description="report: intervals") as bar:
-        for model in models:
-            resamples[model.name] = {}
+        for name, model in models.items():
             for task in model.tasks:
-                seeds = [results[task] for results in model.results.values() if task in results]
-                resamples[model.name][task] = drawn_scores(seeds)
+                seeds = [by_task[task] for by_task in model.results.values() if task in by_task]
+                resamples[name][task] = drawn_scores(seeds)
                 bar.update(1)
     return resamples
-
-
-def _bars(models: tables.Models) -> Section:
-    """Return the main score of every task."""
-    headlines = tables.headlines(models)
-    tasks = list(dict.fromkeys(task for seeds in headlines.values() for task in seeds[0]))
-    scores = {
-        (name, t): Score.over_seeds([s[t] for s in headlines[name] if t in s])
-        for name in headlines
-        for t in tasks
-    }
-    known = {key: score for key, score in scores.items() if score is not None}
-    return Section("Per task", [plots.bars(list(models), tasks, known)])
 
 
 def _about(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Model]) -> dict[str, Any]:
@@ -97,7 +94,7 @@ def _about(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Mode
     return {
         "format": FORMAT,
         "config": options,
-        "protocol": dataclasses.asdict(protocol),
+        "protocol": asdict(protocol),
         "versions": versions(),
         "kernels": blas,
         "torch_threads": torch.get_num_threads(),
@@ -119,36 +116,32 @@ def _about(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Mode
 
 def _remarks(models: Sequence[Model]) -> list[Section]:
     """Return the remarks: which vectors were scored, unusual row counts, and what was skipped and why."""
-    notes = {result.task: result.notes for m in models for by in m.results.values() for result in by.values()}
-    counts: list[list[Cell]] = [["; ".join(lines)] for lines in notes.values() if lines]
-    who = _listed(((task, why), model.name) for model in models for task, why in model.skipped.items())
+    results = [
+        (model.name, result) for model in models for by in model.results.values() for result in by.values()
+    ]
+    read = dict.fromkeys((name, one.reading, one.task) for name, one in results if one.reading)
+    notes = {one.task: "; ".join(one.notes) for _, one in results if one.notes}
+    reasons = [(task, why, model.name) for model in models for task, why in model.skipped.items()]
     everyone = ", ".join(model.name for model in models)
     # A model that cannot be read fails at every task for one reason, which is told once.
-    where = _listed(
-        (("every model" if names == everyone else names, why), task) for (task, why), names in who.items()
-    )
-    skipped: list[list[Cell]] = [[tasks, *reason] for reason, tasks in where.items()]
-    readings = _listed(
-        ((model.name, result.reading), result.task)
-        for model in models
-        for result in next(iter(model.results.values()), {}).values()
-        if result.reading
-    )
-    read: list[list[Cell]] = [[*key, tasks] for key, tasks in readings.items()]
-    sections = []
-    if read:
-        sections.append(Section("Which vectors of a model", [Table(["model", "vectors", "tasks"], read)]))
-    if counts:
-        sections.append(Section("Row counts that differ from the published ones", [Table(["task"], counts)]))
-    if skipped:
-        title = "Skipped (the average is left out when one of the table's tasks is missing)"
-        sections.append(Section(title, [Table(["tasks", "models", "reason"], skipped)]))
-    return sections
+    skipped = [
+        ("every model" if names == everyone else names, why, task) for task, why, names in _joined(reasons)
+    ]
+    tables_by_title = {
+        "Which vectors of a model": Table(["model", "vectors", "tasks"], _joined(read)),
+        "Row counts that differ from the published ones": Table(
+            ["task"], [[note] for note in notes.values()]
+        ),
+        "Skipped (the average is left out when one of the table's tasks is missing)": Table(
+            ["tasks", "models", "reason"], [(tasks, names, why) for names, why, tasks in _joined(skipped)]
+        ),
+    }
+    return [Section(title, [table]) for title, table in tables_by_title.items() if table.rows]
 
 
-def _listed(pairs: Iterable[tuple[tuple[str, str], str]]) -> dict[tuple[str, str], str]:
-    """Return the names that go with each key, separated by commas."""
-    names: dict[tuple[str, str], str] = {}
-    for key, name in pairs:
-        names[key] = f"{names[key]}, {name}" if key in names else name
-    return names
+def _joined(rows: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Merge rows that are alike but for the last column: its texts, separated by commas."""
+    texts: dict[tuple[str, str], list[str]] = {}
+    for one, other, last in rows:
+        texts.setdefault((one, other), []).append(last)
+    return [(*key, ", ".join(listed)) for key, listed in texts.items()]

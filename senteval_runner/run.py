@@ -12,47 +12,144 @@ Every distinct sentence is parsed once per pair of parsers (``--trees``) and enc
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from runtime.cli import Command, config_to_json, log_to
-from runtime.files import write_json
+from tyro.conf import Positional, arg
+
+from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
+from multiview.names.grammar import check_names
+from parsing.parser_names import check_parser
+from runtime.cli import Command, Count, CountOrNone, Seed, config_to_json, configuration, log_to
+from runtime.errors import UserError
+from runtime.files import json_digest, write_json
 from runtime.folders import refuse_others
-from senteval_runner.config import SentEvalConfig
+
+REPORTS = Path("runs/reports/senteval")
+PLACES = ("output", "cache", "trees", "data", "device")
+"""Options that change no figure."""
+RANDOM_WORDS = "bag:random"
+"""What the words alone tell: scored beside every model."""
+
+
+def report_name(options: dict[str, Any], words: Iterable[str]) -> str:
+    """Return the name of a command's own report: what it is about, and a digest of its options as JSON.
+
+    Of ``words``, which say what it is about, the last part of a path is shown.
+    """
+    decisive = {name: value for name, value in options.items() if name not in PLACES}
+    shown = "-".join(Path(part).name for word in words for part in word.split("+"))
+    plain = re.sub(r"[^\w.=-]+", "-", shown).strip("-.")
+    return f"{plain[:60] or 'report'}-{json_digest(decisive, 6)}"
+
+
+@configuration
+class SentEvalConfig:
+    """Options of ``senteval_runner.run``."""
+
+    models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL...")]
+    """Model folders (MODEL?views=dep for a view alone, MODEL?readout=features, meaning or raw for all tasks),
+    sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
+    random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE, start:MODEL?corpus=CACHE (a model
+    before its first step), bags of words (bag:random, bag:ngrams, bag:FILE, sif:FILE?corpus=CACHE; FILE may
+    be a model folder); A+B joins. ANY?scale=CACHE gives classifiers each number at one scale over that text,
+    as a trained model's are; ?scale=none gives raw numbers."""
+    tasks: str = "mv"
+    """Tasks and groups, separated by commas: mv (the paper's), sts, sst, probing, all, structure,
+    books (both made of the books in the package); SentEval's names, or
+    those of papers (SICK-R, SICK-E, STS-B, BShift, ...)."""
+    data: Path | None = None
+    """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA, else data."""
+    protocol: Literal["default", "fast", "sklearn"] = "default"
+    """default for comparable scores, fast for quick ones, sklearn for scikit-learn's logistic regression."""
+    seeds: str = "1111"
+    """Seeds separated by commas; several give mean ± standard deviation."""
+    nhid: CountOrNone = 0
+    """Width of the classifiers' hidden layer; 0 is logistic regression."""
+    project: Count | None = None
+    """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
+    expand: str | None = None
+    """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
+    file. The expanded model stays in a folder beside the model."""
+    random_seed: Seed = 0
+    """Seed of random encoders and of the projection."""
+    output: Path | None = None
+    """Folder of the report; None is one below runs/reports/senteval, named by models, tasks and options."""
+    baselines: bool = True
+    """Score random words too and, where the tree cache of its training is here, every trained model before
+    its first step (start:MODEL)."""
+    cache: Path = Path("runs/embeddings")
+    """Folder of sentence vectors, one subfolder per model."""
+    trees: Path = Path("runs/trees")
+    """Folder for the parsed sentences (in senteval-PARSERS/), or a finished tree cache."""
+    dep_model: str = ""
+    """Dependency parser that the models were trained with, unless it is the builtin one."""
+    const_model: str = ""
+    """Constituency parser that the models were trained with, unless it is the builtin one."""
+    device: str | None = None
+    """Device of the models, e.g. cpu or cuda; None is a GPU if there is one."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the report: the same for the same command, another for another one."""
+        return self.output or REPORTS / report_name(config_to_json(self), [*self.models, self.tasks])
+
+
+def seeds_of(text: str) -> list[int]:
+    """Return the seeds that ``--seeds`` lists, each once.
+
+    Raises:
+        UserError: one is no seed.
+    """
+    words = text.replace(",", " ").split()
+    seeds = [int(word) for word in words if word.isascii() and word.isdigit()]
+    if not seeds or len(seeds) < len(words) or max(seeds) >= 2**32:
+        wanted = "whole numbers from 0 to 2**32 - 1 separated by commas"
+        raise UserError(f"--seeds {text!r}: expected {wanted}")
+    return list(dict.fromkeys(seeds))
 
 
 def main(config: SentEvalConfig) -> int:
     """Evaluate and write the report; exit code 2 when no task could be scored."""
-    config.check_words()
-    from corpora.senteval.tasks import data_folder, expand_tasks
-    from senteval_runner.cells import Cells
+    # What cannot be run is refused before torch is imported.
+    if not config.models:
+        raise UserError("name at least one model")
+    check_names(config.models)
+    parsers = {"dep": config.dep_model, "const": config.const_model}
+    for kind, parser in parsers.items():
+        check_parser(kind, parser or "builtin")
+    seeds, names = seeds_of(config.seeds), expand_tasks(config.tasks)
+    data = data_folder(config.data, names)
     from senteval_runner.evaluation import read_tasks
     from senteval_runner.protocol.config import get_protocol
     from senteval_runner.results import write_results
-    from senteval_runner.scoring import open_models, score_models, select_models
+    from senteval_runner.scoring import Cells, expand_models, open_models, score_models, starts_of
     from senteval_runner.vectors import EvaluationTrees
 
-    names, folder, options = expand_tasks(config.tasks), config.folder, config_to_json(config)
-    protocol = get_protocol(config.protocol, nhid=config.nhid)
-    selection = select_models(config.models, names, vectors=config.expand, beside=config.baselines)
-    tasks, missing = read_tasks(names, data_folder(config.data, names))
-    parsers = {"dep": config.dep_model, "const": config.const_model}
-    models = open_models(
-        selection.specs,
-        EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers),
-        cache=config.cache,
-        seed=config.random_seed,
-        project=config.project,
-        device=config.device,
-        missing=missing,
-    )
+    folder, options = config.folder, config_to_json(config)
+    asked = list(dict.fromkeys(config.models))
+    if config.expand is not None:
+        asked = expand_models(asked, config.expand)
+    starts, notes = starts_of(asked) if config.baselines else ([], [])
+    has_words = config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS)
+    specs = [*asked, *([RANDOM_WORDS] if has_words else []), *starts]
+    tasks, missing = read_tasks(names, data)
+    trees = EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers)
+    drawn = {"seed": config.random_seed, "project": config.project}
+    models = open_models(specs, trees, missing, cache=config.cache, device=config.device, **drawn)
     refuse_others(folder, "models")
     logger = log_to(folder)
     write_json(folder / "config.json", options)
-    for note in [*selection.notes, *(f"skipped {name}: {reason}" for name, reason in missing.items())]:
+    for note in [*notes, *(f"skipped {name}: {reason}" for name, reason in missing.items())]:
         logger.warning("%s", note)
-    score_models(models, tasks, config.seed_list, Cells(config.cells, protocol))
+    protocol = get_protocol(config.protocol, nhid=config.nhid)
+    # Reports that lie where they do by default share finished tasks.
+    score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
     write_results(folder, models, protocol, options)
-    return 0 if any(model.results for model in models[: selection.requested]) else 2
+    return 0 if any(model.results for model in models[: len(asked)]) else 2
 
 
 cli = Command(

@@ -1,35 +1,35 @@
 """Score models on tasks with seeds: ``python -m senteval_runner.run`` behind its options.
 
-Each finished cell is kept in its own file (:mod:`senteval_runner.cells`).
+The result of one model, task and seed is a cell, and each finished cell is kept in its own file.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from corpora.senteval.files import TaskData
-from corpora.senteval.tasks import STRUCTURE_TASKS
 from multiview.folder.expansion import expanded_folder, has_trained_words
 from multiview.folder.files import model_folder
 from multiview.names.grammar import split_parts
 from multiview.names.networks import training_trees
 from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.sources import find_source
-from runtime.cli import LOGGER
+from runtime.cli import LOGGER, config_from_json
 from runtime.errors import UserError
+from runtime.files import json_digest, read_record, write_record
 from runtime.progress import progress
-from senteval_runner.cells import Cells
-from senteval_runner.evaluation import evaluate_task
-from senteval_runner.protocol.config import TaskResult
+from senteval_runner.evaluation import data_hashes, evaluate_task, versions
+from senteval_runner.protocol.config import Protocol, TaskResult
 from senteval_runner.report.tables import headline
 from senteval_runner.vectors import EvaluationTrees, open_model
 
 log = logging.getLogger(LOGGER)
-RANDOM_WORDS = "bag:random"
-"""What the words alone tell."""
+FORMAT = 1
+"""Version of the cells and of ``results.json``; scores of another version are computed again."""
 
 
 @dataclass(kw_only=True)
@@ -66,52 +66,47 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Names of the models to score."""
+class Cells:
+    """The finished cells of one protocol below a folder: a model's result on one task with one seed each."""
 
-    specs: list[str]
-    """Those that were asked for, then those that stand beside them, each once."""
-    requested: int
-    """How many were asked for."""
-    notes: list[str]
-    """Which models have no start to be compared with, and why."""
+    folder: Path
+    protocol: Protocol
+
+    def path(self, model: str, seed: int, task: str) -> Path:
+        """Name the file of a task, by the model's key; the version of the classifiers' library counts too."""
+        library = {"torch": "torch", "sklearn": "scikit-learn"}[self.protocol.backend]
+        digest = json_digest([FORMAT, asdict(self.protocol), versions()[library]], 8)
+        return self.folder / f"{model}-{self.protocol.name}-{digest}" / str(seed) / f"{task}.json"
+
+    def read(self, path: Path, task: TaskData) -> TaskResult | None:
+        """Return a finished result; None if there is none, it is damaged, or the data changed."""
+        if not path.exists():
+            return None
+        try:
+            result = config_from_json(TaskResult, read_record(path), where=path)
+            headline(task.name, result.metrics)
+        except (UserError, KeyError) as error:
+            log.warning("%s; computed again", error)
+            return None
+        return result if result.data_sha256 == data_hashes(task) else None
 
 
-def select_models(
-    specs: Sequence[str], tasks: Iterable[str], *, vectors: str | None, beside: bool
-) -> Selection:
-    """Return the models that a run scores.
-
-    Args:
-        specs: names of models.
-        tasks: their tasks; those of structure always have random words beside a model.
-        vectors: expand the vocabulary of all models with trained words by these, see :func:`expand_models`.
-        beside: whether random words and the models before their first step are scored too.
-    """
-    names = list(dict.fromkeys(specs))
-    if vectors is not None:
-        names = expand_models(names, vectors)
-    starts, notes = baselines(names) if beside else ([], [])
-    words = [RANDOM_WORDS] if (beside or set(tasks) & set(STRUCTURE_TASKS)) else []
-    return Selection(list(dict.fromkeys([*names, *words, *starts])), len(names), notes)
+def stored_results(report: Path, model: str = "") -> dict[str, TaskResult]:
+    """Read the finished tasks of a report's only model and seed, or of the model with that key, by name."""
+    paths = sorted(report.glob(f"parts/{model}*/*/*.json"))
+    return {path.stem: config_from_json(TaskResult, read_record(path), where=path) for path in paths}
 
 
 def open_models(
-    specs: Sequence[str],
-    trees: EvaluationTrees,
-    *,
-    cache: Path,
-    seed: int,
-    project: int | None,
-    device: str | None,
-    missing: Mapping[str, str],
+    specs: Iterable[str], trees: EvaluationTrees, missing: Mapping[str, str], **options: Any
 ) -> list[Model]:
-    """Give the models of a run, as :func:`open_model` opens them; all of them skip the ``missing`` tasks."""
-    opened = [
-        open_model(spec, cache=cache, seed=seed, project=project, device=device, trees=trees)
-        for spec in specs
-    ]
-    names = distinct_names([encoder.name for encoder in opened], specs)
+    """Open the models of a run, each once, with :func:`open_model`'s ``options``.
+
+    All of them skip the ``missing`` tasks, for the reasons given.
+    """
+    distinct = list(dict.fromkeys(specs))
+    opened = [open_model(spec, trees=trees, **options) for spec in distinct]
+    names = distinct_names([encoder.name for encoder in opened], distinct)
     return [
         Model(name=name, encoder=encoder, skipped=dict(missing))
         for name, encoder in zip(names, opened, strict=True)
@@ -129,30 +124,31 @@ def score_models(
                 log.warning("%s", note)
             for model in models:
                 bar.set_postfix_str(f"{task.name} of {model.name}")
-                _score(model, task, seeds, cells)
+                try:
+                    for seed in seeds:
+                        _score(model, task, seed, cells)
+                except UserError as error:
+                    reason = str(error)
+                    known = reason in model.skipped.values()
+                    log.warning(
+                        "skipped %s of %s: %s", task.name, model.name, "as before" if known else reason
+                    )
+                    model.skipped[task.name] = reason
                 bar.update(len(seeds))
 
 
-def _score(model: Model, task: TaskData, seeds: Sequence[int], cells: Cells) -> None:
-    """Score one model on one task with every seed; finished cells are read from disk."""
-    try:
-        for seed in seeds:
-            path = cells.path(model.encoder.key, seed, task.name)
-            result = cells.read(path, task)
-            if result is None:
-                result = evaluate_task(model.encoder, task, cells.protocol, seed)
-                cells.write(path, result)
-            model.results.setdefault(seed, {})[task.name] = result
-            score = headline(task.name, result.metrics)
-            log.info("%s %s seed %d: %.2f", model.name, task.name, seed, score)
-    except UserError as error:
-        reason = str(error)
-        is_known = reason in model.skipped.values()
-        log.warning("skipped %s of %s: %s", task.name, model.name, "as before" if is_known else reason)
-        model.skipped[task.name] = reason
+def _score(model: Model, task: TaskData, seed: int, cells: Cells) -> None:
+    """Score one model on one task with one seed; a finished cell is read from disk."""
+    path = cells.path(model.encoder.key, seed, task.name)
+    result = cells.read(path, task)
+    if result is None:
+        result = evaluate_task(model.encoder, task, cells.protocol, seed)
+        write_record(path, asdict(result))
+    model.results.setdefault(seed, {})[task.name] = result
+    log.info("%s %s seed %d: %.2f", model.name, task.name, seed, headline(task.name, result.metrics))
 
 
-def baselines(specs: Iterable[str]) -> tuple[list[str], list[str]]:
+def starts_of(specs: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names of trained models before their first step, and a line for each model that has none."""
     trees: dict[str, Path | None] = {}
     for source in (find_source(part) for spec in specs for part in split_parts(spec)):

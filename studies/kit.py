@@ -164,8 +164,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     Raises:
         UserError: nothing could be computed.
     """
-    from senteval_runner.config import report_name
     from senteval_runner.report.page import Section
+    from senteval_runner.run import report_name
 
     output, run = config.output, Run(config.output)
     page = study(config, run)
@@ -178,12 +178,13 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
     if output == getattr(type(config), "output", None):  # by default, where reports of other models are
         about = ("sets", "models", "backbones", "encoders", "cross")
-        output /= report_name(config, [str(word) for name in about for word in getattr(config, name, ())])
+        words = [str(word) for name in about for word in getattr(config, name, ())]
+        output /= report_name(config_to_json(config), words)
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
     write_json(output / "results.json", results)
     write_text(output / "report.html", page.html())
     write_text(output / "report.md", page.markdown())
-    print(page.markdown())
+    print(page.text())
     print(f"written: {output}/report.html, report.md, results.json")
     return 2 if reasons else 0
 

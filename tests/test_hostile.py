@@ -31,9 +31,9 @@ from multiview.words.vectors import load_word_vectors
 from runtime.cli import Command, Commands
 from runtime.errors import UserError
 from runtime.files import file_record, read_array, write_json, write_record
-from senteval_runner.cells import Cells
 from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
+from senteval_runner.scoring import Cells
 from senteval_runner.vectors import open_model
 from studies.kit import Cell, Run
 from tests.test_commands import ROOT, commands

@@ -72,7 +72,7 @@ def main() -> None:
     from multiview.train import cli as train
     from parsing.run import ParseConfig
     from parsing.run import cli as parse
-    from senteval_runner.config import SentEvalConfig
+    from senteval_runner.run import SentEvalConfig
     from senteval_runner.run import cli as score
 
     tqdm.monitor_interval = 0

@@ -14,15 +14,35 @@ from __future__ import annotations
 import sys
 import time
 from importlib import import_module
+from pathlib import Path
 
-from runtime.cli import Command
+from runtime.cli import Command, configuration
 from runtime.errors import UserError
-from runtime.files import read_json, write_json
-from senteval_runner.demo.steps import DemoConfig, commands
+from runtime.files import read_json, write_json, write_text
 
 SECONDS = "seconds.json"
 SENTENCE = "The lawyer praised the doctor who had written to her."
 """Of which the trees are shown while one waits for those of the books."""
+
+
+@configuration
+class DemoConfig:
+    """Options of the demo."""
+
+    output: Path = Path("runs/demo")
+    """Folder for trees, model, scores and report.html."""
+
+
+def commands(trees: Path, model: Path, scores: Path, vectors: Path) -> dict[str, list[str]]:
+    """Return the words of each step's command, after ``python -m``."""
+    parse = ["parsing.run", "books", "--output", trees]
+    recipe = "--views dep,const --objective.score cosine --loop.epochs 4"
+    train = ["multiview.train", *recipe.split(), "--trees", trees]
+    train += ["--output", model.parent, "--name", model.name]
+    score = ["senteval_runner.run", model, f"bag:{model}", "builtin", "--tasks", "Authors,Neighbours,Binding"]
+    score += ["--protocol", "fast", "--trees", trees.parent, "--cache", vectors, "--output", scores]
+    steps = {"parse the books": parse, "train two views": train, "score on other books": score}
+    return {title: [str(word) for word in words] for title, words in steps.items()}
 
 
 def run_step(title: str, module: str, *arguments: str) -> float:
@@ -47,22 +67,28 @@ def run_step(title: str, module: str, *arguments: str) -> float:
 
 def main(config: DemoConfig) -> None:
     """Parse, train, score, report."""
-    noted = config.output / SECONDS
+    output, noted = config.output, config.output / SECONDS
+    trees, model, scores = output / "trees/books", output / "models/books", output / "scores"
     seconds = read_json(noted) if noted.exists() else {}
     if not seconds:
         from parsing.text_parser import load
 
         print(f"== A sentence and both of its trees\n{load()(SENTENCE)}", flush=True)
-    for number, (title, words) in enumerate(commands(config).items(), start=1):
+    steps = commands(trees, model, scores, output / "vectors")
+    for number, (title, words) in enumerate(steps.items(), start=1):
         took = run_step(f"{number}/4 {title}", *words)
         seconds[title] = max(took, seconds.get(title, 0.0))  # a second run finds everything done
         write_json(noted, seconds)
     print("\n== 4/4 write the report", flush=True)
-    from senteval_runner.demo.page import write_report
+    from senteval_runner.demo.page import demo_page
 
-    report = write_report(config, seconds)
-    print("seconds: " + ", ".join(f"{title} {value:.0f}" for title, value in seconds.items()))
-    print(f"trees    {config.trees}\nmodel    {config.model}\nscores   {config.scores / 'report.html'}")
+    times = [
+        (title, f"{seconds[title]:.0f}", f"python -m {' '.join(words)}") for title, words in steps.items()
+    ]
+    report = output / "report.html"
+    write_text(report, demo_page(trees, model, scores, output / "vectors", times).html())
+    print("seconds: " + ", ".join(f"{title} {value}" for title, value, _ in times))
+    print(f"trees    {trees}\nmodel    {model}\nscores   {scores / 'report.html'}")
     print(f"report   {report}   <- open this in a browser")
 
 

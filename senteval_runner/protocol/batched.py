@@ -64,44 +64,44 @@ def _outer(delta_FRkB: Tensor, x_FBD: Tensor) -> Tensor:
     return fold_products(delta_FRkB.view(F, R * k, B), x_FBD, R * k * x_FBD.shape[2]).view(F, R, k, -1)
 
 
-class Head:
-    """``Linear(d, C)``, or with ``hidden`` units ``Linear(d, H), Sigmoid, Linear(H, C)``.
+# A head is ``Linear(d, C)``, or with hidden units ``Linear(d, H), Sigmoid, Linear(H, C)``. Its parameters are
+# ``[W [F, R, C, D]]`` or ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``, biases as last columns.
 
-    Parameters: ``[W [F, R, C, D]]`` or ``[W1 [F, R, H, D], W2 [F, R, C, H + 1]]``, biases as last columns.
+
+def initial_head(*sizes: int) -> list[Tensor]:
+    """Draw one classifier's parameters [k, in] from torch's generator, as ``nn.Linear`` draws them.
+
+    ``sizes`` are those of the input, of hidden units, if there are some, and of the output.
     """
+    layers = [nn.Linear(dim, out) for dim, out in itertools.pairwise(sizes)]
+    return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
 
-    def __init__(self, dim: int, classes: int, hidden: int = 0) -> None:
-        self.sizes = [(dim, hidden), (hidden, classes)] if hidden else [(dim, classes)]
 
-    def initial(self) -> list[Tensor]:
-        """Draw one classifier's parameters [k, in] from torch's generator, as ``nn.Linear`` draws them."""
-        layers = [nn.Linear(dim, out) for dim, out in self.sizes]
-        return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
+def logits(x_FBD: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """Compute the scores [F, R, C, B]."""
+    first = _apply(x_FBD, params[0])
+    return first if len(params) == 1 else _output(torch.sigmoid(first), params[1])
 
-    def logits(self, x_FBD: Tensor, params: list[Tensor]) -> Tensor:
-        """Compute the scores [F, R, C, B]."""
-        first = _apply(x_FBD, params[0])
-        return first if len(params) == 1 else self._output(torch.sigmoid(first), params[1])
 
-    @staticmethod
-    def _output(s_FRHB: Tensor, w_FRCh: Tensor) -> Tensor:
-        """Compute W2 s + b2: [F, R, C, B]."""
-        return w_FRCh[..., :-1] @ s_FRHB + w_FRCh[..., -1:]
+def _output(s_FRHB: Tensor, w_FRCh: Tensor) -> Tensor:
+    """Compute W2 s + b2: [F, R, C, B]."""
+    return w_FRCh[..., :-1] @ s_FRHB + w_FRCh[..., -1:]
 
-    def gradients(self, x_FBD: Tensor, y_FCB: Tensor, params: list[Tensor]) -> list[Tensor]:
-        """Return the gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
 
-        δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s); dW1 = δ1 x. Without hidden units δ2 is δ1.
-        """
-        z_FRkB = _apply(x_FBD, params[0])
-        s_FRHB = z_FRkB.sigmoid_() if len(params) > 1 else z_FRkB
-        delta = torch.softmax(self._output(s_FRHB, params[1]) if len(params) > 1 else z_FRkB, dim=2)
-        delta = delta.sub_(y_FCB[:, None]).mul_(1.0 / delta.shape[3])
-        if len(params) == 1:
-            return [_outer(delta, x_FBD)]
-        grad2 = torch.cat([delta @ s_FRHB.transpose(2, 3), delta.sum(dim=3, keepdim=True)], dim=-1)
-        delta1 = params[1][..., :-1].transpose(2, 3) @ delta
-        return [_outer(torch.ops.aten.sigmoid_backward(delta1, s_FRHB), x_FBD), grad2]
+def gradients(x_FBD: Tensor, y_FCB: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradient of every classifier's own mean cross-entropy, in the parameters' shapes.
+
+    δ2 = (softmax - y)/B; dW2 = δ2 sᵀ; δ1 = (W2ᵀ δ2) ∘ s(1-s); dW1 = δ1 x. Without hidden units δ2 is δ1.
+    """
+    z_FRkB = _apply(x_FBD, params[0])
+    s_FRHB = z_FRkB.sigmoid_() if len(params) > 1 else z_FRkB
+    delta = torch.softmax(_output(s_FRHB, params[1]) if len(params) > 1 else z_FRkB, dim=2)
+    delta = delta.sub_(y_FCB[:, None]).mul_(1.0 / delta.shape[3])
+    if len(params) == 1:
+        return [_outer(delta, x_FBD)]
+    grad2 = torch.cat([delta @ s_FRHB.transpose(2, 3), delta.sum(dim=3, keepdim=True)], dim=-1)
+    delta1 = params[1][..., :-1].transpose(2, 3) @ delta
+    return [_outer(torch.ops.aten.sigmoid_backward(delta1, s_FRHB), x_FBD), grad2]
 
 
 def flat(tensor: Tensor) -> Float:
@@ -147,13 +147,9 @@ def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, e
 def update(optimiser: str, w: Float, grad: Float, state: Sequence[Float], l2: Float, step: int) -> None:
     """Take one step of ``torch.optim``'s Adam or RMSprop with their defaults (learning rates 1e-3 and 1e-2).
 
-    Args:
-        optimiser: ``adam`` or ``rmsprop``.
-        w: one parameter of all models, [models, k] float32 (see :func:`flat`), changed in place.
-        grad: the same shape, without the L2 term.
-        state: two arrays of the same shape, changed in place (RMSprop leaves the second).
-        l2: [models] weight decay per classifier.
-        step: number of this step, from 1.
+    ``w`` is one parameter of all models, [models, k] float32 (see :func:`flat`), changed in place, as are the
+    two arrays of ``state`` of this shape (RMSprop leaves the second). The gradient has it too, and lacks the
+    L2 term; its weight is by model. Steps are counted from 1.
     """
     if optimiser == "adam":
         _adam(w, grad, state[0], state[1], l2, step, 1e-3, 0.9, 0.999, 1e-8)
@@ -175,28 +171,26 @@ class Fit:
     """Length of the permutation drawn before those of the epochs (for the 5 % split); 0 draws none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Fitted:
     """Result of one :class:`Fit`, per regulariser."""
 
     accuracy: list[float]
     """Best development accuracy, in [0, 1]."""
-    rounds: list[int]
-    """Rounds trained."""
     weights: list[list[Tensor]]
     """The best parameters [k, in] of each model; empty unless they were asked for."""
 
 
-def split_fit(rows: Int, l2: float, seed: int, fraction: float = 0.05) -> Fit:
+def split_fit(rows: Int, l2: float, seed: int) -> Fit:
     """Return the final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
 
     Raises:
         UserError: 5 % of the rows are less than one row.
     """
     order = np.random.RandomState(seed).permutation(len(rows))
-    cut = int(fraction * len(rows))
+    cut = int(0.05 * len(rows))
     if not cut:
-        raise UserError(f"{len(rows)} training rows are too few: {fraction:.0%} of them decide when to stop")
+        raise UserError(f"{len(rows)} training rows are too few: 5% of them decide when to stop")
     return Fit(train=rows[order[cut:]], dev=rows[order[:cut]], l2=(l2,), drawn=len(rows))
 
 
@@ -210,27 +204,20 @@ def train_fits(
     *,
     keep_weights: bool = False,
 ) -> list[Fitted]:
-    """Train every fit until its own early stopping ends it.
+    """Train every fit until its own early stopping ends it; fits of equal lengths are trained together.
 
-    Args:
-        x_ND: design matrix, float32, last column all ones (:func:`senteval_runner.protocol.features.design`).
-        y_N: class ids.
-        fits: what to train; fits of equal lengths are trained together.
-        classes: number of classes C.
-        protocol: optimiser, batch size, early stopping, hidden layer.
-        seed: every fit's own seed.
-        keep_weights: return each model's best weights.
+    The design matrix is float32, its last column all ones (:func:`senteval_runner.protocol.features.design`);
+    ``y_N`` are ids of ``classes`` classes. Every fit starts from the seed.
     """
     onehot = torch.nn.functional.one_hot(torch.as_tensor(np.asarray(y_N)), classes).float()
-    head = Head(x_ND.shape[1] - 1, classes, protocol.nhid)
-    size = max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4))
-    groups = _groups(fits, size)
+    hidden = [protocol.nhid] if protocol.nhid else []
+    groups = _groups(fits, max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        weights = head.initial()
+        weights = initial_head(x_ND.shape[1] - 1, *hidden, classes)
 
     def train(group: list[int], stopped: Event) -> list[Fitted]:
-        trainer = _GroupTrainer(x_ND, onehot, [fits[i] for i in group], weights, head, protocol, keep_weights)
+        trainer = _GroupTrainer(x_ND, onehot, [fits[i] for i in group], weights, protocol, keep_weights)
         return trainer.run(np.random.RandomState(seed), stopped)
 
     results: dict[int, Fitted] = {}
@@ -281,11 +268,10 @@ class _GroupTrainer:
         onehot_NC: Tensor,
         fits: Sequence[Fit],
         weights: Sequence[Tensor],
-        head: Head,
         protocol: Protocol,
         keep_weights: bool,
     ) -> None:
-        self.x, self.onehot, self.fits, self.head = x_ND, onehot_NC, fits, head
+        self.x, self.onehot, self.fits = x_ND, onehot_NC, fits
         self.protocol, self.keep_weights = protocol, keep_weights
         self.labels = onehot_NC.argmax(1)
         F, R = len(fits), len(fits[0].l2)
@@ -295,7 +281,6 @@ class _GroupTrainer:
         self.model_FR = np.tile(np.arange(R), (F, 1))
         self.best_FR = np.full((F, R), -1, dtype=np.int64)
         self.misses_FR = np.zeros((F, R), dtype=np.int64)
-        self.rounds_FR = np.zeros((F, R), dtype=np.int64)
         self.alive_FR = np.ones((F, R), dtype=bool)
         self.best_weights: dict[tuple[int, int], list[Tensor]] = {}
         self.step = 0
@@ -321,15 +306,12 @@ class _GroupTrainer:
             epochs += self.protocol.epoch_size
             self._stop_or_keep(self._dev_correct())
             self._compact()
-        return [self._result(f, fit) for f, fit in enumerate(self.fits)]
-
-    def _result(self, f: int, fit: Fit) -> Fitted:
-        models = range(len(fit.l2))
-        return Fitted(
-            accuracy=[int(self.best_FR[f, r]) / len(fit.dev) for r in models],
-            rounds=[int(self.rounds_FR[f, r]) for r in models],
-            weights=[self.best_weights[f, r] for r in models if self.keep_weights],
-        )
+        results = []
+        for f, fit in enumerate(self.fits):
+            models = range(len(fit.l2))
+            accuracy = [int(self.best_FR[f, r]) / len(fit.dev) for r in models]
+            results.append(Fitted(accuracy, [self.best_weights[f, r] for r in models if self.keep_weights]))
+        return results
 
     def _epoch(self, stream: np.random.RandomState) -> None:
         F, n = self.train_Fn.shape
@@ -339,8 +321,8 @@ class _GroupTrainer:
         for rows_FB, y_FCB in zip(rows_Fn.split(size, dim=1), y_FCn.split(size, dim=2), strict=True):
             x_FBD = self.x.index_select(0, rows_FB.reshape(-1)).view(F, -1, self.x.shape[1])
             self.step += 1
-            gradients = self.head.gradients(x_FBD, y_FCB, self.params)
-            for (w, state), gradient in zip(self.flat, gradients, strict=True):
+            steps = zip(self.flat, gradients(x_FBD, y_FCB, self.params), strict=True)
+            for (w, state), gradient in steps:
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
     def _dev_correct(self) -> Int:
@@ -348,9 +330,8 @@ class _GroupTrainer:
         correct = []
         for position, f in enumerate(self.folds):
             rows = torch.as_tensor(self.fits[f].dev)
-            logits_RCB = self.head.logits(
-                self.x.index_select(0, rows)[None], [p[position : position + 1] for p in self.params]
-            )[0]
+            weights = [p[position : position + 1] for p in self.params]
+            logits_RCB = logits(self.x.index_select(0, rows)[None], weights)[0]
             correct.append((logits_RCB.argmax(1) == self.labels[rows]).sum(1).numpy())
         return np.stack(correct)
 
@@ -360,7 +341,6 @@ class _GroupTrainer:
             for slot, r in enumerate(self.model_FR[position].tolist()):
                 if not self.alive_FR[f, r]:
                     continue
-                self.rounds_FR[f, r] += 1
                 if correct_FR[position, slot] > self.best_FR[f, r]:
                     self.best_FR[f, r] = correct_FR[position, slot]
                     if self.keep_weights:

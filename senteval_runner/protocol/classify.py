@@ -22,16 +22,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from senteval_runner.protocol.batched import Fit, Fitted, Head, split_fit, train_fits
-from senteval_runner.protocol.config import (
-    BINARY_FOLD_SEED,
-    SKLEARN_INVERSES,
-    SKLEARN_INVERSES_KFOLD,
-    TORCH_REGULARISERS,
-    Protocol,
-)
+from senteval_runner.protocol.batched import Fit, Fitted, logits, split_fit, train_fits
+from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 
+TORCH_REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
+SKLEARN_INVERSES = tuple(2.0**t for t in range(-2, 4))
+SKLEARN_INVERSES_KFOLD = tuple(2.0**t for t in range(-1, 6))
+BINARY_FOLD_SEED = 1111
+"""InnerKFold draws its folds with this seed whatever the run's seed is."""
 NOMINAL_L2, NOMINAL_INVERSE = 1e-9, 1e9
 """What SNLI is trained with: a single, tiny regulariser."""
 Accuracies = NDArray[np.float64]
@@ -72,9 +71,8 @@ class _Torch:
         return train_fits(x, self.y, fits, self.classes, self.protocol, self.seed, keep_weights=keep)
 
     def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
-        head = Head(self.x.shape[1] - 1, self.classes, self.protocol.nhid)
-        logits = head.logits(torch.from_numpy(self.x[rows])[None], [w[None, None] for w in weights])
-        predicted: Int = logits[0, 0].argmax(0).numpy()
+        scores = logits(torch.from_numpy(self.x[rows])[None], [w[None, None] for w in weights])
+        predicted: Int = scores[0, 0].argmax(0).numpy()
         return predicted
 
     def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:

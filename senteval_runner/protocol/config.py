@@ -9,21 +9,14 @@ prototyping one, ``sklearn`` its scikit-learn path (``usepytorch=False``), a sec
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
-
-TORCH_REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
-SKLEARN_INVERSES = tuple(2.0**t for t in range(-2, 4))
-SKLEARN_INVERSES_KFOLD = tuple(2.0**t for t in range(-1, 6))
-BINARY_FOLD_SEED = 1111
-"""InnerKFold draws its folds with this seed whatever the run's seed is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +50,12 @@ class Protocol:
         if self.backend == "sklearn" and self.nhid:
             raise UserError("the sklearn protocol has no hidden layer: use nhid 0, or default or fast")
 
-    def snli(self) -> Protocol:
-        """Return the variant SNLI is trained with: 16 single passes."""
-        return dataclasses.replace(self, max_epoch=15, epoch_size=1)
 
-
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
-    {
-        "default": Protocol(name="default"),
-        "fast": Protocol(name="fast", kfold=5, optim="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
-        "sklearn": Protocol(name="sklearn", backend="sklearn"),
-    }
-)
+PROTOCOLS = {
+    "default": Protocol(name="default"),
+    "fast": Protocol(name="fast", kfold=5, optim="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "sklearn": Protocol(name="sklearn", backend="sklearn"),
+}
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:

@@ -8,13 +8,16 @@ early-stopped on development Pearson.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor
 
-from senteval_runner.protocol.batched import Head, flat, fold_products, update
+from senteval_runner.protocol.batched import flat, fold_products, initial_head, update
 from senteval_runner.protocol.features import Float
 
 CLASSES = 5
@@ -32,21 +35,19 @@ def accuracy(predicted: NDArray[np.number], target: NDArray[np.number]) -> float
 
 def pearson(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     """Return the Pearson correlation; 0 when either side is constant (as SentEval treats NaN)."""
-    return _correlation(x, y, ranked=False)
+    return _correlation(stats.pearsonr, x, y)
 
 
 def spearman(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     """Return the Spearman rank correlation; 0 when either side is constant."""
-    return _correlation(x, y, ranked=True)
+    return _correlation(stats.spearmanr, x, y)
 
 
-def _correlation(x: NDArray[np.floating], y: NDArray[np.floating], *, ranked: bool) -> float:
-    from scipy import stats
-
+def _correlation(of: Callable[..., Any], x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        value = (stats.spearmanr if ranked else stats.pearsonr)(x, y).statistic
+        value = of(x, y).statistic
     return 0.0 if np.isnan(value) else float(value)
 
 
@@ -104,7 +105,7 @@ def relatedness(
     stream = np.random.RandomState(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        w = Head(x_ND.shape[1] - 1, CLASSES).initial()[0][None, None].contiguous()
+        w = initial_head(x_ND.shape[1] - 1, CLASSES)[0][None, None].contiguous()
     no_l2 = np.zeros(1, dtype=np.float32)
     flat_w = flat(w)
     state = [np.zeros_like(flat_w), np.zeros_like(flat_w)]

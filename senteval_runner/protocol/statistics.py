@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
-from corpora.senteval.tasks import RELATEDNESS_TASKS, STS_SUBSETS
 from senteval_runner.protocol.config import TaskResult
 
 Values = NDArray[np.float64]
@@ -98,20 +97,6 @@ def scores_of(result: TaskResult, metric: str, *, draws: int = 0) -> Values:
     return mean
 
 
-class Resamples:
-    """One result's scores, each computed once, however many others it is compared with."""
-
-    def __init__(self, result: TaskResult) -> None:
-        self.result = result
-        self._known: dict[tuple[str, int], Values] = {}
-
-    def scores(self, metric: str, *, draws: int = 0) -> Values:
-        """Score as :func:`scores_of` does, once."""
-        if (metric, draws) not in self._known:
-            self._known[metric, draws] = scores_of(self.result, metric, draws=draws)
-        return self._known[metric, draws]
-
-
 def drawn_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
     """Take one task's metrics on resamples, [R] each: means over the results of several seeds.
 
@@ -127,18 +112,13 @@ def drawn_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
     return drawn
 
 
-def paired_bootstrap(a: Resamples, b: Resamples, *, ranked: bool = False) -> tuple[float, float]:
-    """Tell how far A is ahead of B on one task, and the two-sided p of "they score the same" (Koehn 2004).
+def p_of_difference(a: Callable[..., Values], b: Callable[..., Values], metric: str) -> float:
+    """Compute the two-sided p of "they score the same" in a metric of one task (Koehn 2004).
 
-    Compared is accuracy, average precision, or Pearson (mean over STS subsets); with ``ranked`` Spearman
-    over the pairs of all subsets together. Items are drawn with replacement, the same for both; p is twice
-    the share of resamples in which the difference does not have the sign it has on all items.
+    ``a`` and ``b`` are :func:`scores_of` two results. Items are drawn with replacement, the same for both; p
+    is twice the share of resamples in which the difference does not have the sign it has on all items.
     """
-    task = a.result.task
-    correlated = task in STS_SUBSETS or task in RELATEDNESS_TASKS
-    metric = "all.pearson" if correlated else "ap" if task in PAIR_TASKS else "acc"
-    metric = "concatenated.spearman" if ranked else metric
-    whole = float((a.scores(metric) - b.scores(metric))[0]) / (1 if correlated else 100)
-    drawn_R = a.scores(metric, draws=RESAMPLES) - b.scores(metric, draws=RESAMPLES)
+    whole = float((a(metric) - b(metric))[0])
+    drawn_R = a(metric, draws=RESAMPLES) - b(metric, draws=RESAMPLES)
     against = float((drawn_R * np.sign(whole) <= 0).mean())
-    return whole, 1.0 if whole == 0 else min(1.0, max(2 * against, 2 / RESAMPLES))
+    return 1.0 if whole == 0 else min(1.0, max(2 * against, 2 / RESAMPLES))

@@ -18,9 +18,9 @@ light or dark, and has a style for print. Markdown has tables and prose only.
 from __future__ import annotations
 
 import math
-import operator
+import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -98,22 +98,24 @@ class Table:
         """Tell whether a reader may reorder the rows: a blank label belongs to the row above it."""
         return len(self.rows) + len(self.quoted) > 1 and all(row[0] != "" for row in self.rows)
 
-    def head(self) -> list[ShownCell]:
-        """Name the columns."""
-        return [ShownCell(column.name, self._left(place)) for place, column in enumerate(self._columns())]
-
-    def body(self) -> Iterator[list[ShownCell]]:
-        """Print the cells of all rows."""
-        digits = [column.digits for column in self._columns()]
-        best = [self._best(place) for place in range(len(self.columns))]
-        left = [self._left(place) for place in range(len(self.columns))]
-        for row in self.rows:
-            texts = [shown(cell, d) for cell, d in zip(row, digits, strict=True)]
-            values = [shown(_number(cell), d) for cell, d in zip(row, digits, strict=True)]
-            yield [ShownCell(*cell) for cell in zip(texts, left, map(operator.eq, values, best), strict=True)]
-        for name, *row in self.quoted:
-            texts = [f"{name} †", *map(shown, row, digits[1:])]
-            yield [ShownCell(*cell) for cell in zip(texts, left, strict=True)]
+    def printed(self) -> list[list[ShownCell]]:
+        """Print the names of the columns and the cells of all rows."""
+        columns = []
+        for place, column in enumerate(self.columns):
+            if isinstance(column, str):
+                column = Column(column)
+            cells = [row[place] for row in self.rows]
+            # Text stands left; a text that starts like a number (1,200, ≤ 500, +0.2) is one.
+            texts = [cell for cell in cells if isinstance(cell, str)]
+            left = place == 0 or any(not text or text[0] not in f"0123456789(≤<~+-−{DASH}" for text in texts)
+            numbers = [number for cell in cells if (number := _number(cell)) is not None]
+            best, digits = None, column.digits
+            if column.best and len(numbers) > 1:
+                best = shown(max(numbers) if column.best == "high" else min(numbers), digits)
+            own = [ShownCell(shown(c, digits), left, shown(_number(c), digits) == best) for c in cells]
+            quoted = [ShownCell(shown(row[place], digits) + " †" * (place == 0), left) for row in self.quoted]
+            columns.append([ShownCell(column.name, left), *own, *quoted])
+        return [list(row) for row in zip(*columns, strict=True)]
 
     def all_notes(self) -> list[str]:
         """List the notes, and what † means."""
@@ -121,10 +123,9 @@ class Table:
 
     def markdown(self) -> str:
         """Write the table with its title as a heading of level 3 and its notes below."""
-        head = self.head()
+        head, *rows = self.printed()
         lines = [[escaped(cell.text) for cell in head], [":---" if cell.left else "---:" for cell in head]]
-        for row in self.body():
-            lines.append([f"**{escaped(cell.text)}**" if cell.best else escaped(cell.text) for cell in row])
+        lines += [[f"**{escaped(c.text)}**" if c.best else escaped(c.text) for c in row] for row in rows]
         title = f"### {escaped(self.title)}\n\n" if self.title else ""
         table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
         return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
@@ -133,48 +134,20 @@ class Table:
         """Write the table in LaTeX with package booktabs, the best values bold, and its notes below."""
         import pandas
 
-        rows = [
-            [rf"\textbf{{{_latex(cell.text)}}}" if cell.best else _latex(cell.text) for cell in row]
-            for row in self.body()
-        ]
-        head = self.head()
-        table = pandas.DataFrame(rows, columns=[_latex(cell.text) for cell in head]).to_latex(
+        head, *rows = self.printed()
+        lines = [[rf"\textbf{{{_latex(c.text)}}}" if c.best else _latex(c.text) for c in row] for row in rows]
+        table = pandas.DataFrame(lines, columns=[_latex(cell.text) for cell in head]).to_latex(
             index=False, escape=False, column_format="".join("l" if cell.left else "r" for cell in head)
         )
         return "\n".join([rf"\paragraph{{{_latex(self.title)}}}", table, *map(_latex, self.all_notes()), ""])
 
-    def _columns(self) -> list[Column]:
-        return [Column(column) if isinstance(column, str) else column for column in self.columns]
-
-    def _left(self, place: int) -> bool:
-        """Text stands left; a text that starts like a number (1,200, ≤ 500, +0.2) is one."""
-        texts = [cell for row in self.rows if isinstance(cell := row[place], str)]
-        return place == 0 or any(not text or text[0] not in f"0123456789(≤<~+-−{DASH}" for text in texts)
-
-    def _best(self, place: int) -> str | None:
-        """The best value of a column as it is printed."""
-        column = self._columns()[place]
-        values = [value for row in self.rows if (value := _number(row[place])) is not None]
-        if column.best is None or len(values) < 2:
-            return None
-        return shown(max(values) if column.best == "high" else min(values), column.digits)
-
 
 _LATEX = str.maketrans(
-    {
-        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-        **{"≤": r"$\le$", "≥": r"$\ge$", "−": "$-$", "±": r"$\pm$", "†": r"\dag{}", "×": r"$\times$"},
-        **{
-            "<": "$<$",
-            ">": "$>$",
-            "|": "$|$",
-            "λ": r"$\lambda$",
-            "ρ": r"$\rho$",
-            "\u00a0": "~",
-            "·": r"$\cdot$",
-        },
-    }
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {sign: f"${sign}$" for sign in "<>|"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "†": r"\dag{}"}
+    | {"≤": r"$\le$", "≥": r"$\ge$", "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$"}
+    | {"λ": r"$\lambda$", "ρ": r"$\rho$", "\u00a0": "~"}
 )
 
 
@@ -260,6 +233,10 @@ class Page:
         introduction = [f"{escaped(self.introduction)}\n"] if self.introduction else []
         sections = [text for section in self.sections if (text := section.markdown())]
         return "\n".join([f"# {escaped(self.title)}\n", *introduction, *sections])
+
+    def text(self) -> str:
+        """Write tables and prose for a terminal, as Markdown without its escapes."""
+        return re.sub(r"\\([|<])", r"\1", self.markdown())
 
     def html(self) -> str:
         """Write everything, as one self-contained file."""

@@ -34,13 +34,12 @@ BAR, GAP, LETTER = 0.16, 0.2, 0.085
 """Inches: a bar, the gap between groups, a letter of a legend."""
 WIDE = 8.0
 """Inches of a figure that has the page's width."""
-NOTHING = "there are no values to draw"
 
 
 def bars(
     series: Sequence[str],
     groups: Sequence[str],
-    scores: Mapping[tuple[str, str], Score],
+    scores: Mapping[tuple[str, str], Score | None],
     *,
     caption: str = "",
     inches: float = WIDE,
@@ -49,7 +48,7 @@ def bars(
 
     Scores are by series and group; missing bars are left out. ``inches`` is the figure's width.
     """
-    known = {key: score for key, score in scores.items() if math.isfinite(score.value)}
+    known = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
 
     def draw(canvas: Canvas) -> None:
         height = len(series) * BAR + GAP
@@ -57,29 +56,18 @@ def bars(
         axes = canvas.subplots()
         for colour, name in enumerate(series):
             shown = [known.get((name, group), Score(math.nan)) for group in groups]
-            axes.barh(
-                np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height,
-                [score.value for score in shown],
-                0.9 * BAR / height,
-                xerr=_whiskers(shown),
-                color=_colour(colour),
-            )
+            # A whisker reaches as far as the interval, else the deviation.
+            ends = [s.interval or (s.value - (s.deviation or 0), s.value + (s.deviation or 0)) for s in shown]
+            values = np.array([score.value for score in shown])
+            reach_2N = np.maximum(0, (np.array(ends).T - values) * [[-1], [1]])
+            places = np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height
+            whiskers = reach_2N if np.nansum(reach_2N) else None
+            axes.barh(places, values, 0.9 * BAR / height, xerr=whiskers, color=f"C{colour}")
         axes.set_yticks(range(len(groups)), groups)
         axes.invert_yaxis()
         axes.grid(axis="x", color=GRID)
-        _legend(canvas, series)
 
-    return _figure(draw, caption, bool(known))
-
-
-def _whiskers(scores: Sequence[Score]) -> NDArray[np.float64] | None:
-    """Measure how far each whisker reaches, left and right, [2, n]: the interval, else the deviation."""
-    reaches = []
-    for score in scores:
-        low, high = score.interval or score.value + np.array([-1, 1]) * (score.deviation or 0)
-        reaches.append((max(0.0, score.value - low), max(0.0, high - score.value)))
-    reach_2N = np.array(reaches).T
-    return reach_2N if reach_2N.any() else None
+    return _figure(draw, caption, series if known else None)
 
 
 def curves(
@@ -105,15 +93,14 @@ def curves(
         for colour, (name, line) in enumerate(finite.items()):
             x_N, y_N = ([point[side] for point in line] for side in (0, 1))
             marker = "o" if spans else ""
-            axes.plot(x_N, y_N, color=_colour(colour), linewidth=1.2, marker=marker, markersize=3)
+            axes.plot(x_N, y_N, color=f"C{colour}", linewidth=1.2, marker=marker, markersize=3)
             for x, ends in zip(x_N, (spans or {}).get(name, ()), strict=False):
-                axes.plot([x, x], ends, color=_colour(colour), linewidth=0.8)
+                axes.plot([x, x], ends, color=f"C{colour}", linewidth=0.8)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         axes.grid(color=GRID)
-        _legend(canvas, list(finite))
 
-    return _figure(draw, caption, any(finite.values()))
+    return _figure(draw, caption, list(finite) if any(finite.values()) else None)
 
 
 def scatter(
@@ -132,21 +119,25 @@ def scatter(
     """
     if len(vectors_ND) < 5 or vectors_ND.shape[1] < 2 or not np.ptp(vectors_ND, axis=0).any():
         return Figure("", caption, "too few texts or dimensions for a plane")
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
 
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(4.4, 4.6)
         axes = canvas.subplots()
-        points_N2 = _plane(vectors_ND, by)
+        perplexity = min(30.0, max(2.0, (len(vectors_ND) - 1) / 3))
+        tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
+        map_of = tsne if by == "tsne" else PCA(2, svd_solver="full")
+        points_N2 = map_of.fit_transform(vectors_ND)
         for pair in links:
             axes.plot(*points_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
         style: dict[str, Any] = {"markersize": 3.5, "alpha": 0.7, "markeredgewidth": 0}
         for kind in range(len(names)):
-            axes.plot(*points_N2[np.asarray(classes) == kind].T, "o", color=_colour(kind), **style)
+            axes.plot(*points_N2[np.asarray(classes) == kind].T, "o", color=f"C{kind}", **style)
         axes.set_xticks([])
         axes.set_yticks([])
-        _legend(canvas, names)
 
-    return _figure(draw, caption)
+    return _figure(draw, caption, names)
 
 
 def heat_map(
@@ -181,52 +172,37 @@ def heat_map(
         axes[-1].set_xticks(range(len(columns)), columns, rotation=60, ha="right")
         canvas.colorbar(image, ax=list(axes), label=label)
 
-    return _figure(draw, caption, bool(values.size))
+    return _figure(draw, caption, () if values.size else None)
 
 
-def _plane(vectors_ND: NDArray[np.floating], by: str) -> NDArray[np.floating]:
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
-    perplexity = min(30.0, max(2.0, (len(vectors_ND) - 1) / 3))
-    tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
-    points_N2: NDArray[np.floating] = (tsne if by == "tsne" else PCA(2, svd_solver="full")).fit_transform(
-        vectors_ND
-    )
-    return points_N2
-
-
-def _colour(index: int) -> str:
-    return COLOURS[index % len(COLOURS)]
-
-
-def _legend(canvas: Canvas, names: Sequence[str]) -> None:
-    """Coloured names below the plot, in the order of the series."""
-    from matplotlib.patches import Patch
-
-    patches = [Patch(color=_colour(index), label=name) for index, name in enumerate(names)]
-    longest = max(len(name) for name in names)
-    columns = max(1, int(canvas.get_size_inches()[0] / (0.5 + LETTER * longest)))
-    canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)
-
-
-def _figure(draw: Callable[[Canvas], None], caption: str, drawable: bool = True) -> Figure:
-    """Draw on an empty canvas; without values or matplotlib, a figure that says so."""
-    if not drawable:
-        return Figure("", caption, NOTHING)
+def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] | None) -> Figure:
+    """Draw on an empty canvas, with coloured ``names`` below; without values (None) or matplotlib, say so."""
+    if names is None:
+        return Figure("", caption, "there are no values to draw")
     try:
+        from cycler import cycler
         from matplotlib import rc_context
         from matplotlib.figure import Figure as Canvas
+        from matplotlib.patches import Patch
     except ImportError:
         return Figure("", caption, str(MissingExtraError("matplotlib", "report")))
     # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas; as
     # paths, they need no font of the reader's and no escaping.
     out = io.BytesIO()
-    with rc_context(
-        {"svg.hashsalt": "report", "font.size": 8, "text.parse_math": False, "axes.axisbelow": True}
-    ):
+    style: dict[Any, Any] = {
+        "svg.hashsalt": "report",
+        "font.size": 8,
+        "text.parse_math": False,
+        "axes.axisbelow": True,
+    }
+    with rc_context({**style, "axes.prop_cycle": cycler(color=COLOURS)}):
         canvas = Canvas(layout="constrained")
         draw(canvas)
+        if names:
+            patches = [Patch(color=f"C{place}", label=name) for place, name in enumerate(names)]
+            letters = 0.5 + LETTER * max(len(name) for name in names)
+            columns = max(1, int(canvas.get_size_inches()[0] / letters))
+            canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)
         canvas.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     # matplotlib repeats names in comments, where XML allows no control characters but \t, \n and \r.
     svg = out.getvalue().translate(None, bytes({*range(32)} - {9, 10, 13}))

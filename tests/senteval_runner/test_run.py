@@ -23,11 +23,10 @@ from multiview.names import sources
 from multiview.words.table import Vocabulary, WordTable
 from runtime.cli import check
 from runtime.errors import UserError
-from senteval_runner import cells, scoring
-from senteval_runner.cells import Cells
-from senteval_runner.config import SentEvalConfig
+from senteval_runner import scoring
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.run import main
+from senteval_runner.run import SentEvalConfig, main
+from senteval_runner.scoring import Cells
 from tests.fixtures.files import differing
 
 Run = Callable[..., int]
@@ -110,8 +109,6 @@ def test_every_command_has_a_report_of_its_own_and_keeps_it() -> None:
     )
     assert len({asked, *others}) == 8 and all(len(other.name) < 70 for other in others)
     assert folder("mine", output=Path("there")) == Path("there")
-    mine, both = (SentEvalConfig(models=names) for names in (("mine",), ("mine", "bag:random")))
-    assert mine.cells == both.cells, "what one has scored the other does not score again"
 
 
 def test_random_words_and_the_start_stand_beside_a_trained_model(
@@ -180,7 +177,7 @@ def test_a_damaged_cell_is_computed_again(tmp_path, words, run) -> None:
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
     def place(**of: str) -> Path:
-        monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
+        monkeypatch.setattr(scoring, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
         return Cells(tmp_path, get_protocol(protocol)).path("model", 1, "CR")
 
     other = ({"torch", "scikit-learn"} - {library}).pop()

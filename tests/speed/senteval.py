@@ -26,7 +26,8 @@ from sklearn.model_selection import StratifiedKFold
 from benchmarks import alternate, ratios, spread
 from corpora.senteval.files import read_task
 from senteval_runner.protocol import batched
-from senteval_runner.protocol.config import TORCH_REGULARISERS, get_protocol
+from senteval_runner.protocol.classify import TORCH_REGULARISERS
+from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.features import design
 from tests.oracles import senteval as oracle
 from tests.senteval_runner.encoders import RandomBag

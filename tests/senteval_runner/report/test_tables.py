@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.stats import pearsonr, rankdata
 from sklearn.metrics import f1_score
 
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import Resamples, drawn_scores, paired_bootstrap
+from senteval_runner.protocol.statistics import drawn_scores, p_of_difference, scores_of
 from senteval_runner.report import tables
 from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
 from tests.senteval_runner.test_run import Run
@@ -22,16 +22,19 @@ from tests.senteval_runner.test_run import run as run
 Parts = dict[str, np.ndarray]
 
 
-def result(task: str, predicted: Parts, gold: Parts) -> Resamples:
-    found = TaskResult(
+def result(task: str, predicted: Parts, gold: Parts, **metrics: float) -> TaskResult:
+    return TaskResult(
         task=task,
-        metrics={},
+        metrics=metrics,
         dim=3,
         rows={},
         predictions={name: values.tolist() for name, values in predicted.items()},
         gold={name: gold[name].tolist() for name in predicted},
     )
-    return Resamples(found)
+
+
+def p_value(one: TaskResult, other: TaskResult, metric: str) -> float:
+    return p_of_difference(partial(scores_of, one), partial(scores_of, other), metric)
 
 
 def p_by_hand(ahead, n: int, draws: int) -> float:  # type: ignore[no-untyped-def]
@@ -46,9 +49,7 @@ def test_bootstrap_of_accuracies() -> None:
     gain = a.astype(float) - b
     expected = p_by_hand(lambda rows: gain[rows].mean(), 200, 4000)
     one, other = (result("MR", {"test": hits * 1.0}, {"test": np.ones(200)}) for hits in (a, b))
-    ahead, p = paired_bootstrap(one, other)
-    assert ahead == pytest.approx(gain.mean()) and p == pytest.approx(expected, abs=0.03)
-    assert paired_bootstrap(one, one) == (0, 1)
+    assert p_value(one, other, "acc") == pytest.approx(expected, abs=0.03) and p_value(one, one, "acc") == 1
 
 
 @pytest.mark.parametrize("ranked", [False, True])
@@ -56,13 +57,14 @@ def test_bootstrap_of_correlations(ranked: bool) -> None:
     """Human scores tie, subsets lie in another order, and a resample holds some pairs several times."""
     rng = np.random.RandomState(5)
     gold = {name: np.round(rng.rand(n) * 5) for name, n in (("OnWN", 60), ("FNWN", 30))}
+    metric = "concatenated.spearman" if ranked else "all.pearson.mean"
 
-    def scored(noise: float, names: list[str]) -> Resamples:
+    def scored(noise: float, names: list[str]) -> TaskResult:
         rows = {name: np.round(gold[name] + noise * rng.randn(len(gold[name])), 1) for name in names}
         return result("STS13", rows, gold)
 
     one, other = scored(2.0, ["OnWN", "FNWN"]), scored(2.4, ["FNWN", "OnWN"])
-    sides = (one.result.predictions, other.result.predictions, gold)
+    sides = (one.predictions, other.predictions, gold)
     names = [["OnWN", "FNWN"]] if ranked else [["OnWN"], ["FNWN"]]
     flat = [[np.concatenate([of[name] for name in part]) for of in sides] for part in names]
     if ranked:
@@ -75,15 +77,14 @@ def test_bootstrap_of_correlations(ranked: bool) -> None:
             found.append(pearsonr(a, wanted).statistic - pearsonr(b, wanted).statistic)
         return float(np.mean(found))
 
-    difference, p = paired_bootstrap(one, other, ranked=ranked)
+    difference = scores_of(one, metric) - scores_of(other, metric)
     assert difference == pytest.approx(ahead(np.arange(90)))
     if ranked:
         expected = p_by_hand(ahead, 90, 1000)
-        assert 0.02 < expected < 0.9 and p == pytest.approx(expected, abs=0.05)
-    assert paired_bootstrap(one, one, ranked=ranked) == (0.0, 1.0)
+        assert 0.02 < expected < 0.9 and p_value(one, other, metric) == pytest.approx(expected, abs=0.05)
     constant = result("STS13", {name: np.ones(len(values)) for name, values in gold.items()}, gold)
     exact = result("STS13", gold, gold)
-    assert paired_bootstrap(exact, constant, ranked=ranked) == (pytest.approx(1.0), 0.002)
+    assert scores_of(constant, metric) == 0 and p_value(exact, constant, metric) == 0.002
 
 
 @pytest.mark.parametrize("metric", ["acc", "f1", "mse", "pearson", "spearman"])
@@ -102,8 +103,8 @@ def test_intervals_equal_drawing_by_hand(metric: str) -> None:
     items = [gold, *sides] if metric != "spearman" else [rankdata(side) for side in (gold, *sides)]
     rows = [rng.randint(0, 80, 80) for _ in range(2000)]
     by_hand = [np.mean([score(items[0][r], side[r]) for side in items[1:]]) for r in rows]
-    results = [result("MRPC", {"test": side}, {"test": gold}).result for side in sides]
-    drawn = drawn_scores([replace(one, metrics={metric: 0.0, "seconds": 1.0}) for one in results])
+    metrics = {metric: 0.0, "seconds": 1.0}
+    drawn = drawn_scores([result("MRPC", {"test": side}, {"test": gold}, **metrics) for side in sides])
     assert set(drawn) == {metric} and drawn[metric].shape == (1000,)
     expected, found = (np.quantile(values, [0.025, 0.975]) for values in (by_hand, drawn[metric]))
     assert found == pytest.approx(expected, abs=0.15 * float(np.ptp(expected)))
@@ -116,8 +117,7 @@ def test_intervals_stand_beside_the_scores_and_their_average() -> None:
     drawn["SICKRelatedness"] = {name: 0.5 + 0.01 * rng.randn(1000) for name in ("pearson", "spearman", "mse")}
     scores = {task: {name: float(v.mean()) for name, v in of.items()} for task, of in drawn.items()}
     (section,) = tables.score_sections({"mine": [scores]}, {"mine": (3, None)}, {"mine": drawn})
-    cells = dict(zip(section.blocks[0].head(), next(iter(section.blocks[0].body())), strict=True))
-    texts = {head.text: cell.text for head, cell in cells.items()}
+    texts = {head.text: cell.text for head, cell in zip(*section.blocks[0].printed()[:2], strict=True)}
     low, high = map(float, re.findall(r"[\d.]+", texts["MR"])[1:])
     assert high - low == pytest.approx(2 * 1.96, rel=0.1)
     low, high = map(float, re.findall(r"[\d.]+", texts["average"])[1:])

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import re
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import tyro
+from scipy.stats import rankdata
 
 import parsing.run
 from multiview.config import TrainConfig, decisive_options, preset
 from multiview.folder.card import training_command
 from runtime.files import read_json
 from senteval_runner.protocol.config import TaskResult
+from senteval_runner.report.page import Score
 from studies.views import run as views
 from studies.views.__main__ import PAIRS, QUICKTHOUGHT, ViewsConfig, cli
-from studies.views.run import ahead, all_systems, training
+from studies.views.run import Scored, System, ahead, all_systems, training
 from tests.fixtures.senteval import data as data
 from tests.fixtures.trees import TOPICS, toy_corpus
 
@@ -51,44 +54,39 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
     assert (loop.epochs, loop.validation, loop.patience) == (5, 2000, 2)
 
 
-@pytest.mark.parametrize("option", ["trees", "systems", "words", "seeds", "scales"])
-def test_an_option_without_values_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture, option: str
-) -> None:
-    assert cli(["--trees", "none", f"--{option}", "--output", str(tmp_path / "views")]) == 2
-    assert f"--{option} ()" in capsys.readouterr().err and not [*tmp_path.iterdir()]
+def test_an_option_without_values_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert cli(["--trees", "none", "--seeds", "--output", str(tmp_path / "views")]) == 2
+    assert "--seeds ()" in capsys.readouterr().err and not [*tmp_path.iterdir()]
 
 
 def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     """Accuracy of MR, and relatedness, which counts as (r + ρ + 100 − MSE) / 3."""
+    gold = [1.0, 2.0, 3.0, 5.0]
 
-    def results(right: list[int], found: list[float]) -> dict[str, TaskResult]:
-        gold = [1.0, 2.0, 3.0, 5.0]
-        r, mse = np.corrcoef(gold, found)[0, 1], np.mean(np.subtract(gold, found) ** 2)
-        rho = np.corrcoef(np.argsort(np.argsort(gold)), np.argsort(np.argsort(found)))[0, 1]
-        acc = 100 * np.mean(np.equal(right, [1, 0, 1, 0]))
-        related = {"pearson": float(r), "spearman": float(rho), "mse": float(mse)}
-        return {
-            "MR": TaskResult(
-                task="MR", metrics={"acc": float(acc)}, dim=2, rows={},
-                predictions={"all": [*map(float, right)]}, gold={"all": [1.0, 0.0, 1.0, 0.0]},
-            ),
-            "SICKRelatedness": TaskResult(
-                task="SICKRelatedness", metrics=related, dim=2, rows={},
-                predictions={"test": found}, gold={"test": gold},
-            ),
-        }  # fmt: skip
+    def scored(seed: int, right: list[int], found: list[float]) -> Scored:
+        r, rho = (np.corrcoef(of(gold), of(found))[0, 1] for of in (np.asarray, rankdata))
+        mse = np.mean(np.subtract(gold, found) ** 2)
+        of_task = partial(TaskResult, dim=2, rows={})
+        results = [
+            of_task(task="MR", metrics={"acc": 25.0 * sum(right)},
+                    predictions={"all": right}, gold={"all": [1, 1, 1, 1]}),
+            of_task(task="SICKRelatedness", metrics={"pearson": r, "spearman": rho, "mse": mse},
+                    predictions={"test": found}, gold={"test": gold}),
+        ]  # fmt: skip
+        system = System(name="dep,const", words="fixed", trees=Path("t"), rate=1, seed=seed)
+        return Scored(system, Path(), {result.task: result for result in results})
 
-    best, worse = results([1, 0, 1, 0], [1.0, 2.0, 3.0, 5.0]), results([1, 0, 0, 1], [2.0, 1.0, 3.0, 5.0])
-    r, rho = np.corrcoef([1, 2, 3, 5], [2, 1, 3, 5])[0, 1], np.corrcoef([1, 2, 3, 4], [2, 1, 3, 4])[0, 1]
-    related = (100 * (1 - r) + 100 * (1 - rho) + 100 * 0.5) / 3
-    gain = ahead([best, worse], [worse, worse])
-    assert gain.value == pytest.approx((50 + related) / 2 / 2)  # over two tasks and two seeds
-    assert (
-        gain.interval is not None and gain.interval[0] == pytest.approx(0) and gain.interval[1] > gain.value
+    best, worse = ([1, 1, 1, 1], gold), ([1, 1, 0, 0], [2.0, 1.0, 3.0, 5.0])
+    one, other = (
+        [scored(seed, *of) for seed, of in enumerate(row)] for row in ((best, worse), (worse, worse))
     )
-    assert ahead([best, worse], [worse, worse], ("SICKRelatedness",)).value == pytest.approx(related / 2)
-    assert ahead([best], [best]).interval == (0, 0)
+    r, rho = (np.corrcoef(of(gold), of(worse[1]))[0, 1] for of in (np.asarray, rankdata))
+    related = (100 * (1 - r) + 100 * (1 - rho) + 100 * 0.5) / 3
+    gain, only = ahead(one, other), ahead(one, other, ("SICKRelatedness",))
+    assert gain and only and gain.interval and only.value == pytest.approx(related / 2)
+    assert gain.value == pytest.approx((50 + related) / 2 / 2)  # over two tasks and two seeds
+    assert gain.interval[0] == pytest.approx(0) and gain.interval[1] > gain.value
+    assert ahead(one[:1], one[:1]) == Score(0, interval=(0, 0)) and ahead(one[:1], other[1:]) is None
 
 
 def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,31 +118,21 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     differing |= {"vectors": "vectors.txt", "loop.learning-rate": "0.05", "table.case": "lower"}
     rows = dict(re.findall(r"^\| ([a-z.-]+) \| \S+ \| (.*) \|$", report, re.MULTILINE))
     assert {name: rows.get(name) for name in differing} == differing
-    with open("runs/views/rows.csv", encoding="utf-8", newline="") as lines:
-        scored = list(csv.DictReader(lines))
-    assert len({row["commit"] for row in scored}) == 1 and scored[0]["commit"]
+    scored = pandas.read_csv("runs/views/rows.csv", dtype=str)
+    [commit] = set(scored["commit"])
+    assert commit
     # At each scale two systems and seeds, their starts, an average of words a seed, and random words.
-    assert len(scored) == 2 * (4 + 4 + 2 + 1) and {row["scale"] for row in scored} == {"none", "one"}
+    assert len(scored) == 2 * (4 + 4 + 2 + 1) and set(scored["scale"]) == {"none", "one"}
     # By hand, paired by seed.
-    found = {
-        (row["system"], row["rate"], row["seed"], row["scale"]): row["mean of 3"]
-        for row in scored
-        if row["rate"] == "0.05" and row["scale"] == "one"
-    }
-    gains = [
-        float(found["dep,const", "0.05", seed, "one"]) - float(found["seq,const", "0.05", seed, "one"])
-        for seed in "34"
-    ]
+    found = scored[(scored["rate"] == "0.05") & (scored["scale"] == "one")].set_index(["system", "seed"])
+    means = found["mean of 3"].astype(float)
+    gain = (means["dep,const"] - means["seq,const"]).mean()
     label = "seq-const-both-words-toy-rate-0.05-seed3"
     told = read_json(Path("runs/views/scores") / label / "one" / "results.json")["config"]["models"]
     assert told == [f"runs/views/models/{label}?scale=runs/trees/toy"]
     at_scale = report.partition("## Each number at one scale: means")[2]
-    [shown] = re.findall(
-        r"^\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[",
-        at_scale,
-        re.MULTILINE,
-    )
-    assert float(shown) == pytest.approx(np.mean(gains), abs=0.02)
+    [shown] = re.findall(r"\n\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[", at_scale)
+    assert float(shown) == pytest.approx(gain, abs=0.02)
     ran.clear()
     assert cli([*args, "--seeds", "3"]) == 0
     assert not ran  # finished: not again
