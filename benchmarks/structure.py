@@ -35,7 +35,7 @@ from multiview.encoders.binding import (
     structure_of,
 )
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import whole_model
+from multiview.pretrained import load_pretrained
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs, content_words
@@ -200,7 +200,7 @@ def has_minilm() -> bool:
 
 def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
     """MiniLM's vectors, [n, 384]."""
-    model = whole_model(packaged(MINILM), "cpu")
+    model = load_pretrained(packaged(MINILM), whole=True, device="cpu")
     return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
 
 

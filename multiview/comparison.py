@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corpora.characters import plain
 from multiview.encoders.poles import agreement, negators, poles, signed, turned
-from parsing.trees.batch import Batch
+from parsing.trees.batch import Batch, places_of_ranges
 from parsing.trees.role_kinds import relation_bits, word_flags
 from parsing.trees.role_rules import ROLES
 from parsing.trees.roles import canonical_arcs, content_words
@@ -150,12 +150,6 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "word_offsets": ("word", "denied", "first"),
     "arc_offsets": ("role", "head", "dependent", "turned", "head_denied"),
 }
-
-
-def places_of_ranges(begin: Ints, length: Ints) -> Ints:
-    """The places of successive ranges, one after the other."""
-    ends = np.cumsum(length)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begin - ends + length, length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,16 +95,19 @@ class VectorOptions(ModelOptions):
     """Share of who did what to whom in the cosine, 0 to 1; by default the model's."""
     views: str = ""
     """Only these views, separated by commas; all by default."""
+    expand: str | None = None
+    """Give a model the other words of a file of vectors as well."""
 
     @property
     def spec(self) -> str:
-        """Names the encoder with these views and this share."""
+        """Names the encoder with these views, this share and these words."""
         options = f"?views={self.views}" if self.views else ""
+        options += f"?expand={self.expand}" if self.expand else ""
         options += "" if self.structure is None else f"?structure={abs(self.structure):f}"
         return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
 
     def encoder(self) -> OpenedEncoder:
-        """Open the encoder with these views and this share; of ``?scale=CACHE`` its features."""
+        """Open it; of ``?scale=CACHE`` its features."""
         from multiview.names.opened import open_encoder
 
         encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
@@ -123,8 +126,6 @@ class EncodeConfig(VectorOptions):
     """Tree cache; sentences found in it are not parsed again."""
     normalize: bool = False
     """Scale every vector to length 1."""
-    expand: str | None = None
-    """Expand the vocabulary by a file of vectors first."""
 
 
 @dataclass(frozen=True)
@@ -191,11 +192,6 @@ def main(config: EncodeConfig) -> int:
     files = output_file(output), output_file(Path(f"{output}.json"))  # refused now, not after the work
     sentences = open_sentences(config.file)
     encoder = config.encoder()
-    if config.expand is not None:
-        added = [model.expand_vocabulary(config.expand) for model in encoder.models]
-        if not added:
-            raise UserError(f"--expand: model {config.model!r} is none of multiview.train")
-        print(f"words    {max(added)} added from {config.expand}")
     trees = sentences.trees
     if trees is None and config.trees is not None:
         from parsing.trees.cache import TreeCache

@@ -31,9 +31,8 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, share_of, structure_size_of
+from multiview.encoders.meaning import Readout, share_of, spread, structure_size_of
 from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
-from multiview.encoders.scale import spread
 from multiview.folder.files import (
     Member,
     load_members,

@@ -11,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.meaning import Readout, joined_with_structure, share_of, unit
+from multiview.encoders.meaning import Readout, joined, joined_with_structure, share_of, unit
 from multiview.encoders.registry import ViewStack
-from multiview.encoders.scale import joined
 from multiview.folder.files import Member, chosen_views
 from multiview.pretrained import vectors_of
 from multiview.words.table import WordTable

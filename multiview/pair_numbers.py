@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from multiview.comparison import Facts, Forms, Ints, facts, in_order, places_of_ranges
+from multiview.comparison import Facts, Forms, Ints, facts, in_order
 from multiview.encoders.poles import poles
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import rows_of, unit_rows
 from multiview.words.table import WordTable
+from parsing.trees.batch import places_of_ranges
 from parsing.trees.role_rules import ROLES
 from runtime.device import torch_threads
 

@@ -19,7 +19,7 @@ from runtime.errors import MissingExtraError, UserError, out_of_memory, out_of_s
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Float = NDArray[np.float32]
 Encode = Callable[[Sequence[Any]], Any]
@@ -27,39 +27,64 @@ Encode = Callable[[Sequence[Any]], Any]
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 
 
-def whole_model(name: str, device: str | None) -> SentenceTransformer:
-    """Return a sentence-transformers model as it is.
+def load_pretrained(name: str, *, whole: bool = False, **options: Any) -> Any:
+    """Load the transformer of a name or a folder, or with ``whole`` all of a sentence-transformers model.
 
-    Raises:
-        UserError: nothing loadable is found under that name.
+    Safetensors only: the older .bin weights are pickle. No code of the folder is run. What cannot be loaded
+    is a UserError.
     """
     quiet()
+    import torch
+    from huggingface_hub import try_to_load_from_cache
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
+    message = f"model {name!r}: neither a file or folder here nor a sentence-transformers model"
+    advice = "give a folder with safetensors weights, or a name when the machine is online"
+    # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
+    # in them, and so would the saved files.
+    with one_line(message, advice), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        if not Path(name).exists() and not isinstance(
+            try_to_load_from_cache(_at_hub(name), "config.json"), str
+        ):
+            print(f"model {name!r}: not here; looked up at huggingface.co", file=sys.stderr, flush=True)
+        ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
+        return (SentenceTransformer if whole else Transformer)(
+            name,
+            model_kwargs={"use_safetensors": True, **ours},
+            config_kwargs=ours,
+            processor_kwargs=ours,
+            **options,
+        )
+
+
+def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
+    """Join transformer and pooling (``mean``, ``cls``, ``max``) as sentence-transformers does, on the CPU."""
     from sentence_transformers import SentenceTransformer
 
-    with one_line(f"model {name!r}: neither a file or folder here nor a sentence-transformers model"):
-        say_where(name)
-        return SentenceTransformer(name, device=device, trust_remote_code=False)
+    pool = pooling_module(transformer.get_embedding_dimension(), pooling)  # type: ignore[operator]
+    return SentenceTransformer(modules=[transformer, pool], device="cpu")
+
+
+def pooling_module(width: int, mode: str) -> nn.Module:
+    """Make the pooling of pieces [B, T, D] to [B, D], D = ``width``; mode: ``mean``, ``cls`` or ``max``."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    result: nn.Module = Pooling(width, mode)
+    return result
 
 
 def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
-    """Encode texts to vectors [n, d].
-
-    Raises:
-        UserError: files of the model do not fit each other, or one of its vectors is not finite.
-    """
+    """Encode texts to vectors [n, d]; a model whose files do not fit each other is a UserError."""
     with one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
-        options = {"show_progress_bar": False, "convert_to_numpy": True}
-        vectors = model.encode(list(texts), batch_size=batch_size, **options)  # type: ignore[call-overload]
+        vectors = model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
     rows: Float = rows_of(vectors, texts, f"model {name!r}")[0]
     return rows
 
 
 def check_encoder(encoder: Any, door: str) -> None:
-    """Refuse what has no ``encode(sentences)``.
-
-    Raises:
-        UserError: that is so; ``door`` was called.
-    """
+    """Refuse what has no ``encode(sentences)``; ``door`` was called."""
     if isinstance(encoder, str | type) or not callable(getattr(encoder, "encode", None)):
         raise UserError(f"{door}: {described(encoder)} has no encode(sentences)")
 
@@ -69,10 +94,8 @@ def rows_of(
 ) -> Float:
     """Check what an encoder returned of n sentences, [n, D] or [K, n, D]: float32 [K, n, D] on the host.
 
-    It may be anything that numpy reads, tensors too; ``dim`` is D where it is known, ``columns`` K.
-
-    Raises:
-        UserError: it is of another shape or no numbers, or not all are finite; a sentence is named.
+    It may be anything that numpy reads, tensors too; ``dim`` is D where it is known, ``columns`` K. Another
+    shape, or a sentence whose numbers are not finite, is named in a UserError.
     """
     vectors, n = _array(output, f"{name}: encode() returned a {type(output).__name__}"), len(sentences)
     shaped = vectors.ndim > 1 and vectors.shape[-1] and vectors.shape[:-1] in ((n,), (columns, n))
@@ -102,8 +125,7 @@ def unit_rows(rows: Float) -> Float:
 def vectors_of(value: Any, door: str) -> Tensor:
     """Return the vectors that a caller gave, [n, D] or one [D], as float32 [n, D] on their device.
 
-    Raises:
-        UserError: they are of another shape, no numbers, or not finite.
+    What are no finite numbers of that shape is a UserError.
     """
     import torch
 
@@ -120,23 +142,19 @@ def vectors_of(value: Any, door: str) -> Tensor:
 
 def _array(value: Any, what: str) -> NDArray[Any]:
     """Read anything that numpy reads, and tensors in lists."""
+
+    def on_host(part: Any) -> Any:
+        return part.detach().cpu().float().numpy() if hasattr(part, "detach") else part
+
     with one_line(f"{what} that is no array"):
-        return np.asarray([*map(_on_host, value)] if isinstance(value, list | tuple) else _on_host(value))
-
-
-def _on_host(value: Any) -> Any:
-    """Return a tensor in the host's memory; anything else as it is."""
-    return value.detach().cpu().float().numpy() if hasattr(value, "detach") else value
+        return np.asarray([*map(on_host, value)] if isinstance(value, list | tuple) else on_host(value))
 
 
 @contextlib.contextmanager
 def one_line(message: str, advice: str = "") -> Iterator[None]:
     """Report what a library's loader raises in one line: a broken folder makes it raise errors of any type.
 
-    The first line of the library's error follows the message in brackets, then the advice.
-
-    Raises:
-        UserError: instead of the library's error.
+    The UserError has the message, the first line of the library's error in brackets, then the advice.
     """
     try:
         yield
@@ -148,39 +166,26 @@ def one_line(message: str, advice: str = "") -> Iterator[None]:
 
 
 def encoder_folder(name: str) -> Path:
-    """Find out where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub.
-
-    Raises:
-        UserError: nothing loadable is found under that name.
-    """
+    """Find out where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub."""
     folder = Path(name)
     if not folder.is_dir():
         quiet()
         from huggingface_hub import snapshot_download
 
-        whole = name if "/" in name else f"sentence-transformers/{name}"  # as sentence-transformers reads it
         with one_line(f"model {name!r}: neither a folder here nor a model of the Hugging Face hub"):
-            folder = Path(snapshot_download(whole, allow_patterns=DOWNLOADED))
+            folder = Path(snapshot_download(_at_hub(name), allow_patterns=DOWNLOADED))
     if not any(folder.rglob("*.safetensors")):
         raise UserError(f"{folder}: no model here (no .safetensors file)")
     return folder
 
 
-def say_where(name: str) -> None:
-    """Say that a name is looked up at the Hugging Face hub, where that may take a minute."""
-    from huggingface_hub import try_to_load_from_cache
-
-    whole = name if "/" in name else f"sentence-transformers/{name}"  # as sentence-transformers reads it
-    if not Path(name).exists() and not isinstance(try_to_load_from_cache(whole, "config.json"), str):
-        print(f"model {name!r}: not here; looked up at huggingface.co", file=sys.stderr, flush=True)
+def _at_hub(name: str) -> str:
+    """Return a model's full name, as sentence-transformers reads it."""
+    return name if "/" in name else f"sentence-transformers/{name}"
 
 
 def quiet() -> None:
-    """Switch off the progress bars of sentence-transformers and its libraries (one per file read).
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-    """
+    """Switch off the progress bars of sentence-transformers, which must be there, and of its libraries."""
     try:
         import sentence_transformers  # noqa: F401
         from huggingface_hub.utils.tqdm import disable_progress_bars

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from multiview.encoders.meaning import Moments, Readout
-    from multiview.encoders.scale import Scale
+    from multiview.encoders.meaning import Moments, Readout, Scale
     from multiview.model import MultiViewEncoder
     from parsing.trees.cache import TreeCache
 

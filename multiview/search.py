@@ -59,10 +59,7 @@ def semantic_search(
 ) -> list[list[Hit]]:
     """Return the ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
 
-    ``queries_QD`` may be a single vector [D].
-
-    Raises:
-        UserError: they are no vectors of one size, or a vector is not finite.
+    ``queries_QD`` may be a single vector [D]. What are no finite vectors of one size is a UserError.
     """
     queries, corpus = (np.atleast_2d(rows) for rows in (queries_QD, corpus_ND))
     shapes = f"{list(queries.shape)} of {queries.dtype} and {list(corpus.shape)} of {corpus.dtype}"
@@ -76,11 +73,7 @@ def semantic_search(
 
 
 def _lengths(rows_ND: NDArray[Any]) -> NDArray[np.floating]:
-    """Return the length of each vector, [N], in float64 where float32 may be too narrow for squares.
-
-    Raises:
-        UserError: they are no numbers, or not finite.
-    """
+    """Return the length of each vector, [N], in float64 where float32 may be too narrow for squares."""
     if rows_ND.dtype.kind not in "fiu":
         raise UserError(f"search: {described(rows_ND)} is no array of numbers")
     squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND)
@@ -120,7 +113,7 @@ def main(config: SearchConfig) -> None:
     )
     if config.keep and path is None:
         path = kept_vectors(encoder.key, corpus.content, encode_corpus)
-    corpus_ND = encode_corpus() if path is None else read_vectors(path)
+    corpus_ND = encode_corpus() if path is None else read_array(path, 2)
     for query in config.queries or sentences_of(STANDARD_INPUT):
         query_1D = encoder.encode([query])
         if corpus_ND.shape != (len(corpus), query_1D.shape[1]) or not len(corpus):
@@ -146,11 +139,8 @@ def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
 
     ``model`` is the encoder's key, of which a plugin's code is no part; ``content`` decides the sentences.
     """
-    about = {
-        "content": hashlib.sha256(content.encode()).hexdigest(),
-        "model": model,
-        "version": __version__,
-    }
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    about = {"content": digest, "model": model, "version": __version__}
     path = KEPT / f"search-{json_digest(about, 16)}.npy"
     record = path.with_suffix(".json")
     try:
@@ -159,15 +149,6 @@ def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
         write_array(path, encode())
         write_record(record, {**about, "file": file_record(path)})
     return path
-
-
-def read_vectors(path: Path) -> NDArray[np.floating]:
-    """Return the vectors [N, D] that ``multiview.encode`` wrote.
-
-    Raises:
-        UserError: no such file, or not vectors.
-    """
-    return read_array(path, 2)
 
 
 cli = Command(

@@ -61,11 +61,7 @@ class TextModule(InputModule):
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
         """Pass the texts on; sentence-transformers' trainer takes for a batch what has ``input_ids``."""
         texts = read_sentences(inputs, "encode, in a batch sorted by length")
-        return {
-            "texts": texts,
-            "prompt": prompt,
-            "input_ids": torch.zeros(len(texts), 1, dtype=torch.long),
-        }
+        return {"texts": texts, "prompt": prompt, "input_ids": torch.zeros(len(texts), 1, dtype=torch.long)}
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add ``sentence_embedding`` [B, D]."""
@@ -157,9 +153,8 @@ class StructureModule(TextModule):
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
         """Return the vectors [B, D + S]; structure does not read the prompt."""
         own = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
-        return joined_with_structure(
-            own, torch.from_numpy(self.source.structure_vectors(texts)).to(own), self.structure
-        )
+        bound = torch.from_numpy(self.source.structure_vectors(texts)).to(own)
+        return joined_with_structure(own, bound, self.structure)
 
     def get_embedding_dimension(self) -> int:
         """Give D + S, the size of a vector."""

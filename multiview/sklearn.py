@@ -1,14 +1,4 @@
-"""The encoder as a step of a scikit-learn pipeline.
-
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from multiview.sklearn import MultiViewTransformer
-
-    classifier = make_pipeline(MultiViewTransformer("runs/models/mine"), LogisticRegression())
-    classifier.fit(sentences, labels).predict(["A new one."])
-
-The encoder is trained beforehand (``python -m multiview.train``) and stays as it is: ``fit`` only loads it.
-"""
+"""The encoder as a step of a scikit-learn pipeline, trained beforehand: ``fit`` only loads it."""
 
 from __future__ import annotations
 
@@ -29,11 +19,8 @@ from multiview.model import MultiViewEncoder
 class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Sentences to vectors for classifiers: the model's features, whether it has a read-out or not.
 
-    Args:
-        model: a model folder, ``builtin``, or a loaded encoder, which clones share.
-        views: only these, by name; None takes all.
-        normalize: scale every vector to length 1.
-        structure: λ, the share of who did what to whom.
+    ``model`` is a folder, ``builtin``, or a loaded encoder, which clones share; ``views`` chooses some by
+    name; ``normalize`` scales every vector to length 1; ``structure`` is λ, the share of structure.
     """
 
     def __init__(

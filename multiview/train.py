@@ -112,6 +112,7 @@ def _train(config: TrainConfig, resolved: Resolved, distributed: DistributedCont
 def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedContext) -> int:
     """Train one model, or resume an interrupted run."""
     from multiview.training.trainer import Trainer
+    from multiview.words.sources import open_new_words
 
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
@@ -119,7 +120,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
         return 0
     expands = config.table.expand > 0 and trainer.resolved.words != "fixed" and distributed.first
     # Opened now, since bad vectors would be found only after hours of training.
-    new_words = trainer.vectors.open_new_words() if expands else None
+    new_words = open_new_words(config, cache) if expands else None
     logger = log_to(trainer.folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
     chosen = "" if config.trees else ", the only tree cache under runs/trees"
@@ -134,11 +135,11 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 
 def _expand(folder: Path, new_words: WordVectors) -> None:
     """Expand the vocabulary of a finished model, once."""
-    from multiview.folder.expansion import expand_into
+    from multiview.folder.files import expand_model
 
     path = folder / "config.json"
     if not read_json(path)["words"]["expanded"]:
-        expand_into(folder, folder, new_words)
+        expand_model(folder, new_words)
         print(f"expanded   {read_json(path)['words']['expanded']:,} words, by {new_words.about}")
 
 

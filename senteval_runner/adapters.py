@@ -2,7 +2,7 @@
 
     mteb.evaluate(MtebEncoder(open_model("runs/models/mine"), "mine"), tasks)
 
-sentence-transformers models come in by name (multiview.names.sources); the way out is
+sentence-transformers models come in by name (docs/senteval.md); the way out is
 :mod:`multiview.sentence_transformers`.
 """
 

@@ -3,7 +3,7 @@
     python -m senteval_runner.run runs/models/mine --tasks MR,CR,TREC,SICK-R --data data/senteval
     python -m senteval_runner.run A B A+B random:dep,const --tasks mv --seeds 1111,1112 --project 4096
 
-Input: models (see ``multiview.names.sources``) and SentEval's data folder. Output: ``--output``, or a folder
+Input: models (see docs/senteval.md) and SentEval's data folder. Output: ``--output``, or a folder
 of ``runs/reports/senteval`` of the command's own, with ``results.json``, ``results.csv`` (one score a line),
 ``results.md``, ``results.tex``, ``report.html``; predictions per item in ``parts/``, there or beside it.
 Every distinct sentence is parsed once per pair of parsers (``--trees``) and encoded once per model
@@ -73,7 +73,7 @@ class SentEvalConfig:
     """Apply a fixed random matrix to this many dimensions first (the control for embedding size)."""
     expand: str | None = None
     """Expand the vocabulary of multi-view models by these word vectors (least squares, as Skip-Thought): a
-    file. The expanded model stays in a folder beside the model."""
+    file."""
     random_seed: Seed = 0
     """Seed of random encoders and of the projection."""
     output: Path | None = None

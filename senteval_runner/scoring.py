@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from corpora.senteval.files import TaskData
-from multiview.folder.expansion import expanded_folder, has_trained_words
 from multiview.folder.files import model_folder
+from multiview.names.baselines import training_trees
 from multiview.names.grammar import split_parts
-from multiview.names.networks import training_trees
 from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.sources import find_source
 from runtime.cli import LOGGER, config_from_json
@@ -159,23 +158,18 @@ def starts_of(specs: Iterable[str]) -> tuple[list[str], list[str]]:
     return starts, [f"{model}: {reason}" for model, cache in trees.items() if not cache]
 
 
-def expand_models(specs: Iterable[str], vectors: str) -> list[str]:
-    """Replace every model with trained words, also as a part of ``A+B``, by its expansion.
+def expand_models(specs: Sequence[str], vectors: str) -> list[str]:
+    """Name every model with trained words, also as a part of ``A+B``, with the words of a file of vectors.
 
     Raises:
-        UserError: no model has trained words, or one cannot be expanded.
+        UserError: no model has trained words.
     """
     new: list[str] = []
-    folders: dict[str, Path] = {}
     for spec in specs:
         parts = split_parts(spec)
         for place, source in enumerate(map(find_source, parts)):
-            folder = model_folder(source.base)
-            if source.kind == "multiview" and has_trained_words(folder):
-                if source.base not in folders:
-                    folders[source.base] = expanded_folder(folder, vectors)
-                parts[place] = f"{folders[source.base]}{source.spec.removeprefix(source.base)}"
+            parts[place] += f"?expand={vectors}" if source.has_trained_words else ""
         new.append("+".join(parts))
-    if not folders:
+    if new == list(specs):
         raise UserError(f"--expand {vectors}: no model here is a multi-view model with trained words")
     return new

@@ -38,8 +38,9 @@ def imported(program: str, names: tuple[str, ...], cwd: Path = ROOT) -> set[str]
 FIRST = "from multiview.model import MultiViewEncoder as M; M.load('builtin').encode('One.')"
 SLOW = ("torch._dynamo", "torch._inductor", "sympy", "pandas", "transformers")
 SEARCH = """
-from pathlib import Path; from multiview.search import read_vectors, semantic_search
-v = read_vectors(Path('v.npy')); assert semantic_search(v[1], v)[0][0].corpus_id == 1
+from pathlib import Path; from multiview.search import semantic_search
+from runtime.files import read_array
+v = read_array(Path('v.npy'), 2); assert semantic_search(v[1], v)[0][0].corpus_id == 1
 """
 
 

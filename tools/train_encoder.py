@@ -173,9 +173,9 @@ def teach(folder: Path, teacher: str) -> None:
     """Write the teacher's vectors of the text, ``train.npy``, from parts that stay on disk."""
     import torch
 
-    from multiview.pretrained import whole_model
+    from multiview.pretrained import load_pretrained
 
-    model = whole_model(teacher, "cpu").to(torch.bfloat16)
+    model = load_pretrained(teacher, whole=True, device="cpu").to(torch.bfloat16)
     sentences = [line for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line]
     parts = [folder / "taught" / f"{start:08}.npy" for start in range(0, len(sentences), CHUNK)]
     parts[0].parent.mkdir(exist_ok=True)
@@ -229,7 +229,7 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
     import torch
     from torch.nn.functional import cosine_similarity, embedding_bag, normalize
 
-    from multiview.pretrained import whole_model
+    from multiview.pretrained import load_pretrained
     from multiview.words.table import Vocabulary
     from parsing.trees.cache import TreeCache
 
@@ -237,7 +237,9 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
     batch = cache.read(0, len(cache), ("token",), vocabulary)
     token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), batch.sentence_offsets
     wanted_ST = torch.from_numpy(np.load(folder / "train.npy"))
-    single_WT = torch.from_numpy(whole_model(teacher, "cpu").to(torch.bfloat16).encode(list(words)))
+    single_WT = torch.from_numpy(
+        load_pretrained(teacher, whole=True, device="cpu").to(torch.bfloat16).encode(list(words))
+    )
     single_WT = normalize(single_WT, dim=1)
     table_WT = torch.zeros(1 + len(words), TAUGHT)
     table_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)

@@ -1,9 +1,9 @@
-"""The read-out of a model: from all its views side by side to one vector made for cosine.
+"""What a model makes of its views side by side: one vector made for cosine, or features for classifiers.
 
     meaning(s) = unit(x W + b)
 
-x are the views one after the other. With a read-out their features (:mod:`multiview.encoders.scale`) leave
-out what the others tell best: one at a time, the number of largest multiple correlation with all that are
+x are the views one after the other. With a read-out their features (:class:`Scale`) leave out what the others
+tell best: one at a time, the number of largest multiple correlation with all that are
 left, so that of two equal numbers one stays. W and b come from ridge regression of a teacher's vectors, whose
 closed form needs sums over the sentences alone. The columns of W are then turned to the principal components
 of the predictions, so that the first k numbers are the best k (Matryoshka). The components are those of the
@@ -14,14 +14,27 @@ Without a teacher, x and y are the vectors of neighbouring sentences, and the co
 directions in which they agree most (Hotelling 1936), each by the root of its correlation ρ. If both are
 normal, the product of two sentences is then Σ ρ x y, of which the odds of being neighbours are a function.
 
+Features are x with each number at one scale, for classifiers:
+
+    features(x) = L / √F · (x - m) / d
+
+m and d are mean and deviation of each of the F numbers over a sample of text, so that a sentence there has
+the length L (root mean square). Classifiers take steps of one size, stop early and have a penalty in absolute
+terms, so that they hardly learn from numbers that are small, whatever these tell (docs/senteval.md). The text
+is a sample of up to 5,000 sentences in blocks of 50, spread evenly: the deviation of 5,000 draws is off by
+one per cent.
+
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
-the read-out.
+the read-out, F features.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from numbers import Integral, Real
-from typing import Self
 
 import numpy as np
 import torch
@@ -29,20 +42,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
-from multiview.encoders.scale import Scale
 from runtime.errors import UserError
 
+LENGTH = 5.06
+"""L: a deviation of 0.1 of 2,560 features, 0.32 of 256; chosen on development tasks (docs/senteval.md)."""
+SAMPLE, BLOCK = 5_000, 50
+"""Sentences that are measured, and how many of them follow each other."""
+Span = tuple[int, int]
+"""Sentences ``start`` to ``stop`` (excluded) of a text."""
 Numbers = NDArray[np.floating]
-Float64 = NDArray[np.float64]
 
 
 class Readout(nn.Module):
     """Maps the views side by side to a meaning, as it was fitted to.
 
-    Args:
-        weight_KD: [K, D], W transposed, as :class:`torch.nn.Linear` has it.
-        bias_K: [K], b.
-        origin: what it was fitted to, for config.json.
+    ``weight_KD`` [K, D] is W transposed, as :class:`torch.nn.Linear` has it, ``bias_K`` is b; ``origin``, for
+    config.json, is what it was fitted to.
     """
 
     weight: Tensor
@@ -55,12 +70,6 @@ class Readout(nn.Module):
         self.origin = origin
         self.axes_TK: Tensor | None = None
         """[T, K], the directions of the teacher that the numbers are, where it was fitted just now."""
-
-    @classmethod
-    def of(cls, weight_KD: Numbers, bias_K: Numbers, origin: str) -> Self:
-        """Return the read-out of these arrays, in float32."""
-        weight, bias = (np.ascontiguousarray(part, dtype=np.float32) for part in (weight_KD, bias_K))
-        return cls(torch.from_numpy(weight), torch.from_numpy(bias), origin)
 
     @property
     def dim(self) -> int:
@@ -75,6 +84,88 @@ class Readout(nn.Module):
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
         """Return the meaning [B, K] at length 1; ``dim`` keeps so many of its numbers, at length 1 again."""
         return normalize(linear(x_BD, self.weight[:dim], self.bias[:dim]), dim=1)
+
+
+class Scale(nn.Module):
+    """Makes features of vectors, by mean and deviation of each number.
+
+    ``mean_D`` is m; ``deviation_D`` is d: 0 of a constant, whose feature is 0, and infinite of a number that
+    is left out; ``origin``, for config.json, is what was measured.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, mean_D: Tensor, deviation_D: Tensor, origin: str = "") -> None:
+        super().__init__()
+        self.register_buffer("mean", mean_D)
+        self.register_buffer("deviation", deviation_D)
+        self.origin = origin
+
+    @classmethod
+    def measured(cls, vectors: Iterable[Tensor], origin: str = "", like: Scale | None = None) -> Scale:
+        """Measure vectors [B, D], all batches together, with sums in float64.
+
+        Numbers that another scale, ``like`` which it is to be, leaves out are left out.
+        """
+        count, sums_2D = 0, torch.zeros(2, 1, dtype=torch.float64)
+        for x_BD in vectors:
+            x_BD = x_BD.double().cpu()
+            sums_2D = sums_2D + torch.stack([x_BD.sum(dim=0), x_BD.square().sum(dim=0)])
+            count += len(x_BD)
+        mean_D, square_D = sums_2D / max(count, 1)
+        deviation_D = _deviations(mean_D, square_D)
+        if like is not None:
+            deviation_D[like.deviation.cpu().isinf()] = torch.inf
+        return cls(mean_D.float(), deviation_D.float(), origin)
+
+    @property
+    def numbers(self) -> Tensor:
+        """int64 [F], the numbers that are not left out."""
+        return self.deviation.isfinite().nonzero()[:, 0]
+
+    @property
+    def record(self) -> dict[str, str]:
+        """Give what config.json says about it."""
+        return {"origin": self.origin}
+
+    def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
+        """Return the features [B, F] of vectors [B, D], on their device; ``dim`` keeps so many of them."""
+        self.to(x_BD.device)
+        numbers_F = self.numbers
+        deviation_F = self.deviation[numbers_F]
+        factor_F = (LENGTH / math.sqrt(len(numbers_F)) / deviation_F).masked_fill(deviation_F == 0, 0.0)
+        return ((x_BD[:, numbers_F] - self.mean[numbers_F]) * factor_F)[:, :dim]
+
+
+def _deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
+    """Return the deviations of numbers by their means and mean squares, in float64; 0 of a constant."""
+    deviation_D = (square_D - mean_D.square()).clamp_min(0).sqrt()
+    return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)  # what rounding leaves of it
+
+
+def joined(scales: Sequence[Scale]) -> Scale:
+    """Join the scales of vectors that stand side by side."""
+    return Scale(torch.cat([scale.mean for scale in scales]), torch.cat([s.deviation for s in scales]))
+
+
+def spread(text: Sequence[Span], most: int = SAMPLE, block: int = BLOCK) -> list[Span]:
+    """Return the blocks of successive sentences, spread evenly over a text, whose parts are given in order.
+
+    All blocks together have ``most`` sentences, a shorter text is read whole; each has ``block`` at most, and
+    the end of a part ends one.
+    """
+    ends = list(accumulate(stop - start for start, stop in text))
+    total = ends[-1] if ends else 0
+    blocks = min(max(1, most // block), -(-total // block))
+    spans = []
+    for number in range(blocks):
+        first, then = total * number // blocks, total * (number + 1) // blocks
+        part = bisect_right(ends, first)
+        stop = text[part][1]
+        start = stop - (ends[part] - first)
+        spans.append((start, min(start + min(block, then - first), stop)))
+    return spans
 
 
 class Moments:
@@ -99,82 +190,57 @@ class Moments:
         from scipy.linalg.lapack import dpstrf  # here, because the model's import goes without
 
         x_D, _, xx_DD, _ = (total / self.count for total in self.sums)
-        xx_DD -= np.outer(x_D, x_D)
-        variance_D = np.diag(xx_DD)
-        deviation_D = np.sqrt(np.where(variance_D > 1e-12 * x_D**2, variance_D, 0))  # 0 of a constant
+        deviation_D = _deviations(torch.from_numpy(x_D), torch.from_numpy(np.diag(xx_DD).copy())).numpy()
         whole_D = np.where(deviation_D > 0, deviation_D, np.inf)
-        xx_DD /= np.outer(whole_D, whole_D)
+        xx_DD = (xx_DD - np.outer(x_D, x_D)) / np.outer(whole_D, whole_D)
         xx_DD[np.diag_indices_from(xx_DD)] += 1e-4
         # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
         # decomposition of the inverse, and pivoting takes the largest of those that are left.
         order_D = dpstrf(np.linalg.inv(xx_DD))[1] - 1
         deviation_D[order_D[: max(len(x_D) - features, 0)]] = np.inf
-        mean, deviation = (torch.from_numpy(part.astype(np.float32)) for part in (x_D, deviation_D))
-        return Scale(mean, deviation, origin)
+        return Scale(_tensor(x_D), _tensor(deviation_D), origin)
 
     def fit(
         self, strength: float, dim: int | None = None, origin: str = "", *, of_neighbours: bool = False
     ) -> Readout:
-        """Return the read-out of K = ``dim`` numbers whose ridge has this strength s.
+        """Return the read-out of K = ``dim`` numbers (None: all) whose ridge has this ``strength`` s > 0.
 
         C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
         their scale. To a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal components;
-        of neighbours W are canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W.
-
-        Args:
-            strength: s, above 0.
-            dim: K, at most the teacher's or the views'; None keeps all.
-            origin: see :class:`Readout`.
-            of_neighbours: whether x and y are neighbours, which were added both ways, and y no teacher's.
+        ``of_neighbours``, which were added both ways, W are canonical directions, C_xy w = ρ (C + s v I) w,
+        and b = -x̄ W.
 
         Raises:
             UserError: x is the same for all sentences, or the teacher has fewer than ``dim`` numbers.
         """
+        from scipy.linalg import eigh, solve  # here, because the model's import goes without
+
         x_D, y_T, xx_DD, xy_DT = (total / max(self.count, 1) for total in self.sums)
         if dim is not None and dim > len(y_T):
             raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
         xx_DD -= np.outer(x_D, x_D)
         xy_DT -= np.outer(x_D, x_D if of_neighbours else y_T)
-        penalty = strength * _variance(x_D, xx_DD)
-        xx_DD[np.diag_indices_from(xx_DD)] += penalty
+        variance = float(np.trace(xx_DD)) / len(x_D)
+        if variance <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
+            raise UserError("a read-out: the views give every sentence the same vector")
+        xx_DD[np.diag_indices_from(xx_DD)] += strength * variance
         if of_neighbours:
-            weight_KD = _canonical_directions(xx_DD, xy_DT, dim or len(x_D))
-            return Readout.of(weight_KD, -weight_KD @ x_D, origin)
-        weight_DT, axes_TK = _principal_ridge(xx_DD, xy_DT, y_T, penalty, dim)
-        readout = Readout.of((weight_DT @ axes_TK).T, (y_T - x_D @ weight_DT) @ axes_TK, origin)
-        readout.axes_TK = torch.from_numpy(axes_TK.astype(np.float32))
+            largest = [len(x_D) - (dim or len(x_D)), len(x_D) - 1]
+            share_K, weight_DK = eigh((xy_DT + xy_DT.T) / 2, xx_DD, subset_by_index=largest)
+            weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
+            return Readout(_tensor(weight_KD), _tensor(-weight_KD @ x_D), origin)
+        weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
+        # Wᵀ C W, of what C W is.
+        second_TT = weight_DT.T @ (xy_DT - strength * variance * weight_DT) + np.outer(y_T, y_T)
+        axes_TK = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1][:, :dim]
+        bias_K = (y_T - x_D @ weight_DT) @ axes_TK
+        readout = Readout(_tensor((weight_DT @ axes_TK).T), _tensor(bias_K), origin)
+        readout.axes_TK = _tensor(axes_TK)
         return readout
 
 
-def _principal_ridge(
-    xx_DD: Float64, xy_DT: Float64, y_T: Float64, penalty: float, dim: int | None
-) -> tuple[Float64, Float64]:
-    """Give the weights of ridge regression [D, T], and the principal components of its predictions [T, K]."""
-    from scipy.linalg import solve  # here, because the model's import goes without
-
-    weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
-    # Wᵀ C W, of what C W is.
-    second_TT = weight_DT.T @ (xy_DT - penalty * weight_DT) + np.outer(y_T, y_T)
-    axes_TT = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1]
-    return weight_DT, axes_TT[:, :dim]
-
-
-def _canonical_directions(xx_DD: Float64, xy_DD: Float64, dim: int) -> NDArray[np.float32]:
-    """Return the directions in which neighbours agree most, each by the root of its correlation ρ: [K, D]."""
-    from scipy.linalg import eigh  # here, because the model's import goes without
-
-    largest = [len(xx_DD) - dim, len(xx_DD) - 1]
-    share_K, weight_DK = eigh((xy_DD + xy_DD.T) / 2, xx_DD, subset_by_index=largest)
-    weight_KD = (weight_DK * np.sqrt(np.maximum(share_K, 0))).T[::-1]
-    return np.ascontiguousarray(weight_KD, dtype=np.float32)
-
-
-def _variance(x_D: Float64, xx_DD: Float64) -> float:
-    """Return the mean variance of D numbers, of means [D] and covariances [D, D]."""
-    mean = float(np.trace(xx_DD)) / len(x_D)
-    if mean <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
-        raise UserError("a read-out: the views give every sentence the same vector")
-    return mean
+def _tensor(array: Numbers) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 def unit(x_ND: Tensor) -> Tensor:
@@ -194,11 +260,7 @@ def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:
 
 
 def share_of(structure: float) -> float:
-    """Check that λ is a share, and return it.
-
-    Raises:
-        UserError: it is not from 0 to 1.
-    """
+    """Check that λ is a share, from 0 to 1, and return it."""
     if not isinstance(structure, Real) or not 0 <= structure <= 1:
         raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
     return structure
@@ -209,11 +271,7 @@ STRUCTURE_SIZES = (128, 256, 512, 1024)
 
 
 def structure_size_of(size: int) -> int:
-    """Check that a structure vector may have so many numbers, and return it.
-
-    Raises:
-        UserError: it may not.
-    """
+    """Check that a structure vector may have so many numbers, and return it."""
     if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
         raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
     return int(size)

@@ -25,7 +25,6 @@ SEQ: D/2 in each direction; the sentence is the last state of both.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType
@@ -68,11 +67,7 @@ def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
 
 
 def kernels_for(x: Tensor) -> ModuleType:
-    """Import the kernels of the device of ``x``; their buffers are described in ``kernels_numba``.
-
-    Raises:
-        UserError: there are none.
-    """
+    """Import the kernels of the device of ``x``, if it has any; ``kernels_numba`` describes their buffers."""
     if x.device.type == "cpu":
         from multiview.engines import kernels_numba
 
@@ -111,8 +106,9 @@ class DepSweep(torch.autograd.Function):
         products.mm(parent_x, products.cast(parent_weight).t(), parents)
         child_product = products.cast(child_weight).t()
         recurrent_product = products.cast(recurrent_weight).t()
-        of_children = products.mm if role_bias is None else products.addmm
+        of_children = products.mm
         if role_bias is not None:
+            of_children = products.addmm
             torch.index_select(role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
 
         step, slot, inner_gates = steps(kernels), plan.tensor("slot"), gates[leaves:]
@@ -139,10 +135,7 @@ class DepSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Go through levels from the roots down; then each weight gradient is one product over all nodes.
-
-        The buffers of one sweep are shared by all that follows, so it is one function.
-        """
+        """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
         (
             x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
             gates, parents, children, alpha, cosine, mixed, h, c,
@@ -259,6 +252,8 @@ def _pairs(states: Tensor, internal: int) -> Tensor:
 class TreeLSTM(Encoder):
     """Runs the sweep of DEP and CONST; a subclass makes its weights in the order in which that takes them."""
 
+    schedule: ClassVar[staticmethod[[Batch], ConstPlan | DepPlan]]
+    """Makes the native plan."""
     sweep: ClassVar[type[torch.autograd.Function]]
     """The native engine's."""
     reference: ClassVar[str]
@@ -273,11 +268,6 @@ class TreeLSTM(Encoder):
             else:
                 nn.init.zeros_(weight)
                 nn.init.constant_(weight.detach().split(self.dim)[forget_gates], self.forget_bias)
-
-    @staticmethod
-    @abstractmethod
-    def schedule(batch: Batch) -> ConstPlan | DepPlan:
-        """Make the native plan."""
 
     def plan(self, batch: Batch) -> Plan:
         """Schedule the trees, by their heads or children and their heights."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
@@ -19,10 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import embedding, embedding_bag
 
 from multiview.config import EncoderConfig, Pooling, parts_of_pooling
-from multiview.encoders.meaning import Readout
-from multiview.encoders.scale import Scale
+from multiview.encoders.meaning import Readout, Scale
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
@@ -85,19 +86,14 @@ class Encoder(nn.Module, ABC):
         """Schedule of the batch. Numpy only, so that loader threads can make it; ``.to(device)`` moves it."""
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
-        """Encode sentences.
+        """Encode sentences to [B, width], in sentence order.
 
-        Args:
-            x_UE: [U, E], vectors of distinct words; without ``token_N``, of all tokens of the batch in order.
-            plan: from :meth:`plan`, on any device.
-            token_N: int64 [N], each token's word.
-
-        Returns:
-            [B, width] in sentence order.
+        ``x_UE`` are the vectors of distinct words and ``token_N``, int64, each token's word; without it, they
+        are those of all tokens of the batch in order. The plan is from :meth:`plan`, on any device.
         """
-        if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
-            x_UE, token_N = nn.functional.embedding(token_N, x_UE), None
-        token_N = _all_tokens(x_UE) if token_N is None else token_N
+        if token_N is None or len(x_UE) > len(token_N):  # words of other sentences of the step as well
+            x_UE = x_UE if token_N is None else embedding(token_N, x_UE)
+            token_N = torch.arange(len(x_UE), device=x_UE.device)
         root_BD, h_ND = self.states(x_UE, token_N, plan)
         pools = self.pooling != "root" and not self.weightless
         wanted = [plan.sentences, self.dim if pools else self.width]
@@ -108,8 +104,11 @@ class Encoder(nn.Module, ABC):
         if not plan.sentences:
             return root_BD.new_zeros(0, self.width)
         plan = plan.to(x_UE.device)
+        # One pass gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
+        slot, offsets = plan.tensor("node_slot"), plan.tensor("node_offsets")
+        pool = partial(embedding_bag, slot, h_ND, offsets, include_last_offset=True)
         names = re.split("[+,]", self.pooling)
-        pooled = [root_BD if name == "root" else pool_nodes(h_ND, plan, name) for name in names]
+        pooled = [root_BD if name == "root" else pool(mode=name) for name in names]
         if self.pooling == "root+mean":
             return pooled[0] + pooled[1]
         # Divided by their number, because classifiers fit vectors of that length better.
@@ -127,7 +126,8 @@ class Encoder(nn.Module, ABC):
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        h_ND = self.states(x_UE, _all_tokens(x_UE) if token_N is None else token_N, plan)[1]
+        token_N = torch.arange(len(x_UE), device=x_UE.device) if token_N is None else token_N
+        h_ND = self.states(x_UE, token_N, plan)[1]
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_relations(self) -> None:
@@ -137,25 +137,9 @@ class Encoder(nn.Module, ABC):
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the sentence vectors [B, D] and states of all nodes [N, D] in slot order.
 
-        Args:
-            x_UE: [U, E], vectors of distinct words, so that what is computed of words alone can be computed
-                once a word. ``nn.functional.embedding(token_N, x_UE)`` are the vectors of all tokens.
-            token_N: int64 [N], each token's word.
-            plan: from :meth:`plan`, on any device.
+        ``x_UE`` are the vectors of distinct words, so that what depends on words alone is computed once a
+        word; ``nn.functional.embedding(token_N, x_UE)`` are the vectors of all tokens.
         """
-
-
-def _all_tokens(x_NE: Tensor) -> Tensor:
-    """Return the index of tokens that each have a vector of their own: 0 to N - 1."""
-    return torch.arange(len(x_NE), device=x_NE.device)
-
-
-def pool_nodes(h_ND: Tensor, plan: Plan, how: str) -> Tensor:
-    """Return the mean or maximum [B, D] over the nodes of each sentence, of states [N, D] in slot order."""
-    # One pass that gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
-    return nn.functional.embedding_bag(
-        plan.tensor("node_slot"), h_ND, plan.tensor("node_offsets"), mode=how, include_last_offset=True
-    )
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
@@ -181,11 +165,7 @@ def fields_of(requires: Collection[str]) -> tuple[str, ...]:
 
 
 def view_class(name: str) -> type[Encoder]:
-    """Return the encoder class of a view.
-
-    Raises:
-        UserError: no view of that name, or one of an installed package that cannot be imported.
-    """
+    """Return the encoder class of a view, of this package, of an installed one or of a plugin."""
     if name in _BUILTIN:
         import_module(f"multiview.encoders.{_BUILTIN[name]}")
     if name in _views:
@@ -238,27 +218,23 @@ class ViewStack(nn.Module):
     """
 
     def __init__(
-        self,
-        views: Sequence[str],
-        words: WordTable,
-        config: EncoderConfig,
-        encoders: Sequence[Encoder] = (),
+        self, views: Sequence[str], words: WordTable, config: EncoderConfig, encoders: Sequence[Encoder] = ()
     ) -> None:
         super().__init__()
         self.views = tuple(views)
         self.config = config
-        drawn = (
+        drawn = [
             view_class(view)(words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
             for view in views[len(encoders) :]
-        )
+        ]
+        for encoder in drawn:
+            encoder.pooling = config.pooling
+            if config.relations:
+                encoder.use_relations()
         self.encoders = nn.ModuleList([*encoders, *drawn])
         self.words = words
         self.tables_of_views = tables_of(views)
         """Which of ``tables`` each view reads."""
-        for encoder in self.encoder_list:
-            encoder.pooling = config.pooling
-            if config.relations:
-                encoder.use_relations()
         self.readout: Readout | None = None
         """From all views to one vector made for cosine, where one was fitted."""
         self.scale: Scale | None = None
@@ -336,13 +312,14 @@ class ViewStack(nn.Module):
     @torch.no_grad()
     def measure(self, batches: Iterable[Batch], origin: str) -> None:
         """Take mean and deviation of each number from parsed sentences; what is left out stays out."""
-        self.scale = Scale.measured(map(self.vectors, batches), origin).like(self.scale)
+        self.scale = Scale.measured(map(self.vectors, batches), origin, like=self.scale)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:
         """Return the scale of some views' numbers, where there is one."""
         assert self.scale is not None
-        ends = np.cumsum(self.widths)
-        return self.scale.of(torch.cat([torch.arange(ends[p] - self.widths[p], ends[p]) for p in positions]))
+        numbers = torch.arange(self.dim).split(self.widths)
+        chosen = torch.cat([numbers[position] for position in positions])
+        return Scale(self.scale.mean.cpu()[chosen], self.scale.deviation.cpu()[chosen])
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""

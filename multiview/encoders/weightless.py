@@ -126,11 +126,9 @@ class SpellingEncoder(WeightlessView):
 
 def spellings(types: list[str], width: int) -> NDArray[np.float32]:
     """Compute u of each word: [U, K], K a multiple of 64; its length is near √2."""
-    word_UK = np.zeros((len(types), width), np.float32)
+    word_UK = signs_of(types, width)
     trigram_G, count_U = trigram_keys(types)
     weight_U = (1 / np.sqrt(np.maximum(count_U, 1) * width)).astype(np.float32)
-    every_U = np.arange(len(types) + 1)
-    _add_signs(word_keys(types), every_U, np.full(len(types), width**-0.5, np.float32), word_UK)
     _add_signs(trigram_G, np.append(0, np.cumsum(count_U)), weight_U, word_UK)
     return word_UK
 

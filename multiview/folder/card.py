@@ -44,30 +44,25 @@ class Card:
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
         step, recall, words = best["step"], best["recall@1"], best["recall@1/words"]
         both, beside = best["recall@1/both"], self.words_help(best)
-        lines = [
-            (
-                "gained",
-                f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the objective "
-                f"finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of cases",
-            ),
-            (
-                "neighbours",
-                f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at the start, "
-                f"{recall:.1%} at step {step}, {words:.1%} by the average of its words",
-            ),
-        ]
+        first = " and ".join(f"{scores['accuracy@1']:.1%}" for scores in (start, best))
+        lines = {
+            "gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the "
+            f"objective finds a neighbour first in {first} of cases",
+            "neighbours": f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at "
+            f"the start, {recall:.1%} at step {step}, {words:.1%} by the average of its words",
+        }
         if BAG not in self.config.view_list:
             result = "it stands beside them" if beside else "they stand alone"
             recalls = f"{start['recall@1/both']:.1%} at the start, {both:.1%} at step {step}"
-            lines.append(("beside", f"with the mean of their words the views find {recalls}: {result}"))
+            lines["beside"] = f"with the mean of their words the views find {recalls}: {result}"
         if not step:
-            lines.append(("kept", "the weights of the start: no step had a lower loss on the validation set"))
+            lines["kept"] = "the weights of the start: no step had a lower loss on the validation set"
         after, before = (scores["recall@1/both" if beside else "recall@1"] for scores in (best, start))
         less = {"its start": step and after <= before, "the average of its words": after <= words}
         behind = [over for over, is_behind in less.items() if is_behind]
         if behind:
-            lines.append(("no gain", f"over {' and '.join(behind)}: the vectors find no more neighbours"))
-        return [*lines, ("next", self._next_command(step > 0, not behind))]
+            lines["no gain"] = f"over {' and '.join(behind)}: the vectors find no more neighbours"
+        return [*lines.items(), ("next", self._next_command(step > 0, not behind))]
 
     def words_help(self, scores: Mapping[str, float]) -> bool:
         """Tell whether the words stand beside the views: as asked, else by what finds more neighbours."""
@@ -76,10 +71,11 @@ class Card:
             return beside == "words" and not has_words
         return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
 
-    def text(self, member: Member, training: dict[str, Any], verdict: Sequence[tuple[str, str]]) -> str:
+    def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
         """Write the README.md: how the model was trained, what that gained, its limits."""
-        config, network, words, step = self.config, member.network, member.network.words, training["step"]
-        weights = f"The weights are those of step {step}, which had seen {training['sentences']:,} sentences."
+        config, network, words = self.config, member.network, member.network.words
+        step, seen = member.training["step"], member.training["sentences"]
+        weights = f"The weights are those of step {step}, which had seen {seen:,} sentences."
         if not step:
             weights = "The weights are those of the start: no validation since had a lower loss."
         views = ", ".join(
@@ -96,7 +92,8 @@ class Card:
             + "    from multiview.model import MultiViewEncoder\n"
             f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
             f"## Training\n\n    {training_command(config)}\n\n"
-            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
+            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content "
+            f"{member.training['trees'][:16]}. "
             f"{weights} The configuration is in config.json.\n\n"
         )
         if config.objective.teacher is not None:
@@ -106,9 +103,8 @@ class Card:
                 "too.\n\n"
             )
         if not str(member.corpus.get("tokenizer")).startswith("spacy"):
-            text += (
-                "The corpus came in words. `encode` splits strings by spaCy's rules; lists of words stay.\n\n"
-            )
+            splits = "`encode` splits strings by spaCy's rules; lists of words stay."
+            text += f"The corpus came in words. {splits}\n\n"
         for need, identity in sorted(member.parsers.items()):
             text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
         text += "".join(f"- {label}: {finding}\n" for label, finding in verdict)
@@ -137,9 +133,8 @@ class Card:
             fixed = replace(config, words="fixed", vectors=vectors, name=name)
             return f"start from words that know more than this text: {training_command(fixed)}"
         if sentences < ENOUGH or not builtin_reads:
-            return (
-                f"more text than {sentences:,} sentences: python -m parsing.run MORE_TEXT, then train on that"
-            )
+            more = "python -m parsing.run MORE_TEXT, then train on that"
+            return f"more text than {sentences:,} sentences: {more}"
         command = f"multiview.search {BUILTIN} {trees.folder}"
         return f"the encoder in the package, without training: python -m {command}"
 

@@ -10,6 +10,7 @@ model is replaced in one step (:mod:`runtime.folders`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 from collections.abc import Collection, Sequence
@@ -25,14 +26,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
-from multiview.encoders.meaning import Readout
+from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, tables_of
-from multiview.encoders.scale import Scale
 from multiview.words.compact import FIXED, unpack
-from multiview.words.table import FILES, Fixed, WordsRecord, WordTable
-from multiview.words.vectors import (
-    VECTORS,
-)
+from multiview.words.table import FILES, Fixed, PackedVectors, WordsRecord, WordTable
+from multiview.words.vectors import VECTORS, WordVectors
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import plain_build, shapes_alone
 from runtime.errors import UserError
@@ -64,11 +62,7 @@ ADAPTER = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transf
 def model_folder(name: Path | str) -> Path:
     """Return the folder of a model; that a model is in it is checked where it is read.
 
-    Args:
-        name: a path, or ``builtin``, the encoder of the installation; a folder of that name is ``./builtin``.
-
-    Raises:
-        UserError: ``builtin``, and the installation has none; or a misspelt ``builtin``.
+    ``name`` is a path or ``builtin``, the encoder of the installation; a folder called so is ``./builtin``.
     """
     path = path_of(name, "model")
     if str(name) != BUILTIN:
@@ -82,11 +76,7 @@ def model_folder(name: Path | str) -> Path:
 
 
 def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
-    """Return the positions of the wanted views, ``dep`` or ``0-dep``, in each part of a model; None is all.
-
-    Raises:
-        UserError: an unknown view, or none at all.
-    """
+    """Return the places of the wanted views, ``dep`` or ``0-dep``, in each part of a model; None is all."""
     labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
     known = {label for part in labels for both in part for label in both}
     if wanted is not None and not (
@@ -109,6 +99,8 @@ class Member:
     """Identity of the parser of each annotation (``dep``, ``const``), as the tree cache records it."""
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
+    training: dict[str, Any] = field(default_factory=dict)
+    """What ``multiview.train`` records of the training, its configuration among it."""
     structure: float = 0.0
     """λ, the share of structure in the cosine where a caller gives none."""
     structure_size: int = 1024
@@ -173,11 +165,7 @@ class MembersRecord:
 
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
-    """Return the config.json of a model, by the name ``""``, or of several models by their subfolders.
-
-    Raises:
-        UserError: one is missing, damaged, of another format, or holds values of other types.
-    """
+    """Return the config.json of a model, by the name ``""``, or of several models by their subfolders."""
     folder = current(folder)
     outer = _read_record(folder)
     if isinstance(outer, ModelRecord):
@@ -218,20 +206,15 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_sha256(folder: Path) -> str:
-    """Hash a model's config.json, which has the hashes of its other files, or those of several models.
-
-    Raises:
-        UserError: no model there.
-    """
+    """Hash a model's config.json, which has the hashes of its other files, or those of several models."""
     files = [current(folder) / name / "config.json" for name in model_records(folder)]
     return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()
 
 
 def training_hours(folder: Path) -> float | None:
     """How long a model was trained, all its parts together; None where that is not recorded."""
-    parts = [_training_seconds(current(folder) / name) for name in model_records(folder)]
-    seconds = [part for part in parts if part is not None]
-    return sum(seconds) / 3600 if len(seconds) == len(parts) else None
+    seconds = [_training_seconds(current(folder) / name) for name in model_records(folder)]
+    return None if None in seconds else sum(filter(None, seconds)) / 3600
 
 
 def _training_seconds(folder: Path) -> float | None:
@@ -246,14 +229,14 @@ def _training_seconds(folder: Path) -> float | None:
     return float(seconds)
 
 
-def save_member(folder: Path, member: Member, *, card: str, training: dict[str, Any]) -> None:
-    """Write a model with its card and the record of its training, in one step; the caller holds the lock."""
+def save_member(folder: Path, member: Member, *, card: str) -> None:
+    """Write a model with its card in one step; the caller holds the lock."""
     with replaced(folder) as new:
-        _write_member(new, member, training)
+        _write_member(new, member)
         write_card(new, card)
 
 
-def _write_member(folder: Path, member: Member, training: dict[str, Any]) -> None:
+def _write_member(folder: Path, member: Member) -> None:
     """Write the files of a model, without its card, into a new folder."""
     network = member.network
     words = network.words.record()
@@ -271,7 +254,7 @@ def _write_member(folder: Path, member: Member, training: dict[str, Any]) -> Non
         "words": config_to_json(words),
         "parsers": member.parsers,
         "corpus": member.corpus,
-        "training": training,
+        "training": member.training,
         "storage": "float32",
         "files": {name: file_record(folder / name) for name in (WEIGHTS, *words.files)},
     }
@@ -296,10 +279,8 @@ def copy_card(source: Path | None, target: Path) -> None:
 
     A README.md that is a link may be any file of this machine, so it is no card.
     """
-    card, readme = (
-        "# A model\n\nconfig.json says how it was trained, if it was.\n",
-        source and source / "README.md",
-    )
+    card = "# A model\n\nconfig.json says how it was trained, if it was.\n"
+    readme = source and source / "README.md"
     if readme and readme.is_file() and not readme.is_symlink():
         with contextlib.suppress(UnicodeDecodeError):
             card = readme.read_bytes().decode("utf-8")
@@ -309,11 +290,7 @@ def copy_card(source: Path | None, target: Path) -> None:
 
 
 def refuse_other_content(folder: Path) -> None:
-    """Refuse to write a model where something else is.
-
-    Raises:
-        UserError: the folder is not new, not empty and no model's.
-    """
+    """Refuse to write a model into a folder that is not new, not empty and no model's."""
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= OURS:
         return
     if folder.exists():
@@ -325,16 +302,14 @@ def refuse_other_content(folder: Path) -> None:
 def save_model(members: Sequence[Member], target: Path, source: Path | None) -> None:
     """Write networks as a model folder in one step: a plain one, or a folder of several models.
 
-    Args:
-        members: the networks.
-        target: the folder, whose lock the caller holds; a model in it is replaced.
-        source: the folder they were loaded from; its cards and records of training are kept.
+    The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder they were
+    loaded from, whose names and cards are kept.
     """
-    records = {} if source is None else model_records(source)
-    names = list(records) or ([""] if len(members) == 1 else [str(n) for n in range(len(members))])
+    names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
+    names = names if source is None else [*model_records(source)]
     with replaced(target) as new:
         for name, member in zip(names, members, strict=True):
-            _write_member(new / name, member, records[name].training if records else {})
+            _write_member(new / name, member)
         if names != [""]:
             write_record(new / "config.json", {"format": FORMAT, "members": names})
         for name in {"", *names}:
@@ -342,11 +317,7 @@ def save_model(members: Sequence[Member], target: Path, source: Path | None) -> 
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
-    """Load a model folder.
-
-    Raises:
-        UserError: a file is missing, damaged or of another format; it is named.
-    """
+    """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
     records, on = model_records(folder), torch.device(device)
     return [_load_member(current(folder) / name, record, on) for name, record in records.items()]
 
@@ -363,17 +334,24 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         weights = unpack(load_file(path)) if compact else load_file(path)
         if compact and record.words.mode == "fixed":
             vectors = weights.pop(FIXED)
-            if isinstance(vectors, Tensor) and vectors.dtype != torch.float32:
-                raise UserError(f"{FIXED} is {vectors.dtype}")
-            fixed = vectors.numpy() if isinstance(vectors, Tensor) else vectors
+            if not isinstance(vectors, PackedVectors):
+                raise UserError(f"{FIXED} is no pairs of 4 bits")
+            fixed = vectors
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     with plain_build():
         network = _network(record, _check_sizes(folder, record, weights, fixed))
         network.load_state_dict(weights)
-    network.to(device).eval()
-    parsers = dict(record.parsers)
-    return Member(network, parsers, record.corpus, record.structure, record.structure_size)
+    if network.words.expansion is not None:
+        network.words.expansion.check(path)
+    return Member(
+        network.to(device).eval(),
+        dict(record.parsers),
+        record.corpus,
+        record.training,
+        record.structure,
+        record.structure_size,
+    )
 
 
 def _network(record: ModelRecord, words: WordTable) -> ViewStack:
@@ -390,11 +368,7 @@ def _network(record: ModelRecord, words: WordTable) -> ViewStack:
 def _check_sizes(
     folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Fixed | None
 ) -> WordTable:
-    """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory.
-
-    Raises:
-        UserError: config.json and the weights disagree.
-    """
+    """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory."""
     config, tables = folder / "config.json", 1 + max(tables_of(record.views))
     try:
         with shapes_alone():
@@ -408,4 +382,15 @@ def _check_sizes(
             raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
         if wanted[name].dtype != weights[name].dtype:
             raise UserError(f"{folder / WEIGHTS}: {name} is {weights[name].dtype}, not {wanted[name].dtype}")
-    return words.empty_copy()
+    # Module.to_empty would import sympy.
+    empty = functools.partial(torch.empty, device="cpu")
+    words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]
+    return words
+
+
+def expand_model(folder: Path, vectors: WordVectors) -> None:
+    """Give a model whose words are trained those of a file as well; the caller holds the folder's lock."""
+    members = load_members(folder)
+    for member in members:
+        member.network.words.expand(vectors)
+    save_model(members, folder, folder)

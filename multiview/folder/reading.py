@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, same_trees
+from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, places_of_ranges, same_trees
 from runtime.errors import UserError
 from runtime.surroundings import shared_lock
 
@@ -73,11 +73,7 @@ class SentenceReader:
             return self._tokenizer.line(text)
 
     def parser(self, need: str) -> Any:
-        """Return the parser of an annotation, loaded on first use.
-
-        Raises:
-            UserError: it is not the one the model was trained with.
-        """
+        """Return the parser of an annotation, loaded on first use, which the model was trained with."""
         advice = f"give that one as --{need}-model, or encode from a tree cache"
         with LOADING:
             if need not in self.parsers:
@@ -102,11 +98,7 @@ class SentenceReader:
                 parser.to(device)
 
     def parser_spec(self, need: str) -> str:
-        """Return the parser to load for an annotation: as given, else the builtin one or the one on record.
-
-        Raises:
-            UserError: none is given, and what is on record is no name but a path.
-        """
+        """Name the parser to load for an annotation: as given, else the builtin one or the one on record."""
         name = str((self.identities.get(need) or {}).get("name", "builtin"))
         if not self.specs.get(need) and not re.fullmatch(r"\w[\w .+-]*", name):
             raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
@@ -134,11 +126,7 @@ class SentenceReader:
         return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories
 
     def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
-        """Refuse a cache that the model cannot read.
-
-        Raises:
-            UserError: it lacks an annotation, or was made by other parsers.
-        """
+        """Refuse a cache that lacks an annotation which the model reads, or that other parsers made."""
         for need in sorted(requires & KINDS.keys()):
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
@@ -204,32 +192,26 @@ class SentenceReader:
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
         """Find the places of the sentences that a cache lacks, int64 [n], and of the others by cache row."""
         latest = self._index  # read once: another thread may look up in other trees
-        index = latest[1] if latest and latest[0] is trees else self._index_of(trees)
+        if latest is None or latest[0] is not trees:
+            rows: dict[tuple[str, ...], int] = {}
+            for row, words in enumerate(trees.words()):
+                rows.setdefault(tuple(words), row)
+            latest = self._index = (trees, rows)
         left: list[int] = []
         places_of: dict[int, list[int]] = {}
         for place, tokens in enumerate(sentences):
-            if tokens in index:
-                places_of.setdefault(index[tokens], []).append(place)
+            if tokens in latest[1]:
+                places_of.setdefault(latest[1][tokens], []).append(place)
             else:
                 left.append(place)
         return np.array(left, dtype=np.int64), places_of
-
-    def _index_of(self, trees: TreeCache) -> dict[tuple[str, ...], int]:
-        """Return the first row of each sentence of a cache."""
-        index: dict[tuple[str, ...], int] = {}
-        for start in range(0, len(trees), CHUNK_SENTENCES):
-            batch = trees.read(start, min(start + CHUNK_SENTENCES, len(trees)), ("token",))
-            for row, words in enumerate(batch.words(), start=start):
-                index.setdefault(tuple(words), row)
-        self._index = (trees, index)
-        return index
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
-    tokens = _ranges(batch.sentence_offsets[:-1][rows], lengths)
-    nodes = _ranges(batch.node_offsets[:-1][rows], lengths - 1)
+    tokens = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
+    nodes = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
     arrays = {f: getattr(batch, f)[nodes if f in NODE_FIELDS else tokens] for f in batch.fields}
     return Batch(
         sentence_offsets=offsets_of(lengths),
@@ -239,14 +221,6 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
         relations=batch.relations,
         **arrays,
     )
-
-
-def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Concatenate ``arange(start, start + length)`` of all pairs: [sum of lengths]."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    result: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
-    return result
 
 
 def _short(identity: Any) -> str:

@@ -1,13 +1,14 @@
 """The grammar of encoders' names, which is checked before anything heavy is imported.
 
 A name is ``PREFIX:BASE@DIM?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders
-side by side. What a name means is found out in :mod:`multiview.names.sources`, whose table lists the forms.
+side by side. What a name means is found out in :mod:`multiview.names.sources`; docs/senteval.md lists all.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,39 +23,36 @@ class Form:
     expected: str
     """The form in words, for errors."""
     options: tuple[str, ...] = ()
-    """Options of this prefix, besides those of every name."""
-    needs_option: bool = False
+    """Options of this prefix, besides those of every name; a corpus is needed."""
 
 
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
 POOLED = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
 FORMS = {
     "": Form(
-        "MODEL, MODEL?views=VIEWS or MODEL?readout=features|meaning|raw, a MODEL of multiview.train",
-        ("views", "readout"),
+        "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
+        "multiview.train",
+        ("views", "readout", "expand"),
     ),
     "cls": POOLED,
     "mean": POOLED,
     "max": POOLED,
     "random": Form("random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE", ("vectors",)),
     "bag": Form("bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train"),
-    "sif": Form(f"sif:WORDS{CORPUS}", ("corpus",), needs_option=True),
+    "sif": Form(f"sif:WORDS{CORPUS}", ("corpus",)),
     "start": Form(
-        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
-        ("corpus",),
-        needs_option=True,
+        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on", ("corpus",)
     ),
 }
-SHARED_OPTIONS = {"scale": re.compile(".+"), "structure": re.compile(r"[0-9]*\.?[0-9]+")}
-"""Options of every name, and what their values look like."""
-OPTION = re.compile(r"(?P<base>.+)\?(?P<key>views|readout|vectors|corpus|scale|structure)=(?P<value>[^?]+)")
+OPTION = re.compile(r"(?P<base>.+)\?(?P<key>[a-z]+)=(?P<value>[^?]+)")
+SHARE = re.compile(r"[0-9]*\.?[0-9]+")
 DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9][0-9]{0,5})")
-READOUTS = ("meaning", "features", "raw")
-"""Values of ``?readout=``."""
 RAW = "none"
 """As a scale: numbers as they are."""
-PATHS = (".npz", ".txt", ".vec", ".gz", ".bin")
-"""Suffixes of files; no name that sentence-transformers knows ends so."""
+MANIFEST = "manifest.json"
+"""Of a tree cache."""
+PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
+"""What is meant as a path, so that no library is asked for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +66,34 @@ class EncoderName:
     """Between prefix and ``@`` or ``?``: a model, views, or words."""
     dim: int | None
     """The number after ``@``."""
-    options: Mapping[str, str]
+    views: Sequence[str] | None
+    """The views that are read; None is all."""
+    readout: str | None
+    """Which of a model's vectors is asked for; None leaves it to the task."""
+    scale: str
+    """The tree cache over which features have one scale, ``none``, or nothing."""
+    structure: float | None
+    """λ, where it is given."""
+    expand: Path | None
+    """Word vectors whose words a model gets too."""
+    vectors: Path | None
+    """Word vectors of random encoders."""
+    corpus: Path | None
+    """A tree cache of training text."""
+
+    @property
+    def name(self) -> str:
+        """Short name for tables: of a path its last part."""
+        prefix = f"{self.prefix}:" if self.prefix else ""
+        base = Path(self.base).absolute().name if os.path.exists(self.base) else self.base
+        size = f"@{self.dim}" if self.dim else ""
+        views = f"?views={','.join(self.views)}" if self.views else ""
+        words = f" over {self.vectors.stem}" if self.vectors else ""
+        words += f"?expand={self.expand.stem}" if self.expand else ""
+        readout = f"?readout={self.readout}" if self.readout else ""
+        scale = f"?scale={Path(self.scale).name}" if self.scale else ""
+        share = f"?structure={self.structure:g}" if self.structure is not None else ""
+        return f"{prefix}{base}{size}{views}{words}{readout}{scale}{share}"
 
     @property
     def is_drawn(self) -> bool:
@@ -77,17 +102,14 @@ class EncoderName:
         return self.prefix == "random" or words
 
     @property
-    def file(self) -> Path | None:
-        """The file that its own option names: word vectors, or the manifest of a tree cache."""
-        if "corpus" in self.options:
-            return Path(self.options["corpus"], "manifest.json")
-        return Path(self.options["vectors"]) if "vectors" in self.options else None
+    def text(self) -> Path | None:
+        """The tree cache over which features have one scale, where a name gives it."""
+        return Path(self.scale) if self.scale not in ("", RAW) else None
 
     @property
-    def scale_file(self) -> Path | None:
-        """The manifest of the tree cache whose scale features have; None where no cache is named."""
-        scale = self.options.get("scale", RAW)
-        return None if scale == RAW else Path(scale, "manifest.json")
+    def file(self) -> Path | None:
+        """The file that its own option names: word vectors, or the manifest of a tree cache."""
+        return self.vectors or self.expand or (self.corpus and self.corpus / MANIFEST)
 
     def wrong_form(self) -> UserError:
         """Return the error for a name that its prefix does not take."""
@@ -95,89 +117,70 @@ class EncoderName:
 
 
 def parse_name(spec: str) -> EncoderName:
-    """Take the name of one encoder apart and look for the files in it, without loading anything.
-
-    Raises:
-        UserError: it has none of the forms, or a file that it names is not there.
-    """
-    base, options, repeated = spec, dict[str, str](), False
-    while (option := OPTION.fullmatch(base)) and not Path(base).exists():
-        repeated |= option["key"] in options
+    """Take a name apart and look for its files, without loading; a name of no form is a UserError."""
+    base, options, is_repeated = spec, dict[str, str](), False
+    while (option := OPTION.fullmatch(base)) and not os.path.exists(base):
+        is_repeated |= option["key"] in options
         base, options[option["key"]] = option["base"], option["value"]
-    is_path = Path(base).exists()
+    is_path = os.path.exists(base)
     prefix, colon, rest = base.partition(":")
     if is_path or not (prefix and colon) or prefix not in FORMS:
         prefix, rest = "", base
-    sized = DIM.fullmatch(rest) if prefix and not Path(rest).exists() else None
+    sized = DIM.fullmatch(rest) if prefix and not os.path.exists(rest) else None
+    base = sized["base"] if sized else rest
+    is_share = SHARE.fullmatch(options.get("structure", "0")) is not None
     name = EncoderName(
         spec=spec,
         prefix=prefix,
-        base=sized["base"] if sized else rest,
+        base=base,
         dim=int(sized["dim"]) if sized else None,
-        options=options,
+        views=options["views"].split(",") if "views" in options else None,
+        readout=options.get("readout"),
+        scale=options.get("scale", ""),
+        structure=float(options["structure"]) if "structure" in options and is_share else None,
+        expand=Path(options["expand"]) if "expand" in options else None,
+        vectors=Path(options["vectors"]) if "vectors" in options else None,
+        corpus=Path(options["corpus"]) if "corpus" in options else None,
     )
-    _check_options(name, repeated)
-    if not (prefix or is_path) and looks_like_path(base):
-        raise UserError(f"model {base!r}: no such file or folder")
+    form, own = FORMS[prefix], options.keys() - {"scale", "structure"}
+    if (
+        (is_repeated or not is_share or name.readout not in (None, "meaning", "features", "raw"))
+        or (not base or ("?" in base and not os.path.exists(base)))
+        or (sized and not name.is_drawn)
+        or not own <= set(form.options)
+        or ("corpus" in form.options and not own)
+    ):
+        raise name.wrong_form()
+    _check_files(name)
     return name
 
 
-def _check_options(name: EncoderName, repeated: bool) -> None:
-    """Refuse a name of no form, and files that are not there; ``repeated``: an option is given twice."""
-    form, options = FORMS[name.prefix], name.options
-    own = options.keys() - SHARED_OPTIONS.keys()
-    has_base = bool(name.base) and ("?" not in name.base or Path(name.base).exists())
-    is_wrong = (
-        repeated
-        or not has_base
-        or (name.dim is not None and not name.is_drawn)
-        or not own <= set(form.options)
-        or (form.needs_option and not own)
-        or options.get("readout", "raw") not in READOUTS
-        or any(not shape.fullmatch(options.get(key, "0")) for key, shape in SHARED_OPTIONS.items())
-    )
-    if is_wrong:
-        raise name.wrong_form()
-    if name.file is not None and not name.file.is_file():
-        raise UserError(f"model {name.spec!r}: {name.file}: no such file")
-    if name.scale_file is not None and not name.scale_file.is_file():
-        advice = f"a scale is a tree cache, or {RAW}"
-        raise UserError(f"model {name.spec!r}: {name.scale_file}: no such file; {advice}")
-
-
-def looks_like_path(name: str) -> bool:
-    """Tell whether a name was meant as a path, so that no library is asked for it."""
-    return Path(name).suffix in PATHS or name.startswith((".", "/", "runs/"))
+def _check_files(name: EncoderName) -> None:
+    """Refuse files and folders that are not there, and folders that hold no model, ours or another's."""
+    scale, advice = name.text and name.text / MANIFEST, f"; a scale is a tree cache, or {RAW}"
+    for file, told in ((name.file, ""), (scale, advice)):
+        if file is not None and not os.path.isfile(file):
+            raise UserError(f"model {name.spec!r}: {file}: no such file{told}")
+    if name.prefix and not name.is_drawn:
+        parse_name(name.base)
+    elif not name.prefix and os.path.isdir(name.base):
+        folder = current(Path(name.base))
+        if not any((folder / file).exists() for file in ("config.json", "modules.json")):
+            raise UserError(f"{name.base}: no model here (neither config.json nor modules.json)")
+    elif not name.prefix and PATH.fullmatch(name.base) and not os.path.exists(name.base):
+        raise UserError(f"model {name.base!r}: no such file or folder")
 
 
 def split_parts(spec: str) -> list[str]:
     """Split ``A+B`` into its parts; an existing path is one part whatever its name."""
-    parts = [spec] if Path(spec).exists() else spec.split("+")
+    parts = [spec] if os.path.exists(spec) else spec.split("+")
     if not all(parts):
         raise UserError(f"model {spec!r}: an empty part; write A+B")
     return parts
 
 
 def check_names(specs: Iterable[str]) -> None:
-    """Refuse, within a blink, what cannot name an encoder by its form and the files it names.
-
-    Raises:
-        UserError: the first such name.
-    """
+    """Refuse, within a blink, the first name that cannot mean an encoder by its form and its files."""
     for spec in specs:
         for part in split_parts(spec):
-            name = parse_name(part)
-            if name.prefix and not name.is_drawn:
-                parse_name(name.base)
-            if not name.is_drawn:
-                check_folder(Path(name.base))
-
-
-def check_folder(path: Path) -> None:
-    """Refuse a folder that holds no model, ours or another library's.
-
-    Raises:
-        UserError: neither config.json nor modules.json is there.
-    """
-    if path.is_dir() and not any((current(path) / name).exists() for name in ("config.json", "modules.json")):
-        raise UserError(f"{path}: no model here (neither config.json nor modules.json)")
+            parse_name(part)

@@ -5,7 +5,7 @@
     encoder.encode(["A sentence."])           # raw texts, which the encoders tokenise themselves
 
 :class:`SingleEncoder` is one encoder and its store of vectors; :class:`OpenedEncoder` has one of them or puts
-several side by side. :mod:`multiview.names.sources` says what a name may be.
+several side by side. docs/senteval.md lists the names.
 
 Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; else 1), n sentences, D size.
 """
@@ -23,8 +23,7 @@ import torch
 
 from corpora.sentences import read_sentences
 from multiview.encoders.meaning import unit
-from multiview.folder.reading import CHUNK_SENTENCES, SentenceReader
-from multiview.model import MultiViewEncoder
+from multiview.folder.reading import SentenceReader
 from multiview.names.grammar import split_parts
 from multiview.names.sources import STRINGS, Reading, Source, TreesOf, find_source
 from multiview.names.store import CHUNK, VectorStore
@@ -60,12 +59,8 @@ def text_of(tokens: Sequence[str]) -> str:
 class SingleEncoder:
     """One encoder, loaded when it is first needed, and the vectors that it gave.
 
-    Args:
-        load: returns the function that encodes, of token lists or strings.
-        tokens: whether it takes token lists.
-        name: shown in errors and progress.
-        store: keeps the vectors; without one they are kept in memory, one of each sentence.
-        source: what the encoder was named as; None of an encoder that has no name.
+    ``load`` returns the function that encodes ``tokens``, lists of them, or strings. ``store`` keeps the
+    vectors, by default in memory. ``source`` is what the encoder was named as, if it has a name.
     """
 
     def __init__(
@@ -78,7 +73,7 @@ class SingleEncoder:
         source: Source | None = None,
     ) -> None:
         self.load, self.tokens, self.name, self.source = load, tokens, name, source
-        self.store = store or VectorStore()
+        self.store, self.reader = store or VectorStore(), SentenceReader([])
 
     @cached_property
     def _loaded(self) -> Encode | UserError:
@@ -89,11 +84,9 @@ class SingleEncoder:
 
     @property
     def function(self) -> Encode:
-        """Gives the function that encodes.
+        """Gives the function that encodes, or the UserError of loading it.
 
-        Raises:
-            UserError: the encoder cannot be loaded. It is not tried again: a name that is looked up without a
-                network takes over a minute to fail.
+        It is not tried again: a name that is looked up without a network takes over a minute to fail.
         """
         if isinstance(self._loaded, UserError):
             raise self._loaded
@@ -102,9 +95,7 @@ class SingleEncoder:
     def encode(self, sentences: Sequence[Any]) -> Float:
         """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
 
-        Raises:
-            UserError: the encoder cannot be loaded, or it returned another shape, another dimension or values
-                that are not finite.
+        Another shape or dimension, or values that are not finite, are a UserError.
         """
         encode = self.function
         if not sentences:
@@ -118,22 +109,14 @@ class SingleEncoder:
         encode = self.function
         if isinstance(encode, Reading):
             return encode.model.encode(texts, trees=trees, show_progress_bar=show, **encode.options)[None]
-        sentences = all_words(trees) if texts is None and trees is not None else texts or ()
-        if self.source is not None:
-            sentences = [self._as_taken(sentence) for sentence in sentences]
+        sentences = [*trees.words()] if texts is None and trees is not None else texts or ()
+        if self.tokens:
+            sentences = [self.reader.tokens(text) for text in sentences]
+        else:
+            sentences = [text if isinstance(text, str) else text_of(text) for text in sentences]
         if not sentences:
             return self.encode(sentences)
         return np.concatenate([*map(self.encode, self._chunks(sentences, show))], axis=1)
-
-    def _as_taken(self, text: str | Sequence[str]) -> str | Sequence[str]:
-        """Return a text, or words, as an encoder with a name takes it."""
-        if self.tokens:
-            return self._tokenizer.tokens(text)
-        return text if isinstance(text, str) else text_of(text)
-
-    @cached_property
-    def _tokenizer(self) -> SentenceReader:
-        return SentenceReader([])
 
     def fill(self, sentences: Sequence[Tokens]) -> list[str]:
         """Encode the sentences that the store lacks; returns all as texts."""
@@ -156,14 +139,9 @@ class SingleEncoder:
 class OpenedEncoder:
     """Sentence vectors by one encoder, or by several side by side; all vectors of a part are joined.
 
-    Args:
-        parts: the encoders.
-        name: for tables.
-        spec: how the user named it.
-        project: size of a fixed Glorot random projection, the control for embedding size.
-        seed: of the projection.
-        identity: all that decides the parts' vectors.
-        reading: of a model that gives both, ``meaning`` or ``features``, with the share of structure.
+    ``project`` is the size of a fixed Glorot random projection, of ``seed``: the control for embedding size.
+    ``identity`` decides the vectors of the parts. ``reading`` says which vectors of a model these are, such
+    as ``meaning``, with the share of structure. ``spec`` is how the user named it, ``name`` is for tables.
     """
 
     def __init__(
@@ -198,18 +176,8 @@ class OpenedEncoder:
         """Says what its parts were named as."""
         return [part.source for part in self.parts if part.source is not None]
 
-    @property
-    def models(self) -> list[MultiViewEncoder]:
-        """Those of its parts that are models of ours, which are loaded."""
-        functions = [part.function for part in self.parts if part.source and part.source.is_multiview]
-        return [function.model for function in functions if isinstance(function, Reading)]
-
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
-        """Return the vectors [n, D] of token lists, kept.
-
-        Raises:
-            UserError: see :meth:`SingleEncoder.encode`.
-        """
+        """Return the vectors [n, D] of token lists, kept; errors are those of :meth:`encode`."""
         blocks = []
         for part in self.parts:
             texts = part.fill(sentences)
@@ -226,14 +194,9 @@ class OpenedEncoder:
     ) -> Float:
         """Return the vectors [n, D] of raw texts, or of all sentences of a cache; they are not kept.
 
-        Args:
-            texts: each is tokenised by the encoders themselves; None is all of ``trees``.
-            trees: where an encoder reads trees, sentences found here are not parsed again.
-            normalize: scale every vector to length 1; a zero vector stays zero.
-            show_progress_bar: None shows a bar in terminals, a line every 30 s in logs.
-
-        Raises:
-            UserError: a sentence that cannot be encoded.
+        The encoders themselves tokenise the texts. Where one reads trees, sentences found in ``trees`` are
+        not parsed again. ``normalize`` scales every vector but zero to length 1. With ``show_progress_bar``
+        None a bar is shown in terminals, a line every 30 s in logs.
         """
         sentences = None
         if texts is not None:
@@ -249,21 +212,11 @@ class OpenedEncoder:
     def _joined(self, blocks: Sequence[Float]) -> Float:
         vectors: Float = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         if self.project:
-            vectors = vectors @ glorot_projection(vectors.shape[1], self.project, self.seed)
+            size = vectors.shape[1], self.project
+            bound = np.sqrt(6.0 / sum(size))  # Glorot's
+            projection = np.random.RandomState(self.seed).uniform(-bound, bound, size)
+            vectors = vectors @ projection.astype(np.float32)
         return vectors
-
-
-def glorot_projection(dim: int, out: int, seed: int) -> Float:
-    """Draw a fixed matrix [dim, out], uniform in ±sqrt(6 / (dim + out)): the embedding-size control."""
-    bound = np.sqrt(6.0 / (dim + out))
-    return np.random.RandomState(seed).uniform(-bound, bound, (dim, out)).astype(np.float32)
-
-
-def all_words(trees: TreeCache) -> list[list[str]]:
-    """Return the sentences of a cache as words."""
-    starts = range(0, len(trees), CHUNK_SENTENCES)
-    spans = [(start, min(start + CHUNK_SENTENCES, len(trees))) for start in starts]
-    return [words for span in spans for words in trees.read(*span, ("token",)).words()]
 
 
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
@@ -272,22 +225,17 @@ def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
 
 
 def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
-    """Put an encoder, or a function of token lists, behind a store in memory.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Put an encoder, or a function of token lists, behind a store in memory; refuse anything else."""
     if isinstance(encoder, OpenedEncoder):
         return encoder
-    if isinstance(encoder, Encoder):
-        tokens = bool(getattr(encoder, "pretokenized", False))
-        return OpenedEncoder(SingleEncoder(functools.partial(getattr, encoder, "encode"), tokens=tokens))
-    if callable(encoder):
-        return OpenedEncoder(SingleEncoder(functools.partial(getattr, encoder, "__call__"), tokens=True))
-    raise UserError(
-        f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token lists; "
-        "either returns an array [sentences, dimensions]"
-    )
+    if not (isinstance(encoder, Encoder) or callable(encoder)):
+        raise UserError(
+            f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token "
+            "lists; either returns an array [sentences, dimensions]"
+        )
+    encode = encoder.encode if isinstance(encoder, Encoder) else encoder
+    tokens = bool(getattr(encoder, "pretokenized", not isinstance(encoder, Encoder)))
+    return OpenedEncoder(SingleEncoder(lambda: encode, tokens=tokens))
 
 
 def open_encoder(
@@ -300,27 +248,32 @@ def open_encoder(
     trees: TreesOf | None = None,
     parsers: Mapping[str, str] | None = None,
 ) -> OpenedEncoder:
-    """Return the encoder a name means; it is loaded when the first vector is missing.
+    """Return the encoder a name means, ``A+B`` both side by side; loaded when the first vector is missing.
 
     Args:
-        spec: the name; ``A+B`` concatenates the features of both.
+        spec: the name; one that cannot mean any encoder is a UserError.
         cache: folder of stores, one subfolder per part; None keeps vectors in memory.
         seed: of random encoders and of the projection.
         project: dimensions of a random projection; None does not project.
         device: of the models; None is a GPU if there is one.
         trees: finds the trees of a multi-view encoder's sentences; None parses all.
         parsers: by annotation, of multi-view encoders whose parsers are not the builtin ones.
-
-    Raises:
-        UserError: the name cannot mean any encoder.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
     features = [source.for_classifiers() for source in sources]
     name = "+".join(source.name for source in sources)
 
     def side_by_side(sources: Sequence[Source]) -> OpenedEncoder:
-        load = {"device": device, "trees": trees, "parsers": parsers}
-        parts = [_single(source, cache, load) for source in sources]
+        parts = [
+            SingleEncoder(
+                functools.partial(source.load, device=device, trees=trees, parsers=parsers),
+                tokens=source.kind not in STRINGS,
+                name=source.name,
+                store=VectorStore(cache and cache / source.key),
+                source=source,
+            )
+            for source in sources
+        ]
         keys = [source.key for source in sources]
         reading = " + ".join(source.reading for source in sources if source.reading)
         return OpenedEncoder(
@@ -332,13 +285,3 @@ def open_encoder(
     encoder = side_by_side(sources)
     encoder.features = side_by_side(features)
     return encoder
-
-
-def _single(source: Source, cache: Path | None, load: Mapping[str, Any]) -> SingleEncoder:
-    return SingleEncoder(
-        functools.partial(source.load, **load),
-        tokens=source.kind not in STRINGS,
-        name=source.name,
-        store=VectorStore(cache and cache / source.key),
-        source=source,
-    )

@@ -19,15 +19,7 @@ from numpy.typing import NDArray
 
 from multiview.pretrained import Float
 from runtime.errors import UserError
-from runtime.files import (
-    check_file,
-    file_record,
-    read_array,
-    read_record,
-    sweep,
-    write_array,
-    write_record,
-)
+from runtime.files import check_file, file_record, read_array, read_record, sweep, write_array, write_record
 from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
@@ -41,16 +33,10 @@ def _digest(text: str) -> str:
 
 
 class VectorStore:
-    """Keeps K vectors per text.
+    """Keeps K = ``columns`` vectors per text, one per layer for instance, as ``float32`` or ``float16``.
 
-    Args:
-        folder: of the shards; None keeps them in memory. The caller derives its name from everything that
-            determines the vectors.
-        columns: K, e.g. one per layer.
-        dtype: ``float32`` or ``float16``, in which vectors are kept.
-
-    Raises:
-        UserError: a damaged shard, or one of another shape than the store's.
+    The shards are in ``folder``, whose name the caller derives from everything that determines the vectors;
+    without one they are in memory. A damaged shard, or one of another shape, is a UserError.
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
@@ -87,11 +73,7 @@ class VectorStore:
         return [text for text in dict.fromkeys(texts) if _digest(text) not in self.place]
 
     def add(self, texts: Sequence[str], vectors_KnD: Float) -> None:
-        """Keep the vectors [K, n, D] of n distinct new texts.
-
-        Raises:
-            UserError: a value is too large for the number format.
-        """
+        """Keep the vectors [K, n, D] of n distinct new texts, whose values fit the number format."""
         with np.errstate(over="ignore"):
             stored: NDArray[np.floating] = np.ascontiguousarray(vectors_KnD, dtype=self.dtype)
         if not np.isfinite(stored).all():

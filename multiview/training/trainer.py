@@ -26,7 +26,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -35,8 +34,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from multiview.config import LoopConfig, TrainConfig
+from multiview.encoders.meaning import Scale, spread
 from multiview.encoders.registry import ViewStack, trained_views
-from multiview.encoders.scale import Scale, spread
 from multiview.folder.card import Card
 from multiview.folder.files import Member, parsers_of, save_member
 from multiview.training.data import Span, Split, Step, StepSource, cut, on_device, open_teacher, prefetch
@@ -48,9 +47,7 @@ from multiview.training.gradient import (
     step_gradient,
 )
 from multiview.training.objective import neighbour_recall
-from multiview.words.sources import NamedVectors, new_table
-from multiview.words.table import WordTable
-from multiview.words.vectors import CACHE
+from multiview.words.sources import new_table
 from parsing.trees.batch import Batch, offsets_of
 from parsing.trees.cache import TreeCache
 from runtime.cli import LOGGER
@@ -105,7 +102,7 @@ class Trainer(Task[Job]):
         file = config.objective.teacher
         teacher = None if file is None else open_teacher(file, cache)
         views, table = self.resolved.views, config.table
-        self.vectors, words = named_vectors(config, cache), starting_words(config, cache)
+        words = new_table(config, cache, len(trained_views(config.view_list)))
         torch.manual_seed(config.seed)
         dim = 0 if teacher is None else teacher.shape[1]
         self.network = MultiViewNetwork(views, words, config.encoder, config.objective, dim)
@@ -247,7 +244,6 @@ class Trainer(Task[Job]):
         """Write the model folder, with the current weights and their metrics."""
         identity, extra = self.cache.identity, self.position.extra
         network = self.kept_network(beside=self.card.words_help(self._scores))
-        member = Member(network, parsers_of(identity), identity.get("corpus") or {})
         training = {
             "config": self.resolved.record,
             "trees": str(identity.get("content_sha256", "")),
@@ -257,8 +253,8 @@ class Trainer(Task[Job]):
             "untrained": extra.get("untrained", {}),
             "words": self.network.words.origin,
         }
-        card = self.card.text(member, training, self.verdict(training["best"]))
-        save_member(self.folder, member, card=card, training=training)
+        member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
+        save_member(self.folder, member, card=self.card.text(member, self.verdict(training["best"])))
 
     @cached_property
     def sample(self) -> list[Batch]:
@@ -331,24 +327,6 @@ def _shared_segments(loop: LoopConfig, processes: int) -> LoopConfig:
     if loop.segments % processes:
         raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {processes} processes")
     return loop if loop.segments or processes == 1 else replace(loop, segments=processes)
-
-
-def named_vectors(config: TrainConfig, trees: TreeCache, cache: Path = CACHE) -> NamedVectors:
-    """Return the vectors that a training's ``--vectors`` names; those that are made are kept in ``cache``."""
-    return NamedVectors(
-        spec=config.vectors,
-        trees=trees,
-        words=config.table,
-        seed=config.seed,
-        device=config.device,
-        cache=cache,
-    )
-
-
-def starting_words(config: TrainConfig, trees: TreeCache) -> WordTable:
-    """Make the words of a new model."""
-    tables = len(trained_views(config.view_list))
-    return new_table(named_vectors(config, trees), config.words_mode, config.encoder.start, tables)
 
 
 class ValidationSet:

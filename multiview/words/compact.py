@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multiview.words.table import PackedVectors
-from multiview.words.vectors import VECTORS, read_words
+from multiview.words.vectors import VECTORS
 from runtime.errors import UserError
 from runtime.files import atomic_path, file_record, read_record, write_record
 
@@ -49,24 +49,22 @@ def pack_model(trained: Path, folder: Path, *more: str) -> None:
 def unpack(packed: Mapping[str, Tensor]) -> dict[str, Any]:
     """Float32 weights by name, of compact ones; word vectors of 4 bits as :class:`PackedVectors`.
 
-    A bfloat16 has 8 significant bits, so a number times its scale is exact in float32.
-
-    Raises:
-        UserError: numbers of 8 or 4 bits without a scale per row.
+    A bfloat16 has 8 significant bits, so a number times its scale is exact in float32. Numbers of 8 or 4
+    bits without a scale per row are a UserError.
     """
     weights: dict[str, Any] = {}
-    bits = {name: value for name, value in packed.items() if value.dtype in (torch.int8, torch.uint8)}
     for name, value in packed.items():
-        if name not in bits and name.removesuffix(SCALE) not in bits:
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in packed:
+            continue
+        if value.dtype not in (torch.int8, torch.uint8):
             weights[name] = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
-    for name, value in bits.items():
-        scale = packed.get(name + SCALE)
-        packs = name == FIXED and value.dtype == torch.uint8
-        known = value.ndim == 2 and (packs or value.dtype == torch.int8)
-        if not known or scale is None or scale.dtype != torch.bfloat16 or scale.shape != value.shape[:1]:
+            continue
+        scale, pairs = packed.get(name + SCALE), value.dtype == torch.uint8
+        scaled = scale is not None and scale.dtype == torch.bfloat16 and scale.shape == value.shape[:1]
+        if scale is None or not scaled or value.ndim != 2 or pairs != (name == FIXED):
             raise UserError(f"{name} is {value.dtype} {list(value.shape)} without a scale per row")
         scale_N1 = scale.float()[:, None]
-        weights[name] = PackedVectors(value.numpy(), scale_N1.numpy()) if packs else value * scale_N1
+        weights[name] = PackedVectors(value.numpy(), scale_N1.numpy()) if pairs else value * scale_N1
     return weights
 
 
@@ -75,10 +73,3 @@ def pack_matrix(name: str, matrix: Tensor) -> dict[str, Tensor]:
     scale = (matrix.abs().amax(dim=1).clamp(min=1e-30) / 127).bfloat16()
     whole = (matrix / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
     return {name: whole, name + SCALE: scale}
-
-
-def packed_words(folder: Path) -> tuple[list[str], PackedVectors]:
-    """Return the words of a compact model with fixed words, and their vectors in the same order."""
-    vectors = unpack(load_file(folder / WEIGHTS))[FIXED]
-    assert isinstance(vectors, PackedVectors)
-    return read_words(folder / "vocab.txt"), vectors

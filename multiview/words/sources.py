@@ -20,18 +20,20 @@ Legend of dimension suffixes: W words, T size of the encoder's vectors, E size o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 
 from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
-from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, Start, TableConfig
-from multiview.words.compact import packed_words
+from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
+from multiview.pretrained import encoded, encoder_folder, load_pretrained
+from multiview.words.compact import FIXED, WEIGHTS, unpack
 from multiview.words.table import (
     MEAN_WORDS,
     UNKNOWN_ROW,
@@ -48,8 +50,10 @@ from multiview.words.vectors import (
     WordVectors,
     converted,
     file_source,
+    read_words,
 )
 from parsing.trees.cache import TreeCache
+from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
 from runtime.files import json_digest
 from runtime.progress import Bar, progress
@@ -58,127 +62,121 @@ SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
 """Read the corpus until so many words are read, but not less or more often than this."""
 BLOCK = 4096
-"""Sentences read from the cache at a time, and words encoded."""
+"""Words encoded at a time."""
 MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 """What of an encoder's folder decides its vectors."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedVectors:
-    """Makes or opens what ``--vectors`` names, for the words of a corpus."""
-
-    spec: str
-    """``builtin``, ``train``, ``distil:MODEL`` or a file."""
-    trees: TreeCache
-    """The corpus, whose words are trained or encoded."""
-    words: TableConfig
-    """Which of its words, and the size of vectors that are made."""
-    seed: int = 0
-    device: str = "auto"
-    """Where a sentence encoder encodes them."""
-    cache: Path = CACHE
-    """Where vectors that were made are kept."""
-
-    def open(self) -> WordVectors:
-        """Open the vectors, which are made the first time.
-
-        Raises:
-            UserError: what is named is missing or malformed.
-        """
-        return self._open(DEFAULT_WORDS)
-
-    def open_new_words(self) -> WordVectors:
-        """Open vectors that expand trained words: of the ``expand`` first words of a file.
-
-        ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
-        """
-        most = self.words.expand
-        return replace(self, words=replace(self.words, size=most, buckets=0))._open(most)
-
-    def _open(self, most: int) -> WordVectors:
-        """Open the vectors, of a file those of its ``most`` first words."""
-        if self.spec == BUILTIN_WORDS:
-            return converted(_builtin_source(self.words.dim), self.cache)
-        if self.spec != TRAIN and not self.spec.startswith(DISTIL):
-            return converted(file_source(self.spec, most), self.cache)
-        words, counts_W = corpus_words(self.trees.type_counts(), self.words)
-        record = {
-            "trees": self.trees.identity["content_sha256"],
-            "words": [self.words.size, self.words.min_count, self.words.case],
-            "dim": self.words.dim,
-        }
-        make = self._skip_grams if self.spec == TRAIN else self._distilled
-        return converted(make(words, counts_W, record), self.cache)
-
-    def _skip_grams(
-        self, words: list[str], counts_W: NDArray[np.int64], record: Mapping[str, object]
-    ) -> VectorSource:
-        tokens, dim = sum(row.tokens for row in self.trees.rows), self.words.dim
-        passes = min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
-        about = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
-        whole = {**record, **SKIP_GRAM, "seed": self.seed, "passes": passes}
-
-        def read() -> Iterator[tuple[str, Float]]:
-            if not words:
-                folder = self.trees.folder
-                raise UserError(
-                    f"--vectors {TRAIN}: no word of {folder} occurs twice; give --table.buckets 0"
-                )
-            counts = dict(zip(words, counts_W.tolist(), strict=True))
-            lower = self.words.case == "lower"
-            yield from train_skip_grams(self.trees, counts, dim, passes, seed=self.seed, lower=lower)
-
-        return VectorSource(TRAIN, f"{TRAIN}-{json_digest(whole, 8)}", whole, about, read)
-
-    def _distilled(
-        self, words: list[str], counts_W: NDArray[np.int64], record: Mapping[str, object]
-    ) -> VectorSource:
-        from multiview.pretrained import encoder_folder
-
-        model, dim = self.spec.removeprefix(DISTIL), self.words.dim
-        folder = encoder_folder(model)
-        digest = input_hash(folder, list_files(folder, MODEL_FILES))
-        about = (
-            f"words of the corpus as `{model}` encodes them one by one (SHA-256 {digest[:16]}), PCA to {dim} "
-            "dimensions, weights a / (a + p)"
-        )
-        whole = {**record, "model": digest}
-
-        def read() -> Iterator[tuple[str, Float]]:
-            encoded_WT = encode_words(folder, words, dim, self.device)
-            yield from zip(words, reduced(encoded_WT, counts_W, dim), strict=True)
-
-        return VectorSource(self.spec, f"distil-{json_digest(whole, 8)}", whole, about, read)
+def open_vectors(
+    config: TrainConfig, trees: TreeCache, cache: Path = CACHE, most: int = DEFAULT_WORDS
+) -> WordVectors:
+    """Open what ``--vectors`` names, of a file its ``most`` first words; what is made stays in ``cache``."""
+    if config.vectors == BUILTIN_WORDS:
+        source = _builtin_source(config.table.dim)
+    elif config.vectors == TRAIN:
+        source = _skip_grams(config, trees)
+    elif config.vectors.startswith(DISTIL):
+        source = _distilled(config, trees)
+    else:
+        source = file_source(config.vectors, most)
+    return converted(source, cache)
 
 
-def new_table(vectors: NamedVectors, mode: str, start: Start, tables: int) -> WordTable:
-    """Make the words of a new model.
+def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
+    """Open vectors that expand trained words: of the ``--table.expand`` first words of a file.
 
-    Args:
-        vectors: what its words are or start from, where they do not start at random.
-        mode: ``trained``, ``tuned`` (trained from the vectors on) or ``fixed``.
-        start: how trained words begin.
-        tables: how many the trained views have.
-
-    Raises:
-        UserError: the vectors are missing or malformed, or have none of the corpus's words.
+    ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
     """
-    wanted = vectors.words
+    most = config.table.expand
+    table = replace(config.table, size=most, buckets=0)
+    return open_vectors(replace(config, table=table), trees, most=most)
+
+
+def _words_of(
+    config: TrainConfig, trees: TreeCache
+) -> tuple[list[str], NDArray[np.int64], dict[str, object]]:
+    """Return the words of a corpus, their counts [W], and what decides both and the size of vectors."""
+    table, content = config.table, trees.identity["content_sha256"]
+    record = {"trees": content, "words": [table.size, table.min_count, table.case], "dim": table.dim}
+    return *corpus_words(trees.type_counts(), table), record
+
+
+def _skip_grams(config: TrainConfig, trees: TreeCache) -> VectorSource:
+    words, counts_W, record = _words_of(config, trees)
+    tokens, dim = sum(row.tokens for row in trees.rows), config.table.dim
+    passes = min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
+    about = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
+    whole = {**record, **SKIP_GRAM, "seed": config.seed, "passes": passes}
+
+    def read() -> Iterator[tuple[str, Float]]:
+        if not words:
+            place = f"no word of {trees.folder} occurs twice"
+            raise UserError(f"--vectors {TRAIN}: {place}; give --table.buckets 0")
+        try:
+            from gensim.models import Word2Vec
+        except ImportError:
+            raise MissingExtraError("gensim", "vectors") from None
+        counts = dict(zip(words, counts_W.tolist(), strict=True))
+        model = Word2Vec(sg=1, vector_size=dim, min_count=1, seed=config.seed, workers=1, **SKIP_GRAM)
+        model.build_vocab_from_freq(counts, corpus_count=len(trees))
+        with progress(total=passes * len(trees), description="word vectors") as bar:
+            sentences = _Sentences(trees, lower=config.table.case == "lower", bar=bar)
+            model.train(sentences, total_examples=len(trees), epochs=passes)
+        yield from ((word, np.asarray(model.wv[word], dtype=np.float32)) for word in words)
+
+    return VectorSource(TRAIN, f"{TRAIN}-{json_digest(whole, 8)}", whole, about, read)
+
+
+def _distilled(config: TrainConfig, trees: TreeCache) -> VectorSource:
+    words, counts_W, record = _words_of(config, trees)
+    name, dim = config.vectors.removeprefix(DISTIL), config.table.dim
+    folder = encoder_folder(name)
+    digest = input_hash(folder, list_files(folder, MODEL_FILES))
+    about = (
+        f"words of the corpus as `{name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to {dim} "
+        "dimensions, weights a / (a + p)"
+    )
+    whole = {**record, "model": digest}
+
+    def read() -> Iterator[tuple[str, Float]]:
+        model = load_pretrained(str(folder), whole=True, device=str(pick_device(config.device)))
+        width = model.get_embedding_dimension() or 0
+        if min(width, len(words)) < dim:
+            raise UserError(
+                f"--table.dim {dim}: more than the {width} numbers of {folder.name} or the corpus's "
+                f"{len(words)} words; lower it"
+            )
+        parts = []
+        with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
+            for start in range(0, len(words), BLOCK):
+                parts.append(encoded(model, str(folder), words[start : start + BLOCK], 256))
+                bar.update(len(parts[-1]))
+        yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
+
+    return VectorSource(config.vectors, f"distil-{json_digest(whole, 8)}", whole, about, read)
+
+
+def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
+    """Make the words of a new model, with so many ``tables`` if they are trained.
+
+    Vectors that have none of the corpus's words are a UserError.
+    """
+    wanted, mode = config.table, config.words_mode
     if mode == "fixed":
-        fixed = vectors.open()
+        fixed = open_vectors(config, trees)
         listed = Vocabulary(fixed.words, buckets=wanted.buckets, case=wanted.case)
-        if not any(0 < listed.row(word) <= len(listed) for word in vectors.trees.type_counts()):
-            raise _no_word_in_common(vectors.spec)
+        if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
+            raise _no_word_in_common(config.vectors)
         table = WordTable.with_fixed(listed, fixed.vectors)
         table.origin = f"from {fixed.about}"
         return table
-    words, counts_W = corpus_words(vectors.trees.type_counts(), wanted)
+    words, counts_W = corpus_words(trees.type_counts(), wanted)
     vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
-    opened = vectors.open() if mode == "tuned" else None
+    opened = open_vectors(config, trees) if mode == "tuned" else None
     table = WordTable(vocabulary, wanted.dim if opened is None else opened.dim, views=tables)
-    table.initialise(start, counts=counts_W if opened is None else None, seed=vectors.seed)
+    table.initialise(config.encoder.start, counts=counts_W if opened is None else None, seed=config.seed)
     if opened is not None:
-        start_from(table, opened, vectors.spec)
+        start_from(table, opened, config.vectors)
     return table
 
 
@@ -188,9 +186,6 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     A word takes the vector of its own spelling, or else (unless the vocabulary's case is ``exact``) of its
     lower, Capitalised or UPPER case. The unknown word starts from the mean vector, as with fixed vectors.
     Hash buckets and words without a vector start at random, as long as the vectors are on average.
-
-    Raises:
-        UserError: no word has a vector.
     """
     vocabulary = table.vocabulary
     listed = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
@@ -216,12 +211,9 @@ def _no_word_in_common(spec: str) -> UserError:
 
 
 def _builtin_source(dim: int) -> VectorSource:
-    """Return the words of the encoder in the package at their first ``dim`` principal components.
-
-    Raises:
-        UserError: ``dim`` is more than they have.
-    """
-    listed, packed = packed_words(BUILTIN_FOLDER)
+    """Return the words of the encoder in the package at their first ``dim`` principal components."""
+    listed = read_words(BUILTIN_FOLDER / "vocab.txt")
+    packed = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED]
     width = packed.shape[1]
     if dim > width:
         raise UserError(f"--table.dim {dim}: the words of {BUILTIN_WORDS} have {width} numbers; lower it")
@@ -229,34 +221,23 @@ def _builtin_source(dim: int) -> VectorSource:
     def read() -> Iterator[tuple[str, Float]]:
         vectors_WE = packed[:]
         # About the origin, as cosines are; their lengths hold the words' weights.
-        axes_EE = np.linalg.eigh(vectors_WE.astype(np.float64).T @ vectors_WE)[1][:, ::-1]
-        axes_EE = axes_EE * np.sign(axes_EE[np.abs(axes_EE).argmax(axis=0), np.arange(len(axes_EE))])
-        yield from zip(listed, (vectors_WE @ axes_EE[:, :dim]).astype(np.float32), strict=True)
+        axes_TE = principal_axes(vectors_WE, dim)
+        yield from zip(listed, (vectors_WE @ axes_TE).astype(np.float32), strict=True)
 
     about = f"{len(listed):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
     record = {"model": BUILTIN_FOLDER.name, "dim": dim}
     return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, about, read)
 
 
-def train_skip_grams(
-    trees: TreeCache, counts: Mapping[str, int], dim: int, passes: int, *, seed: int, lower: bool
-) -> Iterator[tuple[str, Float]]:
-    """Train the vectors of these words, most frequent first, on a corpus; ``lower`` folds its case.
+def principal_axes(vectors_WT: NDArray[np.floating], dim: int) -> NDArray[np.float64]:
+    """Return the axes [T, E] along which vectors are longest, the longest first.
 
-    Raises:
-        MissingExtraError: gensim is not installed.
+    The eigenvectors of XᵀX are the right singular vectors, at a fraction of the SVD's memory. An axis may
+    point either way; the largest of its numbers is to be positive.
     """
-    try:
-        from gensim.models import Word2Vec
-    except ImportError:
-        raise MissingExtraError("gensim", "vectors") from None
-    model = Word2Vec(sg=1, vector_size=dim, min_count=1, seed=seed, workers=1, **SKIP_GRAM)
-    model.build_vocab_from_freq(dict(counts), corpus_count=len(trees))
-    with progress(total=passes * len(trees), description="word vectors") as bar:
-        sentences = _Sentences(trees, lower=lower, bar=bar)
-        model.train(sentences, total_examples=len(trees), epochs=passes)
-    for word in counts:
-        yield word, np.asarray(model.wv[word], dtype=np.float32)
+    axes_TE = np.linalg.eigh(vectors_WT.astype(np.float64).T @ vectors_WT)[1][:, ::-1][:, :dim]
+    result: NDArray[np.float64] = axes_TE * np.sign(axes_TE[np.abs(axes_TE).argmax(axis=0), np.arange(dim)])
+    return result
 
 
 @dataclass
@@ -270,53 +251,20 @@ class _Sentences:
     def __iter__(self) -> Iterator[list[str]]:
         # gensim reads each pass in a new thread; a cache belongs to one.
         own = TreeCache(self.trees.folder, self.trees.manifest)
-        for start in range(0, len(own), BLOCK):
-            for words in own.read(start, min(start + BLOCK, len(own)), ("token",)).words():
-                seen = map(plain, words)
-                yield [word.lower() for word in seen] if self.lower else list(seen)
-                self.bar.update(1)
-
-
-def encode_words(folder: Path, words: Sequence[str], dim: int, device: str) -> Float:
-    """Return a sentence encoder's vectors of words, one by one: [W, T].
-
-    Raises:
-        UserError: fewer words, or fewer numbers, than ``dim``, to which they are reduced later.
-    """
-    from multiview.pretrained import encoded, whole_model
-    from runtime.device import pick_device
-
-    model = whole_model(str(folder), str(pick_device(device)))
-    width = model.get_embedding_dimension() or 0
-    if min(width, len(words)) < dim:
-        raise UserError(
-            f"--table.dim {dim}: more than the {width} numbers of {folder.name} or the corpus's {len(words)} "
-            "words; lower it"
-        )
-    parts = []
-    with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
-        for start in range(0, len(words), BLOCK):
-            chunk = words[start : start + BLOCK]
-            parts.append(encoded(model, str(folder), chunk, 256))
-            bar.update(len(chunk))
-    return np.concatenate(parts)
+        for words in own.words():
+            seen = map(plain, words)
+            yield [word.lower() for word in seen] if self.lower else list(seen)
+            self.bar.update(1)
 
 
 def reduced(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
     """Return the vectors [W, E] of words: PCA, mean square 1, times the words' weights.
 
-    Args:
-        encoded_WT: float32 [W, T], a sentence encoder's vectors of the words.
-        counts_W: int64 [W], how often each occurs in the corpus.
-        dim: E, at most W and T.
+    Their ``counts_W`` are those in the corpus; E is ``dim``, at most W and T.
     """
     centred_WT = encoded_WT.astype(np.float64)
     centred_WT -= centred_WT.mean(axis=0)
-    # The eigenvectors of the covariance are the right singular vectors, at a fraction of the SVD's memory.
-    axes_TE = np.linalg.eigh(centred_WT.T @ centred_WT)[1][:, ::-1][:, :dim]
-    # An axis may point either way; the largest of its numbers is to be positive.
-    axes_TE = axes_TE * np.sign(axes_TE[np.abs(axes_TE).argmax(axis=0), np.arange(dim)])
-    projected_WE = centred_WT @ axes_TE
+    projected_WE = centred_WT @ principal_axes(centred_WT, dim)
     projected_WE /= np.sqrt(np.mean(projected_WE**2))
     weight_W = inverse_frequency(counts_W, 1 + len(counts_W))[1:]
     result: Float = (projected_WE * weight_W[:, None]).astype(np.float32)

@@ -33,22 +33,14 @@ from torch import Tensor, nn
 
 from corpora.characters import places_of, plain
 from multiview.config import Case, Start, TableConfig
-from multiview.words.vectors import (
-    VECTORS,
-    Expansion,
-    Float,
-    WordVectors,
-    read_words,
-    save_vectors,
-    writable,
-)
+from multiview.words.vectors import VECTORS, Expansion, Float, WordVectors, read_words, save_vectors, writable
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError
 from runtime.files import read_array, write_text
 from runtime.surroundings import state_without
 
 UNKNOWN_ROW = 0
-FILES = ("vocab.txt", VECTORS, "expansion.txt", "expansion.safetensors")
+FILES = ("vocab.txt", VECTORS)
 """Of a model folder, those that may hold its words; :attr:`WordsRecord.files` are those of one model."""
 HASH_BUCKETS = 50_000
 """Of a table without listed words."""
@@ -67,11 +59,9 @@ SIF_A = 1e-3
 class Vocabulary:
     """Maps word types to table rows.
 
-    Args:
-        words: distinct words, most frequent first.
-        buckets: hash buckets for words that are not listed; with 0, they become the unknown word.
-        case: ``exact``: as written only; ``backoff``: as written, then lower, Capitalised, UPPER;
-            ``lower``: the words are lower case, and every type is lower-cased first.
+    ``words`` are distinct, most frequent first. Others go to hash ``buckets``; with 0, they become the
+    unknown word. ``case`` is ``exact``: as written only; ``backoff``: as written, then lower, Capitalised,
+    UPPER; or ``lower``: the words are lower case, and every type is lower-cased first.
     """
 
     def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
@@ -110,10 +100,6 @@ class Vocabulary:
         """Return the table rows of word types, int32 [len(types)]."""
         return np.fromiter(map(self.row, types), dtype=np.int32, count=len(types))
 
-    def of(self, words: Sequence[str]) -> Vocabulary:
-        """Return the other words that are looked up in the same way."""
-        return Vocabulary(words, buckets=self.buckets, case=self.case)
-
 
 def corpus_words(counts: Mapping[str, int], wanted: TableConfig) -> tuple[list[str], NDArray[np.int64]]:
     """Count the most frequent words of a corpus, int64 [W]; ties are in alphabetical order.
@@ -148,14 +134,12 @@ class WordsRecord:
     buckets: CountOrNone
     case: Case
     expanded: CountOrNone = 0
-    """Words of expansion.txt, which follow those of vocab.txt; 0: no such file."""
+    """The last so many words of vocab.txt have no row in the trained tables, but one of vectors.npy."""
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files of a model folder that hold its words, besides the weights."""
-        if self.expanded:
-            return FILES
-        return FILES[:2] if self.mode == "fixed" else FILES[:1]
+        return FILES if self.mode == "fixed" or self.expanded else FILES[:1]
 
 
 @dataclass(frozen=True)
@@ -185,13 +169,9 @@ Fixed = Float | PackedVectors
 
 
 class WordTable(nn.Module):
-    """Vocabulary and word vectors of a model.
+    """Vocabulary and word vectors, of size E = ``dim``, of a model.
 
-    Args:
-        vocabulary: maps words to rows.
-        dim: word-vector size E.
-        views: number of trained tables, one per view; 0 with fixed vectors.
-        fixed: float32 [W, E], vectors in vocabulary order; None with trained tables.
+    It has ``views`` trained tables, one per view, or none with ``fixed`` vectors [W, E] in vocabulary order.
     """
 
     place: Tensor | None
@@ -222,13 +202,6 @@ class WordTable(nn.Module):
         table = cls(Vocabulary([], buckets=HASH_BUCKETS), dim, views=views)
         table.initialise("bag", seed=seed)
         return table
-
-    def empty_copy(self) -> Self:
-        """Return the same words with new tables, on the default device."""
-        copy = type(self)(self.trained_vocabulary, self.dim, views=len(self.tables), fixed=self.fixed)
-        if self.expansion is not None:
-            copy._extend(self.expansion)
-        return copy
 
     @property
     def mode(self) -> Literal["trained", "fixed"]:
@@ -316,7 +289,9 @@ class WordTable(nn.Module):
 
     def _extend(self, expansion: Expansion) -> None:
         self.expansion = expansion
-        self.vocabulary = self.trained_vocabulary.of([*self.trained_vocabulary.words, *expansion.words])
+        own = self.trained_vocabulary
+        words = [*own.words, *expansion.words]
+        self.vocabulary = Vocabulary(words, buckets=own.buckets, case=own.case)
 
     def record(self) -> WordsRecord:
         """Give what config.json says about the words."""
@@ -325,26 +300,25 @@ class WordTable(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write the files that :meth:`record` names; trained tables are with the weights."""
-        write_text(folder / "vocab.txt", "".join(word + "\n" for word in self.trained_vocabulary.words))
+        write_text(folder / "vocab.txt", "".join(word + "\n" for word in self.vocabulary.words))
         if self.fixed is not None:
             save_vectors(folder / VECTORS, self.fixed[:])
         if self.expansion is not None:
-            self.expansion.save(folder)
+            save_vectors(folder / VECTORS, self.expansion.vectors_PG)
 
     @classmethod
     def load(cls, folder: Path, record: WordsRecord, *, tables: int, fixed: Fixed | None = None) -> Self:
-        """Read the words of a model folder; trained tables are filled later, from the weights.
-
-        Raises:
-            UserError: a file is missing or damaged; it is named.
-        """
-        vocabulary = Vocabulary(read_words(folder / "vocab.txt"), buckets=record.buckets, case=record.case)
+        """Read the words of a model folder; trained tables are filled later, from the weights."""
+        words = read_words(folder / "vocab.txt")
+        new = len(words) - record.expanded
+        vocabulary = Vocabulary(words[:new], buckets=record.buckets, case=record.case)
         if record.mode == "trained":
             table = cls(vocabulary, record.dim, views=tables)
             if record.expanded:
-                with torch.device("cpu"):  # sizes are checked on the device "meta"
-                    sizes = {"words": record.expanded, "views": tables, "dim": record.dim}
-                    table._extend(Expansion.load(folder, **sizes))
+                vectors_PG = read_array(folder / VECTORS, 2)
+                maps_VGE = torch.empty(tables, vectors_PG.shape[1], record.dim)
+                places_X = torch.empty(record.expanded, dtype=torch.int64)
+                table._extend(Expansion(words[new:], vectors_PG, places_X, maps_VGE))
             return table
         if record.expanded or record.buckets * record.dim > MOST_NUMBERS:
             raise UserError(

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,6 @@ import numpy as np
 import torch
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from corpora.characters import plain
@@ -56,6 +55,7 @@ DEFAULT_WORDS = 2_000_000
 """Words read from the top of a file, as in the paper (section 3.2)."""
 VECTORS = "vectors.npy"
 COPY = (VECTORS, "words.txt")
+NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
 MOST = 65_536
 """Dimensions that a header is believed to ask for."""
 
@@ -95,18 +95,13 @@ class VectorSource:
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
     """Open the first ``limit`` word vectors of a file (:func:`file_source`), converted into ``cache`` once.
 
-    Raises:
-        UserError: the file is missing, or a line (it is named) is not a word and E numbers.
+    A line that is not a word and E numbers is named in a UserError.
     """
     return converted(file_source(path, limit), cache)
 
 
 def file_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> VectorSource:
-    """Describe a file of vectors, see :func:`load_word_vectors`; it is not read yet.
-
-    Raises:
-        UserError: no such file.
-    """
+    """Describe a file of vectors, which must be there; it is not read yet."""
     path = Path(spec)
     if not path.is_file():
         raise UserError(
@@ -184,7 +179,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             announced, dim = (int(field[:18]) for field in fields)
         else:
-            dim = len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
+            dim = len(list(itertools.takewhile(NUMBER.fullmatch, reversed(fields[1:]))))
             lines, first_number = itertools.chain([first], stream), 1
         if not 1 <= dim <= MOST:
             raise UserError(f"{path}, line 1: {first[:40]!r} is not a word and its numbers")
@@ -201,14 +196,6 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
             yield word.decode("utf-8", "replace"), vector
         if announced not in (None, rows):
             raise UserError(f"{path}: its first line says {announced} words, it has {rows}; is it cut off?")
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
@@ -233,11 +220,7 @@ def writable(word: str) -> bool:
 
 
 def read_words(path: Path) -> list[str]:
-    """Return the words of a file of one word per line.
-
-    Raises:
-        UserError: the file is missing or is not UTF-8.
-    """
+    """Return the words of a file of one word per line, in UTF-8."""
     try:
         return path.read_bytes().decode("utf-8").split("\n")[:-1]
     except FileNotFoundError:
@@ -262,23 +245,20 @@ def save_vectors(path: Path, vectors: Float) -> None:
 
 
 class Expansion(nn.Module):
-    """New words of a trained table.
+    """New words of a trained table, X of them.
 
-    Args:
-        words: the X new words.
-        vectors_PG: pre-trained vectors, float32 [P, G].
-        places_X: int64 [X], each new word's row in ``vectors_PG``.
-        maps_VGE: float32 [V, G, E], from the pre-trained to each view's trained vectors.
+    ``places_X``, int64 [X], are their rows in the pre-trained ``vectors_PG`` [P, G]; ``maps_VGE`` [V, G, E]
+    lead from these to each view's trained vectors.
     """
 
-    maps_VGE: Tensor
+    places: Tensor
+    maps: Tensor
 
-    def __init__(
-        self, words: Sequence[str], vectors_PG: Float, places_X: NDArray[np.int64], maps_VGE: Tensor
-    ) -> None:
+    def __init__(self, words: Sequence[str], vectors_PG: Float, places_X: Tensor, maps_VGE: Tensor) -> None:
         super().__init__()
-        self.words, self.vectors_PG, self.places_X = list(words), vectors_PG, places_X
-        self.register_buffer("maps_VGE", maps_VGE, persistent=False)
+        self.words, self.vectors_PG = list(words), vectors_PG
+        self.register_buffer("places", places_X)
+        self.register_buffer("maps", maps_VGE)
 
     @classmethod
     def fit(
@@ -286,16 +266,9 @@ class Expansion(nn.Module):
     ) -> Self:
         """Return the words of ``vectors`` that a vocabulary lacks, with a map for each of its tables.
 
-        W [G, E] = argmin ‖source W − target‖², un-regularised.
-
-        Args:
-            known: row of each listed word in the tables.
-            lower: whether the vocabulary is lower case.
-            tables: per view float32 [R, E].
-            vectors: pre-trained vectors that cover some of the listed words and the new ones.
-
-        Raises:
-            UserError: fewer shared words than dimensions: the map would be arbitrary.
+        W [G, E] = argmin ‖source W − target‖², un-regularised. ``known`` is the row of each listed word in
+        the tables, per view float32 [R, E]; ``lower`` tells whether the vocabulary is lower case. With fewer
+        shared words than dimensions the map would be arbitrary, which is a UserError.
         """
         places: dict[str, int] = {}
         for place, word in enumerate(vectors.words):
@@ -314,47 +287,17 @@ class Expansion(nn.Module):
         maps = [np.linalg.lstsq(source_KG, table[target_K].astype(np.float64))[0] for table in tables]
         new = {word: place for word, place in places.items() if word not in known}
         maps_VGE = torch.from_numpy(np.stack(maps).astype(np.float32))
-        return cls(list(new), vectors.vectors, np.array(list(new.values()), dtype=np.int64), maps_VGE)
+        return cls(list(new), vectors.vectors, torch.tensor([*new.values()], dtype=torch.int64), maps_VGE)
 
     def rows(self, view: int, index_U: NDArray[np.integer]) -> Tensor:
         """Return the vectors [U, E] in one view of the new words at places ``index_U`` [U] among them."""
-        source_UG = torch.from_numpy(np.asarray(self.vectors_PG[self.places_X[index_U]], dtype=np.float32))
-        return source_UG.to(self.maps_VGE) @ self.maps_VGE[view]
+        places_U = self.places[torch.from_numpy(index_U).to(self.places.device)].cpu().numpy()
+        source_UG = torch.from_numpy(np.asarray(self.vectors_PG[places_U], dtype=np.float32))
+        return source_UG.to(self.maps) @ self.maps[view]
 
-    def save(self, folder: Path) -> None:
-        """Write expansion.txt, expansion.safetensors and vectors.npy."""
-        save_vectors(folder / VECTORS, self.vectors_PG)
-        write_text(folder / "expansion.txt", "".join(word + "\n" for word in self.words))
-        tensors = {"maps": self.maps_VGE.cpu().contiguous(), "places": torch.from_numpy(self.places_X)}
-        with atomic_path(folder / "expansion.safetensors") as temporary:
-            save_file(tensors, temporary)
-
-    @classmethod
-    def load(cls, folder: Path, *, words: int, views: int, dim: int) -> Self:
-        """Read what :meth:`save` wrote: X new words, maps for V tables of E dimensions.
-
-        Raises:
-            UserError: a file is missing, damaged, or of other types or sizes than these; it is named.
-        """
-        path, listed = folder / "expansion.safetensors", read_words(folder / "expansion.txt")
-        vectors_PG = read_array(folder / VECTORS, 2)
-        try:
-            tensors = load_file(path)
-            maps_VGE, places_X = tensors["maps"], tensors["places"]
-        except (OSError, KeyError, SafetensorError) as error:
-            raise UserError(f"{path}: cannot be loaded ({str(error).splitlines()[0]})") from None
-        rows, size = vectors_PG.shape
-        if len(listed) != words:
-            raise UserError(f"{folder / 'expansion.txt'}: {len(listed)} words, config.json has {words}")
-        wanted = {"maps": (torch.float32, [views, size, dim]), "places": (torch.int64, [words])}
-        for name, (dtype, shape) in wanted.items():
-            tensor = tensors[name]
-            if tensor.dtype != dtype or list(tensor.shape) != shape:
-                raise UserError(
-                    f"{path}: {name} is {tensor.dtype} {list(tensor.shape)}, the model needs {dtype} {shape}"
-                )
-        if not maps_VGE.isfinite().all():
-            raise UserError(f"{path}: maps: a number is not finite")
-        if ((places_X < 0) | (places_X >= rows)).any():
-            raise UserError(f"{path}: places: a row outside the {rows} of {VECTORS}")
-        return cls(listed, vectors_PG, places_X.numpy(), maps_VGE)
+    def check(self, path: Path) -> None:
+        """Refuse what a file of weights may hold: a map that is not finite, a place outside the vectors."""
+        if not self.maps.isfinite().all():
+            raise UserError(f"{path}: words.expansion.maps: a number is not finite")
+        if ((self.places < 0) | (self.places >= len(self.vectors_PG))).any():
+            raise UserError(f"{path}: words.expansion.places: no row of the {len(self.vectors_PG)} vectors")

@@ -71,6 +71,13 @@ def offsets_of(lengths: Sequence[int] | Int) -> Int64:
     return offsets
 
 
+def places_of_ranges(starts: Int, lengths: Int) -> Int64:
+    """Give the places of successive ranges, one after the other: int64 [sum of lengths]."""
+    ends = np.cumsum(lengths)
+    places: Int64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return places
+
+
 def narrow(values: Int) -> Int:
     """``values`` [n] in the narrowest signed type that holds all of them, which is quickest to decode."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)

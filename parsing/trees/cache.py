@@ -19,7 +19,7 @@ import hashlib
 import io
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -273,6 +273,13 @@ class TreeCache:
             seen = np.bincount(file["token"][:], minlength=len(types))
             counts.update(dict(zip(types, seen.tolist(), strict=True)))
         return counts
+
+    def words(self, spans: Iterable[tuple[int, int]] | None = None) -> Iterator[list[str]]:
+        """Yield the sentences as token lists: all of them, or those of some spans."""
+        starts = range(0, len(self), 4096)
+        blocks = ((start, min(start + 4096, len(self))) for start in starts)
+        for span in blocks if spans is None else spans:
+            yield from self.read(*span, ("token",)).words()
 
     def read(
         self, start: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None

@@ -20,11 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiview.names.networks import load_pretrained
 from multiview.names.opened import OpenedEncoder, SingleEncoder, Tokens
 from multiview.names.sources import STRINGS, Source, find_source
 from multiview.names.store import VectorStore
-from multiview.pretrained import Encode, one_line, quiet
+from multiview.pretrained import Encode, load_pretrained, one_line, quiet
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json

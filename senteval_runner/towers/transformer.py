@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from multiview.names.networks import assemble, load_pretrained, pooling_module
+from multiview.pretrained import assemble, load_pretrained, pooling_module
 from runtime.errors import UserError
 from senteval_runner.towers import Pooling
 

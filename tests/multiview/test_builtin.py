@@ -20,7 +20,7 @@ from multiview.words.compact import unpack
 from runtime.errors import UserError
 from tests.fixtures.builtin import LINES
 from tests.multiview.test_model import reseal
-from tests.multiview.test_weightless import encoder_of
+from tests.multiview.test_weightless import save_compact
 
 
 def test_it_is_the_folder(builtin: Path, corpus: Path, tmp_path: Path, capsys) -> None:
@@ -60,32 +60,26 @@ def test_two_numbers_of_four_bits_are_in_a_byte(rows: list[list[int]]) -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A model of fixed words in int8."""
-    encoder_of().save(tmp_path / "m")
-    path = tmp_path / "m" / "model.safetensors"
-    vectors = torch.from_numpy(np.load(tmp_path / "m" / "vectors.npy"))
-    scale = (vectors.abs().amax(1) / 127).bfloat16()
-    q = (vectors / scale.float()[:, None]).round().to(torch.int8)
-    stored = {name: value.half() for name, value in load_file(path).items()}
-    save_file({**stored, "words.fixed": q, "words.fixed.scale": scale}, path)
-    (tmp_path / "m" / "vectors.npy").unlink()
-    reseal(tmp_path / "m", storage="compact")
+    """A model of fixed words in 4 bits."""
+    save_compact(tmp_path / "m")
     return tmp_path / "m"
 
 
-INTS = torch.ones(4, 6).to(torch.int8)
+SCALE = "words.fixed.scale"
+FOUR = torch.ones(4, 3).to(torch.uint8)
 DAMAGES: dict[str, dict[str, torch.Tensor | None]] = {
-    "words.fixed": {"words.fixed": None},
-    "without a scale per row": {"words.fixed.scale": torch.ones(4).bfloat16()},
-    r"\(4, 6\) numbers of vectors for 5 words": {
-        **{"words.fixed": INTS, "words.fixed.scale": torch.ones(4).bfloat16()}
-    },
+    r"cannot be loaded \('words\.fixed'\)": {"words.fixed": None},
+    "without a scale per row": {SCALE: torch.ones(4).bfloat16()},
+    "torch.int8 .* without a scale": {"words.fixed": torch.ones(5, 6).to(torch.int8)},
+    "is no pairs of 4 bits": {"words.fixed": torch.ones(5, 6).half()},
+    r"\(4, 6\) numbers of vectors for 5 words": {"words.fixed": FOUR, SCALE: torch.ones(4).bfloat16()},
 }
 
 
 @pytest.mark.parametrize("message", DAMAGES)
 def test_damaged_folders_are_one_line(small: Path, message: str) -> None:
     path = small / "model.safetensors"
+    assert len(load_members(small)) == 1
     stored = {**load_file(path), **DAMAGES[message]}
     save_file({name: value for name, value in stored.items() if value is not None}, path)
     for told in (r"model\.safetensors: damaged", message):

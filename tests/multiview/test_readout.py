@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from sklearn.cross_decomposition import CCA
 from sklearn.linear_model import LinearRegression, Ridge
 
 from multiview import readout
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.meaning import Moments, Readout
-from multiview.encoders.scale import LENGTH, Scale
+from multiview.encoders.meaning import LENGTH, Moments, Readout, Scale
 from multiview.model import MultiViewEncoder
 from multiview.readout import store_readout
 from multiview.search import cli as search
@@ -25,7 +24,7 @@ from runtime.errors import UserError
 from runtime.files import read_record
 from tests.fixtures.trees import toy_corpus
 from tests.multiview.test_model import reseal
-from tests.multiview.test_weightless import encoder_of
+from tests.multiview.test_weightless import encoder_of, save_compact
 from tests.parsing.trees.test_cache import write_cache
 
 TEXTS = ["The lawyer praised the doctor.", "Rain.", "", "The doctor praised the lawyer."]
@@ -178,13 +177,7 @@ def test_others_compare_meaning(read: MultiViewEncoder, tmp_path: Path, capsys) 
 
 @pytest.mark.parametrize("compact", [False, True])
 def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
-    encoder_of().save(tmp_path / "m")
-    if compact:
-        stored = {n: v.half() for n, v in load_file(tmp_path / "m" / "model.safetensors").items()}
-        vectors = torch.from_numpy(np.load(tmp_path / "m" / "vectors.npy"))
-        save_file({**stored, "words.fixed": vectors.half()}, tmp_path / "m" / "model.safetensors")
-        (tmp_path / "m" / "vectors.npy").unlink()
-        reseal(tmp_path / "m", storage="compact")
+    save_compact(tmp_path / "m") if compact else encoder_of().save(tmp_path / "m")
     before = MultiViewEncoder.load(tmp_path / "m")
     width = before.members[0].network.dim
     fitted, mean = Readout(torch.randn(5, width), torch.randn(5), "chance"), torch.randn(width)

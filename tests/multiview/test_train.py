@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from multiview.config import TrainConfig, options_of, preset
-from multiview.encoders.scale import LENGTH, spread
+from multiview.encoders.meaning import LENGTH, spread
 from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
-from multiview.names.networks import load_start
+from multiview.names.baselines import load_start
 from multiview.train import cli, main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees

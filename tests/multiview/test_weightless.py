@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
@@ -19,6 +20,7 @@ from multiview.folder.files import Member
 from multiview.matches import nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.words.table import Vocabulary, WordTable
+from tests.multiview.test_model import reseal
 
 MASK = 2**64 - 1
 LISTED = ["the", "of", "cat", "sat", "river"]
@@ -66,6 +68,17 @@ def encoder_of(views: str = "seq,bag", buckets: int = 0, listed: Sequence[str] =
     return MultiViewEncoder([Member(ViewStack(views.split(","), words, EncoderConfig(dim=4)))])
 
 
+def save_compact(folder: Path) -> None:
+    """Save such an encoder as the one in the package is stored: words of 4 bits, all else in float16."""
+    encoder_of().save(folder)
+    path = folder / "model.safetensors"
+    stored = {name: value.half() for name, value in load_file(path).items()}
+    words = torch.arange(15).view(5, 3).to(torch.uint8)
+    save_file({**stored, "words.fixed": words, "words.fixed.scale": torch.ones(5).bfloat16()}, path)
+    (folder / "vectors.npy").unlink()
+    reseal(folder, storage="compact")
+
+
 def test_spellings_equal_loops() -> None:
     words = [*SENTENCES[1], "", "ab" * 140]  # signs are counted in bytes, 255 keys at a time
     np.testing.assert_allclose(spellings(words, 4096), [slow_word(word) for word in words], atol=1e-6)
@@ -92,13 +105,8 @@ def test_spelling_is_a_mean_of_words_and_pairs() -> None:
     np.testing.assert_allclose(encoder.encode(SENTENCES, views="spelling"), wanted, atol=1e-6)
 
 
-def test_views_are_kept_and_told(tmp_path: Path) -> None:
-    before = encoder_of()
-    before.save(tmp_path / "m")
-    encoder = MultiViewEncoder.load(tmp_path / "m", "cpu")
-    assert encoder.views == ["seq", "bag"]
-    whole = encoder.encode(SENTENCES)
-    for part, view in zip(np.split(whole, [4], axis=1), encoder.views, strict=True):
-        np.testing.assert_allclose(part, before.encode(SENTENCES, views=view), atol=1e-5)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, views="bag"), whole[:, 4:])
-    assert "seq 4 + bag 6 = 10 dimensions" in repr(encoder)
+def test_words_beside_the_views_leave_their_weights() -> None:
+    words = encoder_of().members[0].network.words
+    network = ViewStack(["dep"], words, EncoderConfig(dim=4, relations=True))
+    weights = dict(network.named_parameters())
+    assert dict(network.beside_words().named_parameters()) == weights

@@ -187,11 +187,11 @@ def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, prot
 def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monkeypatch) -> None:
     tried: list[str] = []
 
-    def whole_model(name: str, device: str | None) -> None:
+    def load_pretrained(name: str, **options: object) -> None:
         tried.append(name)
         raise UserError(f"model {name!r}: is not there")
 
-    monkeypatch.setattr(sources, "whole_model", whole_model)
+    monkeypatch.setattr(sources, "load_pretrained", load_pretrained)
     assert run(words, "no-model", tasks="CR,MRPC,SICK-R,MPQA") == 0
     assert tried == ["no-model"]
     report = (tmp_path / "report/results.md").read_text()
@@ -272,16 +272,12 @@ def model(tmp_path: Path) -> Path:
     table = WordTable(Vocabulary(trained, case="exact"), 3, views=2)
     table.initialise("xavier")
     folder = tmp_path / "models" / "mine"
-    save_member(folder, Member(ViewStack(("seq", "seq"), table, EncoderConfig(dim=4))), card="", training={})
+    save_member(folder, Member(ViewStack(("seq", "seq"), table, EncoderConfig(dim=4))), card="")
     return folder
 
 
 def test_expand(tmp_path, words, model, run) -> None:
-    made, stamps = model.with_name("mine-expanded-words") / "model.safetensors", set()
-    for _ in range(2):
-        assert run(model, f"{model}?views=0-seq+{words}", tasks="CR,MRPC", expand=str(words)) == 0
-        stamps.add(made.stat().st_mtime_ns)
-    assert len(stamps) == 1
-    names = "mine-expanded-words", "mine-expanded-words?views=0-seq+words.txt"
+    assert run(model, f"{model}?views=0-seq+{words}", tasks="CR,MRPC", expand=str(words)) == 0
+    names = "mine?expand=words", "mine?views=0-seq?expand=words+words.txt"
     rows = written(tmp_path)["models"]
     assert [rows[name]["dim"] for name in names] == [8, 12]

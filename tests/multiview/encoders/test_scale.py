@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.encoders.scale import LENGTH, Scale, Span, joined, spread
+from multiview.encoders.meaning import LENGTH, Scale, Span, joined, spread
 
 
 def test_features_have_one_deviation_over_what_was_measured() -> None:
@@ -32,12 +32,11 @@ def test_numbers_are_chosen_joined_and_left_out() -> None:
     whole = scale(x_BD)
     assert whole.shape == (4, 4) and scale.numbers.tolist() == [0, 1, 3, 4]
     torch.testing.assert_close(scale(x_BD, 2), whole[:, :2])
-    some = scale.of(torch.tensor([0, 4]))
+    some = Scale(scale.mean[[0, 4]], scale.deviation[[0, 4]])
     torch.testing.assert_close(some(x_BD[:, [0, 4]]), 2**0.5 * whole[:, [0, 3]])  # 2 numbers, not 4
     both = joined([some, scale])(torch.cat([x_BD[:, [0, 4]], x_BD], dim=1))
     torch.testing.assert_close(both, (4 / 6) ** 0.5 * torch.cat([whole[:, [0, 3]], whole], dim=1))
-    again = Scale.measured([x_BD, x_BD * 2]).like(scale)
-    assert again.numbers.tolist() == scale.numbers.tolist() and again.like(None) is again
+    assert Scale.measured([x_BD, x_BD * 2], like=scale).numbers.tolist() == scale.numbers.tolist()
 
 
 @pytest.mark.parametrize(

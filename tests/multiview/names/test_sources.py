@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.encoders.scale import LENGTH, Scale
+from multiview.encoders.meaning import LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.sources import find_source
@@ -92,6 +92,11 @@ def test_keys_are_of_the_content(here: Path, builtin: Path) -> None:
     (here / "words.txt").write_text((here / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
     keys = {over, *(find_source(f"random:seq@8{w}").key for w in ("", "?vectors=words.txt"))}
     assert len(keys) == 3
+    write_cache(here / "other", corpus_of(31))
+    plain, *scaled = (find_source(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
+    keys = {source.key for source in (plain, *scaled, *(source.for_classifiers() for source in scaled))}
+    assert len(keys) == 5 and plain.for_classifiers() is plain
+    assert find_source("bag:random?scale=./trees").key == scaled[0].key
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
@@ -151,16 +156,6 @@ def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch:
         np.testing.assert_allclose(same, raw(wanted), atol=1e-6)
     np.testing.assert_allclose(scaled.features.encode(wanted[0]), expected[:1], atol=1e-5)
     assert (scaled.reading, scaled.features.reading) == ("raw", "features")
-
-
-def test_a_key_says_the_scale(here: Path) -> None:
-    write_cache(here / "other", corpus_of(31))
-    names = ("bag:random", "bag:random?scale=trees", "bag:random?scale=other")
-    sources = [find_source(name) for name in names]
-    keys = {source.key for source in (*sources, *(source.for_classifiers() for source in sources[1:]))}
-    assert len(keys) == 5 and sources[0].for_classifiers() is sources[0]
-    assert find_source("bag:random?scale=./trees").key == sources[1].key
-    assert [source.name for source in sources] == ["bag:random", *names[1:]]
 
 
 def test_a_models_own_scale(here: Path, builtin: Path) -> None:

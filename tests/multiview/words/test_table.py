@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from multiview.config import TableConfig, TrainConfig
-from multiview.folder.expansion import expanded_folder
 from multiview.model import MultiViewEncoder
+from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
-from multiview.training.trainer import starting_words
+from multiview.words.sources import new_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from runtime.errors import UserError
@@ -85,7 +85,7 @@ def tuned(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, capsys) -> None:
     trees = open_trees(tuned.trees)
-    words = starting_words(tuned, trees)
+    words = new_table(tuned, trees, 2)
     assert words.mode == "trained" and words.dim == 3 and len(words.tables) == 2
     given = {"the": [3, 0, 4], "mars": [0, 5, 0], "cat": [0, 0, 1]}  # cat as written comes before CAT
     mean = np.mean([[3, 0, 4], [0, 5, 0], [6, 8, 0], [0, 0, 1], [1, 2, 2]], axis=0)
@@ -101,7 +101,7 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, c
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
-    assert torch.equal(*starting_words(changed(tuned, encoder={"start": "bag"}), trees).tables)
+    assert torch.equal(*new_table(changed(tuned, encoder={"start": "bag"}), trees, 2).tables)
     assert main(changed(tuned, loop={"validation": 0})) == 0  # the last weights are kept
     words = MultiViewEncoder.load(tuned.folder, "cpu").members[0].network.words
     assert words.mode == "trained" and words.dim == 3
@@ -183,27 +183,27 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     assert not few.expanded
 
 
-def test_an_expanded_model_is_made_once_and_read_like_any_other(tiny: TrainConfig, tmp_path: Path) -> None:
-    folder = tiny.folder
+def test_a_name_gives_a_model_more_words(
+    tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
+    folder, made = tiny.folder, tmp_path / "made"
     assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0
     words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
     drawn = RANDOM.normal(size=(len(words) + 1, 4)).round(3)
     path = write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
-    made = expanded_folder(folder, str(path), cache=tmp_path)
-    assert made.name == f"{folder.name}-expanded-glove"
-    plain, grown = MultiViewEncoder.load(folder), MultiViewEncoder.load(made)
+    plain, grown = open_encoder(str(folder)), open_encoder(f"{folder}?expand=glove.txt")
+    assert plain.key != grown.key and grown.name == f"{folder.name}?expand=glove"
     known = [*(" ".join(sentence) for sentence in toy_corpus(20)[0]), "quokka"]
     np.testing.assert_array_equal(grown.encode(known), plain.encode(known))
-    assert np.abs(grown.encode("a zyzzyva") - plain.encode("a zyzzyva")).max() > 1e-4
-    assert plain.expand_vocabulary(path, cache=tmp_path) == 1
-    np.testing.assert_array_equal(grown.encode("zyzzyva"), plain.encode("zyzzyva"))
-    before = (made / "model.safetensors").stat().st_mtime_ns
-    assert expanded_folder(folder, str(path), cache=tmp_path) == made
-    assert (made / "model.safetensors").stat().st_mtime_ns == before
-    path.write_text(path.read_text() + "quokka 1 2 3 4\n")
-    expanded_folder(folder, str(path), cache=tmp_path)
-    assert np.abs(MultiViewEncoder.load(made).encode("quokka") - plain.encode("quokka")).max() > 1e-4
-    for file in ("expansion.safetensors", "expansion.txt", "vectors.npy"):
+    assert np.abs(grown.encode(["a zyzzyva"]) - plain.encode(["a zyzzyva"])).max() > 1e-4
+    encoder = MultiViewEncoder.load(folder)
+    assert encoder.expand_vocabulary(path, cache=tmp_path) == 1
+    encoder.save(made)
+    np.testing.assert_array_equal(grown.encode(["zyzzyva"]), MultiViewEncoder.load(made).encode(["zyzzyva"]))
+    with pytest.raises(UserError, match=r"builtin.*: has fixed word vectors only"):
+        open_encoder("builtin?expand=glove.txt")
+    for file in ("model.safetensors", "vocab.txt", "vectors.npy"):
         content = (made / file).read_bytes()
         (made / file).write_bytes(content[: len(content) // 2])
         with pytest.raises(UserError, match=file):
