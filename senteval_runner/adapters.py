@@ -19,12 +19,10 @@ from senteval_runner.protocol.features import Float
 
 
 class MtebEncoder:
-    """MTEB's encoder protocol (mteb 2).
+    """MTEB's encoder protocol (mteb 2), of any encoder of ours or one whose ``encode`` takes raw texts.
 
-    Args:
-        encoder: any encoder of ours, or one whose ``encode`` takes raw texts.
-        name: its name in results, ``organisation/name``; the organisation defaults to ``multiview``.
-        revision: version of the model, e.g. its digest.
+    ``name`` is its name in results, ``organisation/name`` or of the organisation ``multiview``; ``revision``
+    is the version of the model, e.g. its digest.
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
@@ -42,11 +40,7 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Give vectors [n, d] of batches ``{"text": [...]}`` of raw text; task, split and prompt are ignored.
-
-        Raises:
-            UserError: something else, or a text that is none.
-        """
+        """Give vectors [n, d] of batches ``{"text": [...]}`` of raw text; it ignores all else."""
         texts: list[str | tuple[str, ...]] = []
         for batch in inputs if isinstance(inputs, Iterable) else [inputs]:
             if not isinstance(batch, Mapping) or "text" not in batch:

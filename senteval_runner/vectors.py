@@ -30,10 +30,10 @@ from parsing.trees.check import ShardRow
 from runtime.files import json_digest, locked
 
 Tokens = tuple[str, ...]
-# A killed run loses its unfinished shards; one core parses 4,096 sentences in a few seconds.
 SHARD_SENTENCES = 4096
-# Starting workers takes as long as parsing this many sentences in this process.
+"""A killed run loses its unfinished shards; one core parses as many sentences in a few seconds."""
 WORTH_WORKERS = 2048
+"""Starting workers takes as long as parsing this many sentences in this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,8 @@ class EvaluationTrees:
     def of(self, model: MultiViewEncoder) -> TreeCache | None:
         """Give trees by a model's own parsers, those of all its views, so that each of its views shares them.
 
-        Returns:
-            All caches as one; None if there are no trees or the model needs none.
-
-        Raises:
-            UserError: the parsers are not those the model was trained with, or the folder cannot be written.
+        All caches are read as one; None if there are no trees or the model needs none. A model that was
+        trained with other parsers is refused.
         """
         needs, reader = sorted(model.requires - {"tokens"}), model.reader
         reader.specs |= self.parsers
@@ -69,13 +66,8 @@ class EvaluationTrees:
         name = f"senteval-{json_digest({need: dict(who) for need, who in identities.items()}, 12)}"
         with locked(self.folder / name, option="--trees", wait=True):
             trees = find_caches(self.folder, identities)
-            # As encoders get them: an empty sentence is ".".
-            sentences = (
-                tuple(tokens) or (".",)
-                for task in self.tasks
-                for part in task.splits.values()
-                for tokens in part.sentences()
-            )
+            parts = [part for task in self.tasks for part in task.splits.values()]
+            sentences = (tuple(tokens) or (".",) for part in parts for tokens in part.sentences())
             missing = list(dict.fromkeys(sentences))
             if trees is not None:
                 left_N, _ = reader.look_up(trees, missing)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,26 +38,8 @@ WHOLE, OWN = "whole", "own"
 """The layer and the pooling of an encoder that is not opened up."""
 
 
-class Unit(NamedTuple):
-    """One row of a table under one pooling."""
-
-    layers: tuple[str, ...]
-    """One layer, or several whose vectors are put side by side."""
-    pooling: str
-
-    @property
-    def row(self) -> str:
-        """Names the layers: ``-1``, or ``-1,-12``."""
-        return ",".join(self.layers)
-
-    @property
-    def name(self) -> str:
-        """Names layers and pooling: ``-1 mean``."""
-        return f"{self.row} {self.pooling}"
-
-    def columns(self) -> list[tuple[str, str]]:
-        """Return the layer and pooling of the stored vectors it is made of."""
-        return [(layer, self.pooling) for layer in self.layers]
+Unit = tuple[str, str]
+"""Layers and pooling of a row of a table; ``-1,-12`` are two layers whose vectors are put side by side."""
 
 
 def transformer_layers(count: int) -> tuple[str, ...]:
@@ -65,18 +47,20 @@ def transformer_layers(count: int) -> tuple[str, ...]:
     return ("emb", *(str(number) for number in range(-count, 0)))
 
 
-def chosen(names: str, layers: Sequence[str], backbone: str) -> tuple[str, ...]:
-    """Return the layers by name, ``top`` and ``bottom`` among them, in the given order.
-
-    Raises:
-        UserError: the backbone has no such layer, or one is named twice.
-    """
+def chosen(names: str, layers: Sequence[str], backbone: str) -> str:
+    """Return the layers by name, ``top`` and ``bottom`` replaced, in the given order, each once."""
     ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
     selected = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
     for name in selected:
         if name not in layers or selected.count(name) > 1:
             raise UserError(f"{backbone}: {names}: no layer {name!r}; it has {', '.join(layers)}, each once")
-    return tuple(selected)
+    return ",".join(selected)
+
+
+def columns_of(unit: Unit) -> list[tuple[str, str]]:
+    """List the layer and pooling of the stored vectors that a row is made of."""
+    layers, pooling = unit
+    return [(layer, pooling) for layer in layers.split(",")]
 
 
 def special_places(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
@@ -120,8 +104,6 @@ class Backbone:
 
     layers: tuple[str, ...] = (WHOLE,)
     """From the bottom up."""
-    compared: tuple[str, ...] = ()
-    """The layers a comparison of poolings averages over."""
     poolings: tuple[str, ...] = (OWN,)
 
     def __init__(self, source: Source) -> None:
@@ -141,18 +123,12 @@ class Backbone:
         return self.source.load(trees=EvaluationTrees().of)
 
     def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> SingleEncoder:
-        """Open the columns of some rows with a store, a subfolder of ``cache``; None keeps vectors in memory.
-
-        Raises:
-            UserError: a pooling that it lacks.
-        """
-        for unit in units:
-            if unit.pooling not in self.poolings:
-                raise UserError(
-                    f"{self.name}: no pooling {unit.pooling!r}; it has {', '.join(self.poolings)}"
-                )
+        """Open the columns of some rows with a store, a subfolder of ``cache`` or without one in memory."""
+        for _, pooling in units:
+            if pooling not in self.poolings:
+                raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
         self.units = units
-        self.columns = list(dict.fromkeys(column for unit in units for column in unit.columns()))
+        self.columns = list(dict.fromkeys(column for unit in units for column in columns_of(unit)))
         folder = cache and cache / json_digest([*self.identity, dtype, self.columns], 16)
         store = VectorStore(folder, len(self.columns), dtype)
         tokens = self.source.kind not in STRINGS
@@ -162,7 +138,7 @@ class Backbone:
     def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
         """Put the columns of an opened row side by side, float32 [n, D]; the store gets what it lacks."""
         texts = self.part.fill(sentences)
-        places = [self.columns.index(column) for column in unit.columns()]
+        places = [self.columns.index(column) for column in columns_of(unit)]
         return np.concatenate([self.part.store.get(texts, place) for place in places], axis=1)
 
 
@@ -170,11 +146,7 @@ class TransformerBackbone(Backbone):
     """A Hugging Face encoder: hidden states of every layer, pooled; its weights load when they are needed.
 
     The first module of a sentence-transformers folder is used. Sentences of more than ``max_length`` word
-    pieces, special ones included, are cut.
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-        UserError: nothing loadable is found under that name.
+    pieces, special ones included, are cut. A name under which nothing can be loaded is an error.
     """
 
     poolings = POOLINGS
@@ -190,7 +162,6 @@ class TransformerBackbone(Backbone):
             # False, not the default None, which asks at the terminal and runs the folder's code after "y".
             self.shape = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
         self.layers = transformer_layers(int(self.shape.num_hidden_layers))
-        self.compared = self.layers[1:]
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
         self.dim = int(self.shape.hidden_size)
         self.identity = [source.key, max_length, version("transformers")]
@@ -243,18 +214,14 @@ class TransformerBackbone(Backbone):
 
 
 def transformer_folder(spec: str) -> str:
-    """Find the transformer inside a sentence-transformers folder; other names are returned unchanged.
-
-    Raises:
-        UserError: its first module is no transformer inside the folder.
-    """
+    """Find the transformer, its first module, in a sentence-transformers folder; other names stay."""
     modules = Path(spec) / "modules.json"
     if not modules.is_file():
         return spec
     listed = read_json(modules)
     first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
-    kind, place = first.get("type"), first.get("path", "")
-    if not str(kind).endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", str(place)):
+    kind, place = str(first.get("type")), str(first.get("path", ""))
+    if not kind.endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", place):
         raise UserError(
             f"{modules}: the first module is {kind!r:.60} in {place!r:.60}, not a transformer here"
         )
@@ -262,31 +229,23 @@ def transformer_folder(spec: str) -> str:
 
 
 def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
-    """Return the backbone a name means; what is no transformer has one layer.
-
-    Raises:
-        UserError: no such file or folder.
-    """
+    """Return the backbone a name means; what is no transformer has one layer."""
     source = find_source(spec)
-    if source.kind == "sentence-transformers":
-        return TransformerBackbone(source, max_length, device)
-    return Backbone(source)
+    is_transformer = source.kind == "sentence-transformers"
+    return TransformerBackbone(source, max_length, device) if is_transformer else Backbone(source)
 
 
 def open_layers(
     spec: str, layers: str, pooling: str, *, max_length: int, device: str | None, cache: Path | None
 ) -> OpenedEncoder:
-    """Return one choice of layers, whose vectors are put side by side, and pooling as an encoder.
+    """Return some layers (``top,bottom``), side by side, with one pooling as an encoder.
 
-    Layers are separated by commas, as in ``top,bottom``. Weights load when a vector is missing in the store,
-    a subfolder of ``cache``.
-
-    Raises:
-        UserError: no such encoder, layer or pooling.
+    Weights load when a vector is missing in the store, a subfolder of ``cache``. A layer or a pooling that
+    the encoder lacks is an error.
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)
-    unit = Unit(chosen(layers, backbone.layers, backbone.name), pooling)
+    unit = chosen(layers, backbone.layers, backbone.name), pooling
+    name, spec = (f"{one} {unit[0]} {pooling}" for one in (backbone.name, spec))
     return OpenedEncoder(
-        backbone.open([unit], cache), name=f"{backbone.name} {unit.name}", spec=f"{spec} {unit.name}",
-        identity=[*backbone.identity, unit.row, unit.pooling],
-    )  # fmt: skip
+        backbone.open([unit], cache), name=name, spec=spec, identity=[*backbone.identity, *unit]
+    )

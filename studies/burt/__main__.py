@@ -58,8 +58,6 @@ class BurtConfig:
     per_class: Count = 354_000
     """Most PPDB pairs of each label before the split, drawn at random, all cut to the smallest (BURT: 354k;
     UNI: 343k, of which none is held out)."""
-    limit: CountOrNone = 0
-    """Most training rows per file (a fixed random choice); 0 takes all."""
     held_out: Fraction = 0.02
     """Fraction of each training set held out for scores during training and as phrase test set, by a hash."""
     batch_size: Count = 16

@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from safetensors.torch import save_file
-
 from runtime.cli import config_to_json
 from runtime.device import pick_device
 from runtime.errors import UserError
-from runtime.files import atomic_path, sha256_file
+from runtime.files import sha256_file
 from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
 from studies.burt.data import CLASSES, read_data
 from studies.finetune.examples import Stream
-from studies.finetune.heads import PairHead, Siamese
+from studies.finetune.heads import PairHead, Siamese, save_tuned
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import MAX_LENGTH, ready
 from studies.kit import Cell, Figures, Run
@@ -28,9 +26,7 @@ from studies.kit import Cell, Figures, Run
 if TYPE_CHECKING:
     from studies.burt.__main__ import BurtConfig
 
-FILES = ("nli", "nli_dev", "ppdb")
-"""Options that name data."""
-FREE_OPTIONS = {*FILES, "output", "preset", "ablation", "backbone"}
+FREE_OPTIONS = {"nli", "nli_dev", "ppdb", "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""
 DROPOUT = 0.1
 """Rate of every dropout layer (BURT)."""
@@ -57,16 +53,17 @@ GRIDS: Mapping[str, Mapping[str, object]] = {
 
 
 def train_all(config: BurtConfig, run: Run) -> Page:
-    """Train the model, or the rows of an ablation; the page has their held-out scores.
-
-    Raises:
-        UserError: no backbone, or data for an objective is missing.
-    """
+    """Train the model, or the rows of an ablation; the page has their held-out scores."""
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
     rows = variants(config)
-    backbone, key = ready(config.backbone, config.output, lambda: read_data(config).texts, seed=config.seed)
-    digests = [[sha256_file(path) for path in getattr(config, name)] for name in FILES]
+    backbone, key = ready(
+        config.backbone,
+        config.output,
+        lambda: [text for draw in read_data(config).train.values() for text in draw(0).texts],
+        seed=config.seed,
+    )
+    digests = [[sha256_file(path) for path in paths] for paths in (config.nli, config.nli_dev, config.ppdb)]
     cells = {
         name: Cell(
             name=name,
@@ -94,22 +91,17 @@ def train_all(config: BurtConfig, run: Run) -> Page:
 def similarity_command(config: BurtConfig, folders: Sequence[str]) -> str:
     """Write the command that scores the trained models on every column of the paper's tables."""
     phrases = str(config.ppdb[0]) if config.ppdb else "PPDB"
-    return shlex.join(
-        [
-            *("python", "-m", "studies.similarity", *(str(config.output / folder) for folder in folders)),
-            *("--words", "WORDS", "--data", "SENTEVAL"),
-            *("--phrases", phrases, "--held-out", str(config.held_out)),
-            *("--semeval2013", "SEMEVAL2013", "--fine-tune"),
-            *("--published", "ablation" if config.ablation else "models"),
-        ]
+    files = shlex.join([*(str(config.output / folder) for folder in folders), "--phrases", phrases])
+    return (
+        f"python -m studies.similarity {files} --words WORDS --data SENTEVAL --held-out {config.held_out} "
+        f"--semeval2013 SEMEVAL2013 --fine-tune --published {'ablation' if config.ablation else 'models'}"
     )
 
 
 def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     """Name what is trained, with its folder and options; an ablation's rows have their names in Table 4.
 
-    Raises:
-        UserError: an option that the table keeps fixed has another value.
+    An option that the table keeps fixed must have its default.
     """
     if config.ablation is None:
         return {"model": (".", config)}
@@ -130,36 +122,6 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     data = read_data(config)
     for line in data.summary:
         run.log(line)
-    net = _net(config, backbone)
-    tasks: dict[str, Task] = {
-        name: Task(Stream(data.train[name], config.batch_size, config.seed, name), partial(net.loss, name))
-        for name in config.objectives
-    }
-    cycle = one_round(config.objectives)
-    per_epoch = steps_per_epoch(cycle, {name: one.stream.batches_per_pass for name, one in tasks.items()})
-    run.log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
-    history = fit(
-        net,
-        tasks,
-        LoopConfig(learning_rate=config.learning_rate),
-        steps=max(1, round(config.epochs * per_epoch)),
-        cycle=cycle,
-        evaluate_every=config.evaluate_every,
-        evaluate=lambda: {
-            name: accuracy(net.predict(name, one), one.target) for name, one in data.held_out.items()
-        },
-        seed=config.seed,
-        folder=work,
-        report=run.log,
-    )
-    net.cpu().tower.save(folder)
-    with atomic_path(folder / "heads.safetensors") as temporary:
-        save_file({name: one.contiguous() for name, one in net.heads.state_dict().items()}, temporary)
-    return {"history": history, "data": data.summary}
-
-
-def _net(config: BurtConfig, backbone: str) -> Siamese:
-    """The tower with a head for each objective."""
     device = pick_device("auto")
     tower = load_tower(
         backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
@@ -169,7 +131,28 @@ def _net(config: BurtConfig, backbone: str) -> Siamese:
         for place, (name, classes) in enumerate(CLASSES.items())
         if name in config.objectives
     }
-    return Siamese(tower, heads).to(device)
+    net = Siamese(tower, heads).to(device)
+    tasks: dict[str, Task] = {
+        name: Task(Stream(data.train[name], config.batch_size, config.seed, name), partial(net.loss, name))
+        for name in config.objectives
+    }
+    cycle = one_round(config.objectives)
+    per_epoch = steps_per_epoch(cycle, {name: one.stream.batches_per_pass for name, one in tasks.items()})
+    run.log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
+    history = fit(
+        net,
+        [tasks[name] for name in cycle],
+        LoopConfig(learning_rate=config.learning_rate),
+        steps=max(1, round(config.epochs * per_epoch)),
+        evaluate_every=config.evaluate_every,
+        evaluate=lambda: {
+            name: accuracy(net.predict(name, one), one.target) for name, one in data.held_out.items()
+        },
+        seed=config.seed,
+        folder=work,
+    )
+    save_tuned(tower, net.heads, folder, "heads.safetensors")
+    return {"history": history, "data": data.summary}
 
 
 def one_round(objectives: Sequence[str]) -> tuple[str, ...]:
@@ -183,9 +166,8 @@ def one_round(objectives: Sequence[str]) -> tuple[str, ...]:
 def steps_per_epoch(cycle: Sequence[str], batches: Mapping[str, int]) -> int:
     """Count the steps of an epoch, given the batches of one pass of each set.
 
-    The sets differ in size by orders of magnitude. So an epoch is one pass over NLI, which gets half of the
-    steps; without NLI it is one pass over the set that takes longest. The other sets repeat, reshuffled
-    at each of their passes.
+    It is one pass over NLI, which gets half of the steps, or without NLI over the set that takes longest; the
+    others, which may be smaller by orders of magnitude, repeat.
     """
     decisive = ["nli"] if "nli" in cycle else cycle
     return max(-(-batches[name] * len(cycle) // cycle.count(name)) for name in decisive)

@@ -87,7 +87,7 @@ def faq_cells(
         scores = None if guide is None else similarities(data, guide)[data.train]
         train, test = ([data.queries[row] for row in rows] for rows in (data.train, data.test))
         draw = labelled_pairs(train, data.questions, data.relevant_QN[data.train], scores, seed)
-        tower = tune(model, draw, config, seed, folder, run.log)
+        tower = tune(model, draw, config, seed, folder)
         return data.measure(cosines(tower, test, data.questions))
 
     retriever = None

@@ -9,7 +9,7 @@ Legend: B pairs of a batch, Q queries, N entries, D embedding size, K wrong entr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +70,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
     return scores
 
 
-def tune(
-    model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path, report: Callable[[str], None] = print
-) -> Tower:
+def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
     """Train a copy of a model on pairs; a state in ``folder`` is resumed.
 
     Raises:
@@ -83,4 +81,4 @@ def tune(
     device = pick_device(config.device)
     tower = load_tower(model, pooling=None, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
     options: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate}
-    return tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder, report=report).tower
+    return tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder).tower

@@ -5,15 +5,17 @@ Shapes: B pairs, D tower's width, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from runtime.files import atomic_path
 from senteval_runner.towers import Concatenation
 from senteval_runner.towers.transformer import Tower, embed_all
 from studies.finetune.examples import Draw, Examples, Stream
@@ -54,29 +56,21 @@ class Siamese(nn.Module):
 
     def loss(self, task: str, examples: Examples) -> Tensor:
         """Compute −1/B Σ log softmax(head(u, v))[class]; both sides share one forward pass."""
-        u_BD, v_BD = self.tower.embed(list(examples.texts())).split(len(examples))
+        u_BD, v_BD = self.tower.embed(examples.texts).split(len(examples))
         target = torch.from_numpy(examples.target).to(u_BD.device)
         return functional.cross_entropy(self.heads[task](u_BD, v_BD), target)
 
     def predict(self, task: str, examples: Examples) -> np.ndarray:
         """Find the most probable class of each pair, int64 [n]."""
         head = self.heads[task]
-        table = torch.from_numpy(embed_all(self.tower, list(examples.texts())))
+        table = torch.from_numpy(embed_all(self.tower, examples.texts))
         u_BD, v_BD = table.to(next(head.parameters()).device).split(len(examples))
         classes: np.ndarray = head(u_BD, v_BD).argmax(dim=-1).cpu().numpy()
         return classes
 
 
 def tune_pairs(
-    tower: Tower,
-    draw: Draw,
-    name: str,
-    *,
-    epochs: int,
-    learning_rate: float,
-    seed: int,
-    folder: Path,
-    report: Callable[[str], None] = lambda line: None,
+    tower: Tower, draw: Draw, name: str, *, epochs: int, learning_rate: float, seed: int, folder: Path
 ) -> Siamese:
     """Train a tower and a new head of two classes on [u; v; |u−v|], 16 pairs a step, as BURT and UNI do.
 
@@ -88,13 +82,12 @@ def tune_pairs(
     stream = Stream(draw, BATCH, seed, name)
     fit(
         net,
-        {name: Task(stream, partial(net.loss, name))},
+        [Task(stream, partial(net.loss, name))],
         LoopConfig(learning_rate=learning_rate),
         steps=epochs * stream.batches_per_pass,
         evaluate=dict,
         seed=seed,
         folder=folder,
-        report=report,
     )
     return net
 
@@ -104,3 +97,11 @@ def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(inputs, outputs)
+
+
+def save_tuned(tower: Tower, heads: nn.Module, folder: Path, name: str) -> None:
+    """Write a tower as a model folder, and the weights of its heads beside it."""
+    tower.cpu().save(folder)
+    weights = {key: tensor.cpu().contiguous() for key, tensor in heads.state_dict().items()}
+    with atomic_path(folder / name) as temporary:
+        save_file(weights, temporary)

@@ -7,7 +7,8 @@ its batch by number from a stream, so its whole state is the weights, Adam's mom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,34 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from runtime.cli import LOGGER
 from runtime.training_loop import Loop, Plan
-from runtime.training_task import Checkpoints, Position, ramp
+from runtime.training_task import Position, ramp
 from runtime.training_task import Task as LoopTask
 from studies.finetune.examples import Examples, Stream
 
 Row = dict[str, Any]
+log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A stream of examples and the loss of one batch."""
+    """A stream of examples, named as the task, and the loss of one batch."""
 
     stream: Stream
     loss: Callable[[Examples], Tensor]
-
-
-def rate_factor(step: int, steps: int, warmup: float, decay: bool) -> float:
-    """Compute the factor on the rate at ``step`` (0-based): (s+1)/w while s < w; then (S−s)/(S−w), or 1."""
-    rising = max(1, round(warmup * steps)) if warmup > 0 else 0
-    decaying = ramp(steps - step, steps - rising) if decay else 1.0
-    return ramp(step + 1, rising) * decaying
-
-
-def batch_number(step: int, cycle: Sequence[str]) -> int:
-    """Count the batches of this step's task that were trained before ``step``."""
-    name = cycle[step % len(cycle)]
-    rounds, place = divmod(step, len(cycle))
-    return rounds * cycle.count(name) + cycle[:place].count(name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +49,12 @@ class LoopConfig:
     decay: bool = True
     """Decay the rate linearly to 0 at the last step; otherwise it is constant after the warm-up."""
 
+    def rate(self, step: int, steps: int) -> float:
+        """Compute the rate at ``step`` (0-based): peak · (s+1)/w while s < w; then · (S−s)/(S−w), or 1."""
+        rising = max(1, round(self.warmup * steps)) if self.warmup > 0 else 0
+        falling = ramp(steps - step, steps - rising) if self.decay else 1.0
+        return self.learning_rate * ramp(step + 1, rising) * falling
+
 
 class Turns(LoopTask[int]):
     """Tasks that are trained in turn: a batch is the number of its step, a run is one epoch."""
@@ -67,15 +62,12 @@ class Turns(LoopTask[int]):
     def __init__(
         self,
         model: nn.Module,
-        tasks: Mapping[str, Task],
+        turns: Sequence[Task],
         config: LoopConfig,
-        *,
-        cycle: Sequence[str],
         steps: int,
         evaluate: Callable[[], Row],
         select: str,
         seed: int,
-        report: Callable[[str], None],
     ) -> None:
         optimiser = torch.optim.AdamW(
             [parameter for parameter in model.parameters() if parameter.requires_grad],
@@ -85,8 +77,7 @@ class Turns(LoopTask[int]):
             fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
         )
         super().__init__(model, optimiser, metric=select, step_seed=seed)
-        self.tasks, self.config, self.cycle, self.steps = tasks, config, cycle, steps
-        self.scores, self.report = evaluate, report
+        self.turns, self.config, self.steps, self.scores = turns, config, steps, evaluate
 
     def batches(self, epoch: int) -> Sequence[int]:
         """Number the steps."""
@@ -94,70 +85,63 @@ class Turns(LoopTask[int]):
 
     def loss_name(self, batch: int) -> str:
         """Name the loss after the task of a step."""
-        return f"loss/{self.cycle[batch % len(self.cycle)]}"
+        return f"loss/{self.turns[batch % len(self.turns)].stream.name}"
 
     def loss(self, batch: int) -> Tensor:
-        """Compute the loss of a step's task on its next batch."""
-        task = self.tasks[self.cycle[batch % len(self.cycle)]]
-        return task.loss(task.stream.batch(batch_number(batch, self.cycle)))
+        """Compute the loss of a step's task on its next batch, of which earlier steps had the ones before."""
+        rounds, place = divmod(batch, len(self.turns))
+        task = self.turns[place]
+        number = rounds * self.turns.count(task) + self.turns[:place].count(task)
+        return task.loss(task.stream.batch(number))
 
     def learning_rate(self, position: Position) -> float:
-        """Scale the peak rate by :func:`rate_factor`."""
-        factor = rate_factor(position.step, self.steps, self.config.warmup, self.config.decay)
-        return self.config.learning_rate * factor
+        """Take the configured rate."""
+        return self.config.rate(position.step, self.steps)
 
     def evaluate(self) -> Row:
         """Score the weights."""
         return self.scores()
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """Prefer the higher score; the weights before the first step are scored, but no result."""
-        return row["step"] > 0 and super().is_better(row, best)
-
-    def keep_best(self, bests: Checkpoints, row: Row) -> None:
-        """Keep the best weights, where a score selects them."""
-        if self.metric:
-            super().keep_best(bests, row)
+        """Prefer the higher score, where one selects; the weights before the first step are no result."""
+        return bool(self.metric) and row["step"] > 0 and super().is_better(row, best)
 
     def evaluated(self, row: Row) -> None:
-        """Report the scores."""
+        """Log the scores."""
         values = (f"{key} {value:.4f}" for key, value in _scores(row).items() if isinstance(value, float))
-        self.report("  ".join([f"step {row['step']:>6,}", *values]))
+        log.info("%s", "  ".join([f"step {row['step']:>6,}", *values]))
 
 
 def fit(
     model: nn.Module,
-    tasks: Mapping[str, Task],
+    turns: Sequence[Task],
     config: LoopConfig,
     *,
     steps: int,
     evaluate: Callable[[], Row],
     seed: int,
     folder: Path,
-    cycle: Sequence[str] = (),
     evaluate_every: int = 0,
     select: str = "",
-    report: Callable[[str], None] = lambda line: None,
 ) -> list[Row]:
     """Train ``model`` in place; return one row of scores per evaluation.
 
     Scores have names and are fractions; ``evaluate`` is called in eval mode without gradients, before the
-    first step, every ``evaluate_every`` steps (0: never) and after the last. Step s trains task
-    ``cycle[s % len(cycle)]``, by default the tasks in their order. The weights with the highest score
-    ``select`` are kept, by default the last ones. A state found in ``folder`` is resumed.
+    first step, every ``evaluate_every`` steps (0: never) and after the last. Step s trains the task
+    ``turns[s % len(turns)]``. The weights with the highest score ``select`` are kept, by default the last
+    ones. A state found in ``folder`` is resumed.
 
     Raises:
         UserError: the loss or gradient is not finite, or the saved state belongs to another run.
         KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
-    cycle = cycle or tuple(tasks)
-    options: dict[str, Any] = {"select": select, "seed": seed, "report": report}
-    turns = Turns(model, tasks, config, cycle=cycle, steps=steps, evaluate=evaluate, **options)
+    task = Turns(model, turns, config, steps, evaluate, select, seed)
     plan = Plan(evaluate_first=True, evaluate_every=evaluate_every or steps)
-    run = {"cycle": list(cycle), "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
-    loop = Loop(turns, plan, folder, identity=run)
+    names = [task.stream.name for task in turns]
+    run = {"cycle": names, "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
+    loop = Loop(task, plan, folder, identity=run)
     if loop.resumed:
-        report(f"resumed at step {loop.position.step:,} of {steps:,}")
+        log.info("resumed at step %d of %d", loop.position.step, steps)
     if loop.run():
         raise KeyboardInterrupt
     if select:

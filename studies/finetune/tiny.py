@@ -17,7 +17,7 @@ import torch
 from multiview.names.sources import find_source
 from multiview.pretrained import quiet
 from runtime.errors import UserError
-from runtime.files import read_json, write_json, write_text
+from runtime.files import read_json, write_json
 
 TINY = "tiny"
 """The ``--backbone`` for which a small BERT is built."""
@@ -33,9 +33,6 @@ def ready(
     """Tell what to load and a digest of its content; a tiny BERT is built in ``output/backbone`` first.
 
     Its vocabulary is learnt from ``texts``, which are asked for only then.
-
-    Raises:
-        UserError: none was given.
     """
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
@@ -55,14 +52,10 @@ def build_tiny(
 ) -> Path:
     """Write a Hugging Face folder with a small untrained BERT for ``texts``; a finished folder is kept.
 
-    The vocabulary has at most that many word pieces, special ones included. A ``hidden`` width that is a
-    multiple of 64 gets as many attention heads, a smaller one gets one.
-
-    Raises:
-        UserError: no text, or the folder holds a BERT of another configuration.
+    ``vocabulary`` is the most word pieces, special ones included. A folder with another BERT is an error.
     """
     quiet()
-    from transformers import BertTokenizer
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     texts = [text for text in texts if text.strip()]
     if not texts:
@@ -73,21 +66,9 @@ def build_tiny(
         if read_json(done) != wanted:
             raise UserError(f"{done}: built with other options; use another --output or delete the folder")
         return folder
-    pieces = folder / "vocab.txt"
-    write_text(pieces, "\n".join(learn_vocabulary(texts, vocabulary)) + "\n")
-    tokenizer = BertTokenizer(vocab=str(pieces), model_max_length=MAX_LENGTH)
-    _save_bert(folder, len(tokenizer), layers, hidden, seed)
-    tokenizer.save_pretrained(folder)
-    write_json(done, wanted)
-    return folder
-
-
-def _save_bert(folder: Path, vocabulary: int, layers: int, hidden: int, seed: int) -> None:
-    """Write the untrained weights and their configuration."""
-    from transformers import BertConfig, BertForMaskedLM
-
+    pieces = learn_vocabulary(texts, vocabulary)
     config = BertConfig(
-        vocab_size=vocabulary,
+        vocab_size=len(pieces),
         hidden_size=hidden,
         num_hidden_layers=layers,
         num_attention_heads=max(1, hidden // 64),
@@ -97,27 +78,22 @@ def _save_bert(folder: Path, vocabulary: int, layers: int, hidden: int, seed: in
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         BertForMaskedLM(config).bert.save_pretrained(folder)  # that one has no pooling layer
+    BertTokenizer(vocab=pieces, model_max_length=MAX_LENGTH).save_pretrained(folder)
+    write_json(done, wanted)
+    return folder
 
 
-def learn_vocabulary(texts: Sequence[str], size: int) -> list[str]:
+def learn_vocabulary(texts: Sequence[str], size: int) -> dict[str, int]:
     """Learn a lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces by usefulness."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import BertWordPieceTokenizer
 
-    normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer = BertWordPieceTokenizer(lowercase=True)
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(normalizer.normalize_str(text))
-    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    letters = sorted(letter for letter, _ in common[:MAX_LETTERS] if not letter.isspace())
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        show_progress=False,
-        special_tokens=[*SPECIAL, *letters, *("##" + letter for letter in letters)],
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    ids: dict[str, int] = tokenizer.get_vocab()
-    return sorted(ids, key=lambda piece: ids[piece])
+        counts.update(tokenizer.normalize(text))
+    common = sorted(counts, key=lambda letter: (-counts[letter], letter))[:MAX_LETTERS]
+    letters = sorted(letter for letter in common if not letter.isspace())
+    special = [*SPECIAL, *letters, *("##" + letter for letter in letters)]
+    options = {"limit_alphabet": len(counts), "special_tokens": special, "show_progress": False}
+    tokenizer.train_from_iterator(texts, size, min_frequency=2, **options)
+    return dict(sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]))

@@ -46,11 +46,7 @@ FIGURES = "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x
 
 
 def evaluate(config: LayersConfig, run: Run) -> Page:
-    """Evaluate every encoder on every task.
-
-    Raises:
-        UserError: a layer or pooling that an encoder lacks, or no data.
-    """
+    """Evaluate every encoder on every task."""
     names, data = expand_tasks(config.tasks), data_folder(config.data)
     backbones = open_backbones(config, run)
     protocols = [get_protocol(config.protocol)]
@@ -77,11 +73,9 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
             remarks.append(f"--limit, not comparable with the full task: {name}: {rows}")
         cells = task_cells(backbones, protocols, task, config.limit)
         for (backbone, unit, hidden), figures in run.figures(cells).items():
-            row = scores[hidden > 0].setdefault((backbone, unit.row, unit.pooling), {})
-            row[name] = figures["score"]
+            scores[hidden > 0].setdefault((backbone, *unit), {})[name] = figures["score"]
     remarks += [note for backbone in backbones for note in backbone.notes()]
-    compared = {backbone.name: backbone.compared for backbone in backbones}
-    return page(frame(scores[False]), frame(scores[True]), compared, remarks)
+    return page(frame(scores[False]), frame(scores[True]), remarks)
 
 
 def task_cells(
@@ -92,7 +86,7 @@ def task_cells(
     trained = [one for one in protocols if not one.nhid or task.name not in NO_HIDDEN_LAYER]
     return {
         (backbone.name, unit, protocol.nhid): Cell(
-            name=f"{backbone.name}: {unit.name}, {task.name}" + ", MLP" * bool(protocol.nhid),
+            name=f"{backbone.name}: {' '.join(unit)}, {task.name}" + ", MLP" * bool(protocol.nhid),
             identity=[*backbone.identity, *unit, dataclasses.asdict(protocol), *identity],
             compute=partial(_score, backbone, unit, task, protocol),
         )
@@ -109,11 +103,8 @@ def _score(backbone: Backbone, unit: Unit, task: TaskData, protocol: Protocol, f
 def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
     """Open all backbones, then the encoders taken whole, under distinct names; some may be left out.
 
-    Only the wanted layers and poolings are computed and stored; an encoder taken whole has its one row, and
-    ``top,bottom`` says nothing to a backbone with one layer.
-
-    Raises:
-        UserError: a pooling that a backbone lacks, or a choice of layers of which it lacks one.
+    Only the wanted layers and poolings are computed and stored, and one that a backbone lacks is an error. An
+    encoder taken whole has its one row; ``top,bottom`` says nothing to a backbone with one layer.
     """
     for text in config.concatenate:
         if "," not in text:
@@ -123,15 +114,13 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
     backbones |= {f"{spec} {WHOLE}": Backbone(one.for_classifiers()) for spec, one in whole.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
-        poolings = backbone.poolings
-        rows: list[tuple[str, ...]] = [(layer,) for layer in backbone.layers]
+        rows, poolings = list(backbone.layers), backbone.poolings
         if isinstance(backbone, TransformerBackbone):
             poolings = config.poolings or poolings
             joined = [text for text in config.concatenate if text != "top,bottom" or len(rows) > 2]
             rows += [chosen(text, backbone.layers, name) for text in joined]
         backbone.name = name
-        units = [Unit(*pair) for pair in product(dict.fromkeys(rows), dict.fromkeys(poolings))]
-        backbone.open(units, config.cache, STORAGE)
+        backbone.open([*product(dict.fromkeys(rows), dict.fromkeys(poolings))], config.cache, STORAGE)
     return list(backbones.values())
 
 

@@ -34,7 +34,6 @@ AVERAGE = "average"
 """EMP's Average Score: the mean of the six groups, where none is missing."""
 POOLING = "mean"
 """Pooling of the tables by layer."""
-INDEX = ("backbone", "layer", "pooling")
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R", "SICKEntailment": "SICK-E"}
 SOURCE = "Ma et al. 2019, Universal Text Representation from BERT: An Empirical Study"
 NOTE = (
@@ -45,10 +44,9 @@ NOTE = (
 
 def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.DataFrame:
     """Make a table of scores by (backbone, layer, pooling) and task, columns in the order of the groups."""
-    tasks = [
-        task for group in TASK_GROUPS.values() for task in group if any(task in s for s in scores.values())
-    ]
-    index = pd.MultiIndex.from_tuples(list(scores), names=INDEX)
+    every = [task for group in TASK_GROUPS.values() for task in group]
+    tasks = [task for task in every if any(task in row for row in scores.values())]
+    index = pd.MultiIndex.from_tuples(list(scores), names=("backbone", "layer", "pooling"))
     return pd.DataFrame([[row.get(task) for task in tasks] for row in scores.values()], index, tasks, float)
 
 
@@ -60,9 +58,7 @@ def normalised(scores: pd.DataFrame) -> pd.DataFrame:
 
 def group_means(scores: pd.DataFrame) -> pd.DataFrame:
     """Average each group, and the groups; none where an evaluated task of the group is missing."""
-    groups = {
-        name: scores.columns.intersection(list(tasks), sort=False) for name, tasks in TASK_GROUPS.items()
-    }
+    groups = {name: scores.columns[scores.columns.isin(tasks)] for name, tasks in TASK_GROUPS.items()}
     means = {name: scores[tasks].mean(axis=1, skipna=False) for name, tasks in groups.items() if len(tasks)}
     table = pd.DataFrame(means, index=scores.index)
     if len(means) == len(TASK_GROUPS):
@@ -70,13 +66,13 @@ def group_means(scores: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def pooling_table(scores: pd.DataFrame, compared: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+def pooling_table(scores: pd.DataFrame) -> pd.DataFrame:
     """Average the group means over layers, per backbone and pooling (EMP's Table 1).
 
-    ``compared`` has the layers of each backbone that are averaged, none of an encoder taken whole.
+    Neither the embedding output is averaged, nor several layers side by side, nor an encoder taken whole.
     """
-    rows = [layer in compared[backbone] for backbone, layer, _ in scores.index]
-    means = group_means(scores)[rows].groupby(level=["backbone", "pooling"], sort=False)
+    layers = scores.index.get_level_values("layer").str.fullmatch(r"-\d+")
+    means = group_means(scores)[layers].groupby(level=["backbone", "pooling"], sort=False)
     return means.agg(lambda column: column.mean(skipna=False))
 
 
@@ -105,39 +101,32 @@ def likeness(scores: pd.DataFrame) -> pd.DataFrame:
     return table.droplevel("pooling")
 
 
-def page(
-    scores: pd.DataFrame, mlp: pd.DataFrame, compared: Mapping[str, Sequence[str]], remarks: Sequence[str]
-) -> Page:
+def page(scores: pd.DataFrame, mlp: pd.DataFrame, remarks: Sequence[str]) -> Page:
     """Make the report of scores, and of those with a hidden layer (``mlp``) where that changes a task.
 
-    ``compared`` is that of :func:`pooling_table`, ``remarks`` is what a reader of the scores must know.
+    ``remarks`` is what a reader of the scores must know. EMP's Tables 1 and 2 stand raw and normalised, below
+    them what fine-tuning and a hidden layer change, and the likeness to word vectors.
     """
     sections = [Section("Remarks", remarks)]
-    scored = scores.index.get_level_values("backbone")
-    if compared := {name: layers for name, layers in compared.items() if name in scored}:
-        sections += [Section("By task group", list(_tables(scores, mlp, compared)))]
-        sections += [Section("Layers and tasks", list(heat_maps(scores, compared)))]
-    return Page("What the layers know", sections)
-
-
-def _tables(
-    scores: pd.DataFrame, mlp: pd.DataFrame, compared: Mapping[str, Sequence[str]]
-) -> Iterator[Table]:
-    """Make EMP's Tables 1 and 2, raw and normalised; fine-tuning, MLP and likeness to word vectors."""
+    if not len(scores):
+        return Page("What the layers know", sections)
     share, best = normalised(scores), ", normalised per task by the best"
-    yield _table("Poolings, mean over layers", pooling_table(scores, compared))
-    yield _table(f"Poolings, mean over layers{best}", pooling_table(share, compared), "poolings")
-    yield _table(f"Layers, {POOLING} pooling", layer_table(scores))
-    yield _table(f"Layers, {POOLING} pooling{best}", layer_table(share), "layers")
-    first, *others = compared
-    for other in others:
-        if len(change := difference(scores, first, other)):
-            yield _table(f"Difference in points, {POOLING} pooling", layer_table(change))
+    tables = [
+        _table("Poolings, mean over layers", pooling_table(scores)),
+        _table(f"Poolings, mean over layers{best}", pooling_table(share), "poolings"),
+        _table(f"Layers, {POOLING} pooling", layer_table(scores)),
+        _table(f"Layers, {POOLING} pooling{best}", layer_table(share), "layers"),
+    ]
+    first, *others = scores.index.unique("backbone")
+    changes = [layer_table(change) for other in others if len(change := difference(scores, first, other))]
+    tables += [_table(f"Difference in points, {POOLING} pooling", change) for change in changes]
     if len(mlp):
         gains = mlp - scores.reindex(mlp.index)[mlp.columns]
-        yield _table("Multi-layer perceptron minus logistic regression", layer_table(gains))
+        tables.append(_table("Multi-layer perceptron minus logistic regression", layer_table(gains)))
     if (alike := likeness(scores)).size:
-        yield _table("Correlation of scores over tasks with encoders taken whole", alike)
+        tables.append(_table("Correlation of scores over tasks with encoders taken whole", alike))
+    sections += [Section("By task group", tables), Section("Layers and tasks", list(heat_maps(scores)))]
+    return Page("What the layers know", sections)
 
 
 def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
@@ -158,23 +147,25 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
     )
 
 
-def heat_maps(scores: pd.DataFrame, compared: Mapping[str, Sequence[str]]) -> Iterator[Figure]:
+def heat_maps(scores: pd.DataFrame) -> Iterator[Figure]:
     """Draw each backbone with layers, and each comparison with the first (EMP's Figure 1)."""
-    first, share = next(iter(compared)), normalised(scores)
-    for name, layers in compared.items():
-        if layers and name in share.index:
-            yield _heat_map(f"{name}: % of each task's best", share.loc[name], diverging=False)
-            if name != first:
-                change = difference(scores, first, name)
-                label = f"{name} − {first}"
-                yield _heat_map(label, change.loc[label] if len(change) else change, diverging=True)
+    share, (first, *_) = normalised(scores), scores.index.unique("backbone")
+    for name in share.index.unique("backbone"):
+        if OWN in share.loc[name].index.get_level_values("pooling"):
+            continue
+        yield _heat_map(f"{name}: % of each task's best", share.loc[name], diverging=False)
+        change = difference(scores, first, name)
+        if name != first and len(change):
+            yield _heat_map(f"{name} − {first}", change.droplevel("backbone"), diverging=True)
 
 
 def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
     """Draw layers by tasks, the top layer first, one panel per pooling."""
-    layers = list(dict.fromkeys(values.index.get_level_values("layer")))[::-1]
-    poolings = dict.fromkeys(values.index.get_level_values("pooling"))
-    panels = {one: values.xs(one, level="pooling").reindex(layers).to_numpy() for one in poolings}
+    layers = list(values.index.unique("layer"))[::-1]
+    panels = {
+        one: values.xs(one, level="pooling").reindex(layers).to_numpy()
+        for one in values.index.unique("pooling")
+    }
     return plots.heat_map(
         panels,
         layers,

@@ -26,25 +26,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from runtime.device import pick_device
 from runtime.errors import UserError
-from runtime.files import atomic_path
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.examples import Examples
-from studies.finetune.heads import PairHead, seeded_linear
+from studies.finetune.heads import PairHead, save_tuned, seeded_linear
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")
 LETTERS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
 POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
-_LETTERS_OF = {task: letters for letters, task in LETTERS.items()}
-_POOLING_OF = {pooling: letter for letter, pooling in POOLINGS.items()}
 
 
 @dataclass(frozen=True)
@@ -59,10 +56,6 @@ class Stage:
     sampled: bool = False
     """Train on a fresh tenth of the examples each epoch."""
 
-    def __str__(self) -> str:
-        pooling = f"({_POOLING_OF[self.pooling]})" if self.pooling else ""
-        return f"{_LETTERS_OF[self.task]}{'[sub]' * self.sampled}{pooling}{'*' * self.product}"
-
     @property
     def slug(self) -> str:
         """Write the stage as part of a folder name."""
@@ -70,23 +63,10 @@ class Stage:
         return "-".join(filter(None, parts))
 
 
-Stages = tuple[Stage, ...]
-"""A configuration."""
-
-
-def name_of(stages: Sequence[Stage]) -> str:
-    """Write a configuration's name, as :func:`parse_stages` reads it."""
-    return "-".join(map(str, stages))
-
-
-def parse_stages(text: str) -> Stages:
-    """Read a configuration's name.
-
-    Raises:
-        UserError: a stage does not have the form above.
-    """
+def parse_stages(name: str) -> tuple[Stage, ...]:
+    """Read a configuration's name; a stage of another form than above is an error."""
     stages = []
-    for part in text.strip().split("-"):
+    for part in name.split("-"):
         match = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", part)
         letters, sub, letter, star = match.groups() if match else ("", "", "", "")
         if not match or (star and not (letter and letters in ("P", "NLI"))):
@@ -108,6 +88,10 @@ class TaskExamples(NamedTuple):
 Tasks = dict[TaskName, TaskExamples]
 OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
 """Outputs of a head: classes, or one value for the binary and the graded task."""
+BATCH = 64
+"""Examples scored at a time."""
+HEADS = "heads.safetensors"
+"""In the folder of a stage: the heads of all tasks trained up to it."""
 
 
 class TaskHead(nn.Module):
@@ -131,10 +115,9 @@ class TaskHead(nn.Module):
         if stage.task == "sst":
             out: Tensor = self.layer(tower.embed(examples.first, stage.pooling or "cls"))
         elif stage.pooling is None:
-            pairs = list(zip(examples.first, examples.second or (), strict=True))
-            out = self.layer(tower.embed(pairs, "cls"))
+            out = self.layer(tower.embed(examples.pairs, "cls"))
         else:
-            u_BD, v_BD = tower.embed(list(examples.texts()), stage.pooling).split(len(examples))
+            u_BD, v_BD = tower.embed(examples.texts, stage.pooling).split(len(examples))
             out = self.layer(u_BD, v_BD)
         return out.reshape(len(examples)) if OUTPUTS[stage.task] == 1 else out
 
@@ -153,16 +136,14 @@ class TaskHead(nn.Module):
             return functional.mse_loss(out, target)
         return functional.binary_cross_entropy_with_logits(out, target.float())
 
-    def score(self, tower: Tower, examples: Examples, batch_size: int = 64) -> float:
+    @torch.inference_mode()
+    def score(self, tower: Tower, examples: Examples) -> float:
         """Measure accuracy (sst, quora, nli) or Pearson correlation (sts) on ``examples``."""
         # Texts of similar length share a batch to save padding; the scores do not depend on it.
         order = np.argsort([len(text) for text in examples.first], kind="stable")
-        with torch.inference_mode():
-            outputs = [
-                self(tower, examples.take(order[start : start + batch_size])).float().cpu().numpy()
-                for start in range(0, len(order), batch_size)
-            ]
-        out, target = np.concatenate(outputs), examples.target[order]
+        batches = [examples.take(order[start : start + BATCH]) for start in range(0, len(order), BATCH)]
+        out = np.concatenate([self(tower, batch).float().cpu().numpy() for batch in batches])
+        target = examples.target[order]
         if self.stage.task == "sts":
             return pearson(out, target)
         predicted = out > 0 if self.stage.task == "quora" else out.argmax(axis=1)
@@ -170,32 +151,36 @@ class TaskHead(nn.Module):
 
 
 class MultitaskNet(nn.Module):
-    """Tower and heads; those of other tasks stay as their stage left them.
+    """Tower and heads at the beginning of the last of ``stages``; earlier heads are as their stage left them.
 
     A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder
     trained on pooled sentences is asked about pooled sentences.
 
-    ``earlier`` are the stages before ``stage`` and their folders; ``backbone`` is what the tower starts from.
+    ``start`` is what the tower starts from: the folder of the stage before, or before the first one a
+    backbone.
     """
 
-    def __init__(self, seed: int, stage: Stage, earlier: Sequence[tuple[Stage, Path]], backbone: str) -> None:
+    def __init__(self, seed: int, stages: Sequence[Stage], start: str | Path) -> None:
         super().__init__()
         device = pick_device("auto")
-        stages = [*(one for one, _ in earlier), stage]
         # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
         pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
         joint = next((one.pooling is None for one in reversed(stages) if one.task != "sst"), True)
-        self.tower = load_tower(backbone, pooling=pooling, device=device)
-        self.stage = stage
-        latest = {one.task: (one, folder) for one, folder in earlier}
-        self.heads = nn.ModuleDict()
-        for task in TASKS:
-            new = Stage(task, None if joint or task == "sst" else pooling)
-            trained, folder = latest.get(task, (new, None))
-            style = stage if task == stage.task else trained
-            self.heads[task] = TaskHead(style, self.tower, seed)
-            if folder and (trained.pooling, trained.product) == (style.pooling, style.product):
-                self.heads[task].load_state_dict(load_file(folder / "head.safetensors"))
+        self.tower = load_tower(str(start), pooling=pooling, device=device)
+        earlier = {one.task: one for one in stages[:-1]}
+        self.trained = {**earlier, stages[-1].task: stages[-1]}
+        """The latest stage of each task that has had one."""
+        new = {task: Stage(task, None if joint or task == "sst" else pooling) for task in TASKS}
+        styles = {**new, **self.trained}
+        self.heads = nn.ModuleDict({task: TaskHead(styles[task], self.tower, seed) for task in TASKS})
+        same = [
+            task
+            for task, one in earlier.items()
+            if (one.pooling, one.product) == (styles[task].pooling, styles[task].product)
+        ]
+        stored = load_file(Path(start) / HEADS) if same else {}
+        kept = {name: weight for name, weight in stored.items() if name.split(".")[0] in same}
+        self.heads.load_state_dict(kept, strict=False)
         self.to(device)
 
     def head(self, task: str) -> TaskHead:
@@ -210,11 +195,10 @@ class MultitaskNet(nn.Module):
         return {**values, "overall": overall(values)}
 
     def save(self, folder: Path) -> None:
-        """Write the tower as a model folder, the stage's head beside it."""
-        self.cpu().tower.save(folder)
-        head = self.head(self.stage.task).state_dict()
-        with atomic_path(folder / "head.safetensors") as temporary:
-            save_file({name: tensor.contiguous() for name, tensor in head.items()}, temporary)
+        """Write the tower as a model folder, the heads of all trained tasks beside it."""
+        save_tuned(
+            self.tower, nn.ModuleDict({task: self.heads[task] for task in self.trained}), folder, HEADS
+        )
 
 
 def overall(scores: Mapping[str, float]) -> float:

@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from functools import partial, reduce
+from itertools import accumulate
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.pairs.labelled import NLI_LABELS, read_binary, read_nli
-from corpora.senteval.files import Split, read_task
+from corpora.pairs.labelled import read_binary
+from corpora.senteval.files import read_task
 from runtime.cli import config_to_json
 from runtime.errors import UserError
 from runtime.files import json_digest
@@ -39,11 +41,9 @@ from studies.kit import Cell, Figures, Run, published
 from studies.multitask.net import (
     TASKS,
     MultitaskNet,
-    Stages,
     TaskExamples,
     TaskName,
     Tasks,
-    name_of,
     parse_stages,
 )
 
@@ -51,12 +51,10 @@ if TYPE_CHECKING:
     from studies.multitask.__main__ import MultitaskConfig
 
 SIZES: Mapping[TaskName, tuple[int, int, int]] = {
-    "sst": (8_544, 1_101, 2_210),
     "quora": (283_010, 40_429, 80_859),
     "sts": (6_040, 863, 1_725),
-    "nli": (549_367, 9_842, 9_824),
 }
-"""Train, dev and test examples (SEQ-MT, section 5.1)."""
+"""Train, dev and test examples (SEQ-MT, section 5.1) of what is split at random."""
 FREE_OPTIONS = {"output", "preset", "stages", "backbone", "data", "quora", "nli", "nli_dev", "nli_test"}
 """Options that do not decide a stage's figures, or by the content of what they name."""
 SEQ_MT = LoopConfig(
@@ -71,38 +69,31 @@ BEST = 3
 
 
 def train_all(config: MultitaskConfig, run: Run) -> Page:
-    """Train every configuration; the three that are best on dev are scored on test.
-
-    Raises:
-        UserError: a bad stage, no backbone, or missing data.
-    """
-    sequences = [parse_stages(text) for text in config.stages]
+    """Train every configuration; the three that are best on dev are scored on test."""
+    names = [name.strip() for name in config.stages]
+    prefixes = dict.fromkeys(one for name in names for one in accumulate(name.split("-"), "{}-{}".format))
+    folders = {name: folder_of(name) for name in prefixes}  # a bad stage is refused before data are read
     tasks = read_all_tasks(config)
     for name, task in tasks.items():
         train, dev_set, test_set = map(len, task)
         run.log(f"{name}: {train:,} train, {dev_set:,} dev, {test_set:,} test")
-    start, key = ready(
-        config.backbone,
-        config.output,
-        lambda: [text for task in tasks.values() for text in task.train.texts()],
-        seed=config.seed,
-    )
+    texts = [text for task in tasks.values() for text in task.train.texts]
+    start, key = ready(config.backbone, config.output, lambda: texts, seed=config.seed)
     options = {key: value for key, value in config_to_json(config).items() if key not in FREE_OPTIONS}
     parts = [part for task in tasks.values() for part in task]
     content = json_digest([[part.first, part.second, part.target.tolist()] for part in parts], 64)
 
-    def cell(stages: Stages, compute: Callable[..., Figures], test: bool) -> Cell:
+    def cell(name: str, test: bool) -> Cell:
         return Cell(
-            name=name_of(stages) + ", test" * test,
-            identity=[options, key, content, name_of(stages), test],
-            compute=partial(compute, config, tasks, stages, start, run),
-            folder="" if test else str(folder_of(stages)),
+            name=name + ", test" * test,
+            identity=[options, key, content, name, test],
+            compute=partial(_test if test else _train, config, tasks, name, start),
+            folder="" if test else folders[name],
         )
 
-    prefixes = dict.fromkeys(sequence[: n + 1] for sequence in sequences for n in range(len(sequence)))
-    every = run.figures({stages: cell(stages, _train, test=False) for stages in prefixes})
-    dev = {stages: every[stages] for stages in sequences if stages in every}
-    test = run.figures({stages: cell(stages, _test, test=True) for stages in best(dev)})
+    every = run.figures({name: cell(name, test=False) for name in prefixes})
+    dev = {name: every[name] for name in names if name in every}
+    test = run.figures({name: cell(name, test=True) for name in best(dev)})
     sections = [
         Section("Table 1: dev", [_table("configuration", dev, "published-table-1.csv")]),
         Section("Table 2: test, the best on dev", [_table("configuration", test, "published-table-2.csv")]),
@@ -111,33 +102,24 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     return Page("Sequential multi-task fine-tuning", sections, NOTE)
 
 
-def folder_of(stages: Stages) -> Path:
-    """Tell where a stage's model lies below the output."""
-    return Path("stages") / "+".join(stage.slug for stage in stages)
+def folder_of(name: str) -> str:
+    """Tell where the model of a configuration lies below the output."""
+    return "stages/" + "+".join(stage.slug for stage in parse_stages(name))
 
 
-def _net(config: MultitaskConfig, stages: Stages, backbone: str) -> MultitaskNet:
-    """Tower and heads at the beginning of the last of ``stages``."""
-    earlier = [(stage, config.output / folder_of(stages[: n + 1])) for n, stage in enumerate(stages[:-1])]
-    return MultitaskNet(config.seed, stages[-1], earlier, backbone)
-
-
-def _train(
-    config: MultitaskConfig, tasks: Tasks, stages: Stages, start: str, run: Run, work: Path
-) -> Figures:
-    """Train the last of ``stages`` from where the one before it ended; dev scores of its best epoch."""
-    stage = stages[-1]
-    backbone = str(config.output / folder_of(stages[:-1])) if len(stages) > 1 else start
-    net = _net(config, stages, backbone)
+def _train(config: MultitaskConfig, tasks: Tasks, name: str, start: str, work: Path) -> Figures:
+    """Train the last stage from where the one before it ended; dev scores of its best epoch."""
+    before, _, last = name.rpartition("-")
+    stages, place = parse_stages(name), config.output / folder_of(before) if before else start
+    net, stage = MultitaskNet(config.seed, stages, place), stages[-1]
     train = tasks[stage.task].train
-    draw = sampled(train, 0.1, config.seed, str(stage)) if stage.sampled else fixed(train)
+    draw = sampled(train, 0.1, config.seed, last) if stage.sampled else fixed(train)
     stream = Stream(draw, config.batch_size, config.seed, stage.task)
-    head = net.head(stage.task)
     # The heads of tasks without a stage so far are random: they have no say in which epoch is kept.
-    scored = [task for task in TASKS if task in {one.task for one in stages}]
+    scored = [task for task in TASKS if task in net.trained]
     fit(
         net,
-        {stage.task: Task(stream, lambda examples: head.loss(net.tower, examples))},
+        [Task(stream, partial(net.head(stage.task).loss, net.tower))],
         dataclasses.replace(SEQ_MT, learning_rate=config.learning_rate),
         steps=config.epochs * stream.batches_per_pass,
         evaluate_every=stream.batches_per_pass,
@@ -145,103 +127,87 @@ def _train(
         evaluate=lambda: net.scores(tasks, "dev", scored),
         seed=config.seed,
         folder=work,
-        report=run.log,
     )
     figures = net.scores(tasks, "dev")
-    net.save(config.output / folder_of(stages))
+    net.save(config.output / folder_of(name))
     return figures
 
 
-def _test(config: MultitaskConfig, tasks: Tasks, stages: Stages, *_: object) -> Figures:
-    net = _net(config, (*stages, stages[-1]), str(config.output / folder_of(stages))).eval()
-    return net.scores(tasks, "test")
+def _test(config: MultitaskConfig, tasks: Tasks, name: str, *_: object) -> Figures:
+    stages = parse_stages(name)
+    net = MultitaskNet(config.seed, (*stages, stages[-1]), config.output / folder_of(name))
+    return net.eval().scores(tasks, "test")
 
 
-def best(dev: Mapping[Stages, Figures]) -> list[Stages]:
+def best(dev: Mapping[str, Figures]) -> list[str]:
     """Sort out the configurations with the highest overall dev score, best first; of equal ones the earlier.
 
     Without a Siamese stage a configuration is a baseline. SEQ-MT leaves those out of Table 2, SA-P-STS
     though it is third on dev; here they count where nothing else ran.
     """
-    siamese = [stages for stages in dev if any(stage.pooling for stage in stages)]
-    return sorted(siamese or dev, key=lambda stages: -dev[stages]["overall"])[:BEST]
+    siamese = [name for name in dev if "(" in name]
+    return sorted(siamese or dev, key=lambda name: -dev[name]["overall"])[:BEST]
 
 
-def _table(first: str, scores_of: Mapping[Stages, Figures], quoted: str = "") -> Table:
+def _table(first: str, scores_of: Mapping[str, Figures], quoted: str = "") -> Table:
     """Our rows, and those of the paper below where one has a name of ours."""
     theirs = published(Path(__file__).with_name(quoted)) if quoted else {}
     # A bare star would begin or end italics in Markdown.
-    names = {stages: name_of(stages).replace("*", "\\*") for stages in scores_of}
+    shown = {name: name.replace("*", "\\*") for name in scores_of}
     rows: list[list[TableCell]] = []
-    for stages, scores in scores_of.items():
-        trained = {stage.task for stage in stages}
+    for name, scores in scores_of.items():
+        trained = {stage.task for stage in parse_stages(name)}
         cells = {task: f"{100 * scores[task]:.1f}" for task in TASKS}
-        shown = [cell if task in trained else f"({cell})" for task, cell in cells.items()]
-        rows.append([names[stages], *shown, scores["overall"]])
+        marked = [cell if task in trained else f"({cell})" for task, cell in cells.items()]
+        rows.append([shown[name], *marked, scores["overall"]])
     below: list[list[TableCell]] = [
-        [names[stages], *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
-        for stages in scores_of
-        if (row := theirs.get(name_of(stages)))
+        [shown[name], *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
+        for name, row in theirs.items()
+        if name in shown
     ]
-    return Table(
-        [first, *(Column(name) for name in COLUMNS), Column("Overall", digits=3)],
-        rows,
-        quoted=below,
-        quoted_title="published (SEQ-MT)" if below else "",
-    )
+    columns: list[Column | str] = [first, *(Column(name) for name in COLUMNS), Column("Overall", digits=3)]
+    return Table(columns, rows, quoted=below, quoted_title="published (SEQ-MT)" if below else "")
 
 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:
-    """Read all four tasks, since every stage is scored on all of them.
-
-    Raises:
-        UserError: a set is neither given nor in the data folder.
-    """
+    """Read all four tasks, since every stage is scored on all; a set that is nowhere is an error."""
     folder = config.data or os.environ.get("MULTIVIEW_DATA")
     if not folder:
         raise UserError("no data folder: give --data FOLDER or set MULTIVIEW_DATA")
     data = Path(folder)
-    sst, sts = (
-        {part: _graded(split, scale) for part, split in read_task(name, data).splits.items()}
-        for name, scale in (("SST5", None), ("STSBenchmark", 5.0))
-    )
     tweets, snli = data / "paraphrase", data / "nli"
-    pairs = Examples.of_pairs(read_binary(config.quora or tweets / "twitter_url_train.tsv.gz"))
+    quora = Examples.of_pairs(read_binary(config.quora or tweets / "twitter_url_train.tsv.gz"))
     unseen = None if config.quora else Examples.of_pairs(read_binary(tweets / "twitter_url_test.tsv.gz"))
     nli_test = config.nli_test or (None if config.nli else snli / "snli_test.tsv")
     nli = [
-        None if file is None else _nli(file)
+        None if file is None else Examples.of_nli([file])
         for file in (config.nli or snli / "snli_dev.tsv", config.nli_dev, nli_test)
     ]
     read: Tasks = {
-        "sst": TaskExamples(**sst),
-        "quora": _parts(pairs, None, unseen),
-        "sts": TaskExamples(**sts),
+        "sst": _senteval("SST5", data),
+        "quora": _parts(quora, None, unseen),
+        "sts": _senteval("STSBenchmark", data, scale=5),
         "nli": _parts(*nli),
     }
     if config.splits == "paper":
-        read["sts"] = resplit("sts", sts["train"] + sts["dev"] + sts["test"])
+        read["sts"] = resplit("sts", reduce(add, read["sts"]))
         if config.quora:
-            read["quora"] = resplit("quora", pairs)
-    return {
-        name: TaskExamples(
-            task.train.take(choose(len(task.train), config.limit, name)),
-            task.dev.take(choose(len(task.dev), config.dev_rows, name)),
-            task.test,
-        )
-        for name, task in read.items()
-    }
+            read["quora"] = resplit("quora", quora)
+    for name, (train, dev, test) in read.items():
+        train = train.take(choose(len(train), config.limit, name))
+        dev = dev.take(choose(len(dev), config.dev_rows, name))
+        read[name] = TaskExamples(train, dev, test)
+    return read
 
 
-def _graded(split: Split, scale: float | None) -> Examples:
-    target = np.array(split.y, dtype=np.float32) / scale if scale else np.array(split.y, dtype=np.int64)
-    second = None if split.b is None else [" ".join(tokens) for tokens in split.b]
-    return Examples([" ".join(tokens) for tokens in split.a], second, target)
-
-
-def _nli(path: Path) -> Examples:
-    ids = {label: place for place, label in enumerate(NLI_LABELS)}
-    return Examples.of_pairs((a, b, ids[label]) for a, b, label in read_nli(path) if label in ids)
+def _senteval(name: str, data: Path, scale: float = 0) -> TaskExamples:
+    """Read a task of SentEval: classes, or scores as fractions of ``scale``."""
+    parts = {}
+    for part, split in read_task(name, data).splits.items():
+        first, second = ([" ".join(tokens) for tokens in side or ()] for side in (split.a, split.b))
+        target = np.array(split.y, dtype=np.float32) / scale if scale else np.array(split.y, dtype=np.int64)
+        parts[part] = Examples(first, second or None, target)
+    return TaskExamples(**parts)
 
 
 def _parts(train: Examples | None, dev: Examples | None, test: Examples | None) -> TaskExamples:

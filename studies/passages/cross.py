@@ -7,7 +7,7 @@ the frozen vectors. Training is :func:`studies.finetune.loop.fit`, so a killed r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,6 @@ BATCH, SCORE_BATCH = 16, 64
 """Pairs of a relevant and an irrelevant passage per step of training; pairs that are scored at a time."""
 LEARNING_RATE = 2e-5
 """Peak rate; 10 % warm-up, then linear decay to 0."""
-Report = Callable[[str], None]
 
 
 class CrossRanker(nn.Module):
@@ -90,12 +89,12 @@ def cross_scores(
 
 
 def fine_tune(
-    data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path, report: Report
+    data: PassageSet, backbone: str, config: PassagesConfig, *, seed: int, folder: Path
 ) -> tuple[CrossRanker, list[Row]]:
     """Train on a set of filtered questions and keep the pass that is best on dev.
 
     A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
-    can. ``seed`` is that of the MLP, the pairs and dropout; ``report`` gets a line per evaluation.
+    can. ``seed`` is that of the MLP, the pairs and dropout.
 
     Raises:
         UserError: the backbone cannot be loaded.
@@ -105,7 +104,7 @@ def fine_tune(
     stream = Stream(partial(ranking_pairs, data, seed), BATCH, seed, "ranking")
     history = fit(
         net,
-        {"ranking": Task(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))},
+        [Task(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))],
         LoopConfig(learning_rate=LEARNING_RATE),
         steps=max(1, round(config.cross_epochs * stream.batches_per_pass)),
         evaluate_every=stream.batches_per_pass,
@@ -113,6 +112,5 @@ def fine_tune(
         evaluate=lambda: mean(measure(questions, cross_scores(net, questions, data.passages))),
         seed=seed,
         folder=folder,
-        report=report,
     )
     return net, history

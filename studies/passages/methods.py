@@ -133,7 +133,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
         return score(net, parts["test"]), {"dimensions": dim, "curve": curve}
 
     def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> Result:
-        net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder, report=run.log)
+        net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder)
         return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
     reading: dict[str, Any] = {"cache": config.cache, "device": config.device}

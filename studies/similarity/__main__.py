@@ -52,11 +52,7 @@ class SimilarityConfig:
     """Seed of random encoders and of the trained heads."""
 
     def check_words(self) -> None:
-        """Refuse a comparison of nothing.
-
-        Raises:
-            UserError: no set is asked for, or none to tune on.
-        """
+        """Refuse a comparison of nothing, and tuning on nothing."""
         if not (self.words or self.data or self.phrases or self.semeval2013):
             raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
         if self.fine_tune and self.semeval2013 is None:

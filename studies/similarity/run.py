@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corpora.pairs.labelled import read_ppdb
-from corpora.pairs.similarity import SETS, WordPhrasePairs, find_set, read_semeval2013_5a
+from corpora.pairs.similarity import SETS, find_set, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
-from multiview.names.grammar import split_parts
-from multiview.names.opened import SentenceVectors
-from multiview.names.sources import find_source
+from multiview.names.opened import OpenedEncoder, SentenceVectors
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, sha256_file
@@ -36,9 +34,8 @@ from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower
 from senteval_runner.vectors import open_model
-from studies.finetune.examples import Examples, fixed
+from studies.finetune.examples import PER_CLASS, Examples, fixed, split_phrases
 from studies.finetune.heads import tune_pairs
-from studies.finetune.phrases import PER_CLASS, split_phrases
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:
@@ -58,35 +55,6 @@ AVERAGES: Mapping[str, Sequence[str]] = {
 """Table 4's STS*, and the Avg. of Tables 2 and 3."""
 
 
-class Model:
-    """A model of the table, loaded when it is needed; the seed is that of random encoders."""
-
-    def __init__(self, spec: str, seed: int) -> None:
-        self.spec, self.seed = spec, seed
-        sources = [find_source(part, seed=seed) for part in split_parts(spec)]
-        self.identity = [source.key for source in sources]
-        self.kinds = [source.kind for source in sources]
-        self.tunable = self.kinds in (["sentence-transformers"], ["pooled"])
-        """Whether gradients reach it; BURT keeps word vectors and older encoders fixed."""
-
-    @cached_property
-    def vectors(self) -> SentenceVectors:
-        """Open the model's frozen vectors."""
-        return open_model(self.spec, seed=self.seed)
-
-    def tower(self) -> Tower:
-        """Load a fresh copy for training."""
-        device = pick_device("auto")
-        if self.kinds == ["pooled"]:
-            pooling, _, name = self.spec.partition(":")
-            return load_tower(name, pooling=pooling, device=device)  # type: ignore[arg-type]
-        return load_tower(self.spec, pooling=None, device=device)
-
-
-Score = Callable[[Model, Path], Figures]
-"""Gives a model's figures by column of the table, from a folder for unfinished work."""
-
-
 @dataclass(frozen=True)
 class SimilaritySet:
     """One set of pairs and how a model is scored on it."""
@@ -96,7 +64,8 @@ class SimilaritySet:
     """JSON values that decide the figures beside the model: the content of the files, the options."""
     texts: Sequence[str]
     """Both sides of all pairs, tokens joined by spaces."""
-    score: Score
+    score: Callable[[OpenedEncoder, Path], Figures]
+    """Gives a model's figures by column of the table, from a folder for unfinished work."""
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
@@ -104,15 +73,16 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     names = (*STS_TASKS, *RELATEDNESS_TASKS) if config.data is not None else ()
     tasks = run.opened({name: partial(read_task, name, config.data or Path()) for name in names})
     sets = list(open_sets(config, tasks.values()))
+    models = {spec: open_model(spec, seed=config.seed) for spec in config.models}
     cells = {
-        (model.spec, one.name): Cell(
-            name=f"{model.spec}, {one.name}",
+        (spec, one.name): Cell(
+            name=f"{spec}, {one.name}",
             identity=[model.identity, one.name, one.identity, config.seed],
             compute=partial(one.score, model),
         )
-        for model in (Model(spec, config.seed) for spec in config.models)
+        for spec, model in models.items()
         for one in sets
-        if one.name != SEMEVAL or model.tunable
+        if one.name != SEMEVAL or is_tunable(model)
     }
     rows: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
@@ -134,11 +104,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
 
 
 def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[SimilaritySet]:
-    """Read the requested sets; ``tasks`` are those of SentEval that are there.
-
-    Raises:
-        UserError: a folder without any set of words, or a file that cannot be read.
-    """
+    """Read the requested sets; ``tasks`` are those of SentEval that are there."""
     if config.words is not None:
         word_sets = [pairs for name in SETS if (pairs := find_set(name, config.words)) is not None]
         if not word_sets:
@@ -149,48 +115,32 @@ def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[S
         identity = [sha256_file(config.phrases), config.held_out]
         yield _graded(PHRASES, identity, *phrase_pairs(config.phrases, config.held_out))
     for task in tasks:
-        yield _sentences(task, config.seed)
+        texts = [" ".join(tokens) for split in task.splits.values() for tokens in split.sentences()]
+        score = partial(sentence_similarity, task=task, seed=config.seed)
+        yield SimilaritySet(task.name, data_hashes(task), texts, score)
     if config.semeval2013 is not None:
-        yield from _semeval(config, *read_semeval2013_5a(config.semeval2013))
+        train, test = (
+            Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64))
+            for pairs in read_semeval2013_5a(config.semeval2013)
+        )
+        digest = json_digest([[one.first, one.second, one.target.tolist()] for one in (train, test)], 64)
+        options: dict[str, Any] = {"train": train, "test": test, "seed": config.seed}
+        yield SimilaritySet(FROZEN, digest, (train + test).texts, partial(frozen_accuracy, **options))
+        options["learning_rate"] = config.learning_rate
+        if config.fine_tune:
+            tuned = partial(tuned_accuracy, **options)
+            yield SimilaritySet(SEMEVAL, [digest, config.learning_rate], (), tuned)
 
 
 def _graded(
     name: str, identity: object, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> SimilaritySet:
     """Pairs of words or phrases with gold scores, whose figure is a correlation."""
-    return SimilaritySet(
-        name, identity, [*left, *right], lambda model, _: {name: correlate(model.vectors, left, right, gold)}
-    )
 
+    def score(model: OpenedEncoder, _: Path) -> Figures:
+        return {name: correlate(model, left, right, gold)}
 
-def _sentences(task: TaskData, seed: int) -> SimilaritySet:
-    """Sentence pairs of a task of SentEval."""
-    texts = [" ".join(tokens) for split in task.splits.values() for tokens in split.sentences()]
-    return SimilaritySet(
-        task.name,
-        data_hashes(task),
-        texts,
-        lambda model, _: {**sentence_similarity(model.vectors, task, seed)},
-    )
-
-
-def _semeval(
-    config: SimilarityConfig, train: WordPhrasePairs, test: WordPhrasePairs
-) -> Iterator[SimilaritySet]:
-    """SemEval-2013 5(a) with frozen vectors and, where it is asked for, with the encoder trained too."""
-    identity = json_digest([[part.words, part.phrases, part.same] for part in (train, test)], 64)
-    texts = [*train.words, *train.phrases, *test.words, *test.phrases]
-    options: dict[str, Any] = {"seed": config.seed, "learning_rate": config.learning_rate}
-
-    def frozen(model: Model, folder: Path) -> Figures:
-        return {FROZEN: frozen_accuracy(model.vectors, train, test, config.seed)}
-
-    def tuned(model: Model, folder: Path) -> Figures:
-        return {SEMEVAL: tuned_accuracy(model.tower(), train, test, folder=folder, **options)}
-
-    yield SimilaritySet(FROZEN, identity, texts, frozen)
-    if config.fine_tune:
-        yield SimilaritySet(SEMEVAL, [identity, config.learning_rate], texts, tuned)
+    return SimilaritySet(name, identity, [*left, *right], score)
 
 
 def correlate(
@@ -203,12 +153,12 @@ def correlate(
     return 100 * spearman(similarity, np.asarray(gold, dtype=np.float64))
 
 
-def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> dict[str, float]:
+def sentence_similarity(model: SentenceVectors, _: Path, *, task: TaskData, seed: int) -> Figures:
     """Score STS12-16 by cosine, their parts averaged; STS-B and SICK-R with a trained head, and by cosine.
 
     The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
     """
-    result = evaluate_task(vectors, task, get_protocol("default"), seed)
+    result = evaluate_task(model, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:
         return {task.name: 100 * result["all.spearman.mean"]}
     return {
@@ -218,44 +168,42 @@ def sentence_similarity(vectors: SentenceVectors, task: TaskData, seed: int) -> 
 
 
 def frozen_accuracy(
-    vectors: SentenceVectors, train: WordPhrasePairs, test: WordPhrasePairs, seed: int
-) -> float:
-    """Tune a classifier on ``train``, and give its accuracy on ``test``.
-
-    Raises:
-        UserError: a class has fewer training pairs than there are folds.
-    """
-    protocol = get_protocol("default")
-    fewest = min(train.same.count(0), train.same.count(1))
+    model: SentenceVectors, _: Path, *, train: Examples, test: Examples, seed: int
+) -> Figures:
+    """Tune a classifier of frozen vectors on ``train``, and score it on ``test``."""
+    protocol, both = get_protocol("default"), train + test
+    fewest = np.bincount(train.target, minlength=2).min()
     if fewest < protocol.kfold:
         raise UserError(f"SemEval-2013 5(a): {fewest} training pairs of a class, folds need {protocol.kfold}")
-    sides = (train.words + test.words, train.phrases + test.phrases)
-    u, v = (vectors([text.split() for text in side]) for side in sides)
-    y, rows = np.array(train.same + test.same), np.arange(len(train) + len(test))
-    x = design(list(pair_blocks(u, v)))
-    return kfold(x, y, rows[: len(train)], rows[len(train) :], 2, protocol, seed).acc
+    u, v = (model([text.split() for text in side or ()]) for side in (both.first, both.second))
+    x, rows = design(list(pair_blocks(u, v))), np.arange(len(both))
+    result = kfold(x, both.target, rows[: len(train)], rows[len(train) :], 2, protocol, seed)
+    return {FROZEN: result.acc}
+
+
+def is_tunable(model: OpenedEncoder) -> bool:
+    """Tell whether gradients reach a model; BURT keeps word vectors and older encoders fixed."""
+    return [source.kind for source in model.sources] in (["sentence-transformers"], ["pooled"])
+
+
+def load_copy(model: OpenedEncoder) -> Tower:
+    """Load a fresh copy of a transformer for training."""
+    (source,) = model.sources
+    pooling: Any = source.prefix or None
+    return load_tower(source.base, pooling=pooling, device=pick_device("auto"))
 
 
 def tuned_accuracy(
-    tower: Tower,
-    train: WordPhrasePairs,
-    test: WordPhrasePairs,
-    *,
-    folder: Path,
-    seed: int,
-    learning_rate: float,
-) -> float:
-    """Train tower and head on ``train``, and give their accuracy on ``test``; the tower's weights move.
+    model: OpenedEncoder, folder: Path, *, train: Examples, test: Examples, seed: int, learning_rate: float
+) -> Figures:
+    """Train a copy of a transformer and a head on ``train``, and score them on ``test``.
 
     Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
     """
-    fitted, scored = (
-        Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64)) for pairs in (train, test)
-    )
     name = "semeval2013"
-    options: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": learning_rate}
-    net = tune_pairs(tower, fixed(fitted), name, seed=seed, folder=folder, **options)
-    return round(100 * accuracy(net.predict(name, scored), scored.target), 2)
+    options: dict[str, Any] = {"epochs": EPOCHS, "seed": seed, "folder": folder}
+    net = tune_pairs(load_copy(model), fixed(train), name, learning_rate=learning_rate, **options)
+    return {SEMEVAL: round(100 * accuracy(net.predict(name, test), test.target), 2)}
 
 
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
@@ -265,8 +213,6 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     and balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` keeps out of
     it, and 0 takes all.
 
-    Raises:
-        UserError: no line is such a pair.
     """
     lines = [(pair, pair.feature("Equivalence")) for pair in read_ppdb(file)]
     scores = {(pair.left, pair.right): score for pair, score in reversed(lines)}
@@ -274,7 +220,7 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     chosen = split_phrases(rows, PER_CLASS, held_out)[1 if held_out else 0]
     pairs = [
         (left, right, score)
-        for left, right in zip(chosen.first, chosen.second or (), strict=True)
+        for left, right in chosen.pairs
         if " " in left + right and (score := scores[left, right]) is not None
     ]
     if not pairs:

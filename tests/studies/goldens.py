@@ -61,7 +61,11 @@ def train_burt(folder: Path) -> list[Path]:
         evaluate_every=10,
         learning_rate=3e-3,
     )
-    bert = build_tiny(folder / "bert", read_data(config).texts, **SMALL)
+    bert = build_tiny(
+        folder / "bert",
+        [text for draw in read_data(config).train.values() for text in draw(0).texts],
+        **SMALL,
+    )
     assert run_study(dataclasses.replace(config, backbone=str(bert)), train_all) == 0
     return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
@@ -76,12 +80,12 @@ def train_multitask(folder: Path) -> list[Path]:
         batch_size=16,
         learning_rate=3e-3,
     )
-    texts = [text for task in read_all_tasks(config).values() for text in task.train.texts()]
+    texts = [text for task in read_all_tasks(config).values() for text in task.train.texts]
     bert = build_tiny(folder / "bert", texts, **SMALL)
     assert run_study(dataclasses.replace(config, backbone=str(bert)), train_multitask_all) == 0
     last = config.output / "stages" / "sst+quora+sts-mean"
     (test,) = (config.output / "cells").iterdir()
-    return [last / "model.safetensors", last / "head.safetensors", last / "cell.json", test]
+    return [last / "model.safetensors", last / "heads.safetensors", last / "cell.json", test]
 
 
 def similarity(folder: Path) -> dict[str, Any]:

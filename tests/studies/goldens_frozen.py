@@ -182,7 +182,7 @@ def train_cross(folder: Path) -> list[Path]:
     data = filtered(read_set(f"wikiqa={spec}"), "answered")
     config = PassagesConfig(cross_epochs=25 / 12, margin=1.0, device="cpu")
     with patch.multiple(cross, BATCH=8, LEARNING_RATE=1e-3):
-        net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state", report=print)
+        net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state")
     save_file(dict(net.named_parameters()), folder / "weights.safetensors")
     return [folder / "weights.safetensors"]
 

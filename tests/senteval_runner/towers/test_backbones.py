@@ -17,7 +17,6 @@ from senteval_runner.towers.backbones import (
     POOLINGS,
     Backbone,
     TransformerBackbone,
-    Unit,
     open_backbone,
     open_layers,
     pool,
@@ -142,6 +141,6 @@ def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path: Path) ->
     words, bert = tmp_path / "words.txt", models["bert"]
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(find_source(bert)))):
-        backbone.open([(unit := Unit(("whole",), "own"))], None)
+        backbone.open([(unit := ("whole", "own"))], None)
         found = backbone.vectors(unit, SENTENCES)
         np.testing.assert_allclose(found, open_model(spec)(SENTENCES), atol=1e-6)

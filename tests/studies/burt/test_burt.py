@@ -17,11 +17,18 @@ from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
-from studies.burt.data import read_data, without_premises
+from studies.burt.data import read_data
 from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
-from studies.finetune.examples import Examples, hold_out, normalised
+from studies.finetune.examples import (
+    MAX_WORDS,
+    PER_CLASS,
+    Examples,
+    hold_out,
+    normalised,
+    split_phrases,
+    usable_phrases,
+)
 from studies.finetune.loop import LoopConfig
-from studies.finetune.phrases import MAX_WORDS, PER_CLASS, balanced, hold_out_phrases, split_phrases, usable
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
@@ -63,26 +70,26 @@ ROWS = [
 def test_phrases_are_short_and_different_and_their_labels_are_kept_ones() -> None:
     six = "a b c d e f"
     pairs = [(six, "x"), (six + " g", "x"), ("x", six), (six, "x"), ("x", "x")]
-    rows = usable((a, b, None) for a, b in pairs)
-    assert (rows.first, rows.second) == ([six, "x"], ["x", six]), "each direction once"
-    assert usable(ROWS).target.tolist() == [0, 0, 1, 1, 2, -1]
+    rows = usable_phrases((a, b, None) for a, b in pairs)
+    assert rows.pairs == [(six, "x"), ("x", six)], "each direction once"
+    assert usable_phrases(ROWS).target.tolist() == [0, 0, 1, 1, 2, -1]
 
 
 def test_both_directions_of_a_pair_are_on_one_side() -> None:
     a, b = [f"a {i}" for i in range(200)], [f"b {i * i}" for i in range(200)]
-    sides = [hold_out_phrases(Examples(*pair, np.zeros(200)), 0.3) for pair in ((a, b), (b, a))]
+    sides = [hold_out(Examples(*pair, np.zeros(200)), 0.3, both_sides=True) for pair in ((a, b), (b, a))]
     assert sides[0][1].first == sides[1][1].second and 30 < len(sides[0][1]) < 90
     assert all(len(kept) + len(held) == 200 for kept, held in sides)
 
 
 def test_classes_are_balanced_before_the_split_and_all_are_positive_pairs() -> None:
     """BURT counts more than a million positive pairs: three labels of 354k, Independent among them."""
-    rows = balanced(usable(ROWS), per_class=354_000)
-    assert rows.target.tolist() == [0, 1, 2, -1]
+    rows, none = split_phrases(ROWS, per_class=354_000, fraction=0.0)
+    assert rows.target.tolist() == [0, 1, 2, -1] and not len(none)
     assert rows.first[1] in ("very big", "large") and rows.first[2:] == ["red", "shop"]
-    many = usable((f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4))
+    many = [(f"{a} {i}", b, label) for a, b, label in ROWS[:7] for i in range(4)]
     for most, size in ((10**6, 4), (3, 3)):
-        assert np.bincount(balanced(many, most).target).tolist() == [size] * 3
+        assert np.bincount(split_phrases(many, most, 0.0)[0].target).tolist() == [size] * 3
     # 354k of each label before the split are UNI's 343k after it; here 400, of which 3 % are held out.
     labels = ("Equivalence", "ForwardEntailment", "Independent")
     sides = split_phrases([(f"{i} x", label, label) for label in labels for i in range(600)], 400, 0.03)
@@ -91,31 +98,29 @@ def test_classes_are_balanced_before_the_split_and_all_are_positive_pairs() -> N
 
 
 def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tmp_path: Path) -> None:
-    rows = [ppdb_line(f"a {i}", f"b {i}", label) for i in range(90) for label in ("Equivalence",)]
-    (tmp_path / "ppdb.txt").write_text("\n".join(rows))
-    given = config({**files, "ppdb": tmp_path / "ppdb.txt"}, tmp_path, objectives=("identification",))
-    data = read_data(dataclasses.replace(given, held_out=0.2))
-    drawn, held = data.train["identification"](0), data.held_out["identification"]
-    held_pairs = held.take(np.flatnonzero(held.target))
-    assert len(held_pairs) > 5 and not {*drawn.texts()} & {*held_pairs.texts()}
+    def sides(rows: list[tuple[str, str]]) -> list[Examples]:
+        """Training and held-out examples of identification."""
+        lines = [ppdb_line(a, b, "Equivalence") for a, b in rows]
+        (tmp_path / "ppdb.txt").write_text("\n".join(lines))
+        given = {**files, "ppdb": tmp_path / "ppdb.txt"}
+        data = read_data(config(given, tmp_path, objectives=("identification",), held_out=0.2))
+        return [data.train["identification"](0), data.held_out["identification"]]
+
+    drawn, held = sides([(f"a {i}", f"b {i}") for i in range(90)])
+    held_pairs = held.take(held.target == 1)
+    assert len(held_pairs) > 5 and not {*drawn.texts} & {*held_pairs.texts}
     # All x are paraphrases, all y are: who knows one side of the split alone would take some for negatives.
-    rows = [
-        ppdb_line(f"{one} {i}", f"{one} {j}", "Equivalence")
-        for one in "xy"
-        for i in range(12)
-        for j in range(i)
-    ]
-    (tmp_path / "ppdb.txt").write_text("\n".join(rows))
-    data = read_data(dataclasses.replace(given, held_out=0.2))
-    for side in (data.train["identification"](0), data.held_out["identification"]):
-        assert [
-            a[0] == b[0] for a, b in zip(side.first, side.second or (), strict=True)
-        ] == side.target.tolist()
+    for side in sides([(f"{one} {i}", f"{one} {j}") for one in "xy" for i in range(12) for j in range(i)]):
+        assert [a[0] == b[0] for a, b in side.pairs] == side.target.tolist()
 
 
-def test_unseen_premises_are_dropped_under_any_tokenisation() -> None:
-    examples = Examples(["A man isn't here .", "A dog"], ["x", "y"], np.array([0, 1]))
-    assert without_premises(examples, ["a man is n't here."]).first == ["A dog"]
+def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> None:
+    label, premises = "neutral", ("A man isn't here .", "A dog")
+    train = write_jsonl(tmp_path / "train.jsonl", [*((label, one, "x") for one in premises), ("-", "b", "x")])
+    dev = write_jsonl(tmp_path / "dev.jsonl", [(label, "a man is n't here.", "y")])
+    data = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))
+    assert data.train["nli"](0).first == ["A dog"] and len(data.held_out["nli"]) == 1
+    assert "dropped 1 without a three-way label, 1 whose premise" in data.summary[0]
 
 
 @given(st.lists(st.text("abc XYZ.", max_size=6), max_size=30), st.floats(0, 1))

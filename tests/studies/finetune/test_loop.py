@@ -17,7 +17,7 @@ from senteval_runner.towers import Concatenation, transformer
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.heads import combine
-from studies.finetune.loop import LoopConfig, Task, fit, rate_factor
+from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import build_tiny
 from tests.studies.finetune.fixtures import nli_rows
 from tests.studies.layers.transformers_tiny import build
@@ -93,11 +93,13 @@ def test_concatenations_are_those_of_table_4(name: str) -> None:
 
 
 def test_rate_rises_then_falls_linearly() -> None:
-    factors = [rate_factor(step, 100, 0.1, True) for step in range(100)]
+    factors = [LoopConfig(learning_rate=1).rate(step, 100) for step in range(100)]
     assert factors[:10] == pytest.approx([(s + 1) / 10 for s in range(10)])
     assert factors[10] == 1
     assert factors[-1] == pytest.approx(1 / 90)
-    assert {rate_factor(step, 100, 0.0, False) for step in range(100)} == {1.0}
+    assert {LoopConfig(learning_rate=1, warmup=0, decay=False).rate(step, 100) for step in range(100)} == {
+        1.0
+    }
 
 
 class Net(torch.nn.Module):
@@ -118,7 +120,7 @@ class Net(torch.nn.Module):
 def net_run(folder: Path, stop: int | None = None, select: str = "") -> Net:
     """30 steps of two tasks in turn, the second with a steeper loss."""
     net, calls = Net(), 0
-    stream = Stream(fixed(numbered(23)), 4, 0, "t")
+    streams = [Stream(fixed(numbered(23)), 4, 0, name) for name in ("t", "u")]
 
     def loss(examples: Examples) -> torch.Tensor:
         nonlocal calls
@@ -127,10 +129,10 @@ def net_run(folder: Path, stop: int | None = None, select: str = "") -> Net:
             raise KeyboardInterrupt
         return net.loss(examples)
 
-    tasks = {"t": Task(stream, loss), "u": Task(stream, lambda examples: 100 * loss(examples))}
+    turns = [Task(streams[0], loss), Task(streams[1], lambda examples: 100 * loss(examples))]
     score = iter([1.0, 0.5, 0.9, 0.1])
     history = fit(
-        net, tasks, LoopConfig(learning_rate=0.01), steps=30, evaluate_every=10, seed=1,
+        net, turns, LoopConfig(learning_rate=0.01), steps=30, evaluate_every=10, seed=1,
         folder=folder, select=select, evaluate=lambda: {"score": next(score)},
     )  # fmt: skip
     assert [row["step"] for row in history if "loss/u" in row] == [10, 20, 30]

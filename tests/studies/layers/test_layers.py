@@ -72,7 +72,7 @@ def run(config: LayersConfig) -> dict[str, dict[str, Any]]:
 def test_layers_are_counted_as_in_the_paper() -> None:
     twelve = transformer_layers(12)
     assert twelve[0] == "emb" and twelve[1] == "-12" and twelve[-1] == "-1" and len(twelve) == 13
-    assert chosen("bottom,top,-3", twelve, "m") == ("-12", "-1", "-3")
+    assert chosen("bottom,top,-3", twelve, "m") == "-12,-1,-3"
     for wrong in ("-1,-1", "-1,-13"):
         with pytest.raises(UserError, match="m"):
             chosen(wrong, twelve, "m")
@@ -90,7 +90,6 @@ ONE = {
     ("one", "-1,-2", "mean"): {"MR": 80, "CR": 80},
 }
 TWO = {("two", "-1", "mean"): {"MR": 100, "CR": 60, "Length": 30}}
-COMPARED = {"one": ("-2", "-1"), "two": ("-2", "-1")}
 
 
 def test_groups_and_normalisation_by_hand() -> None:
@@ -100,9 +99,9 @@ def test_groups_and_normalisation_by_hand() -> None:
     assert cells(share)["one", "emb", "mean"] == {"MR": 50, "CR": 75, "Length": 100}
     assert cells(group_means(scores))["one", "-1,-2", "mean"] == {"classification": 80}  # Length is missing
     # Table 1 leaves out the embedding output and the pair: MR, CR 60 70 and 80 70, Length 40 and 20
-    assert cells(pooling_table(scores, COMPARED))["one", "mean"] == {"classification": 70, "surface": 30}
+    assert cells(pooling_table(scores))["one", "mean"] == {"classification": 70, "surface": 30}
     # normalised: (60 + 87.5) / 2 and (80 + 87.5) / 2; 50 and 25
-    assert cells(pooling_table(share, COMPARED))["one", "mean"] == {"classification": 78.75, "surface": 37.5}
+    assert cells(pooling_table(share))["one", "mean"] == {"classification": 78.75, "surface": 37.5}
     assert cells(layer_table(scores)) == {
         ("one", "emb"): {"classification": 55, "surface": 80},
         ("one", "-2"): {"classification": 65, "surface": 40},
@@ -124,9 +123,8 @@ def test_an_encoder_taken_whole_counts_for_the_best_and_has_one_row() -> None:
         ("glove", WHOLE): {"classification": 81.25},
     }
     # Table 1 compares poolings, of which a whole encoder has none to choose
-    compared = {"bert": ("-2", "-1"), "glove": ()}
-    assert list(cells(pooling_table(scores, compared))) == [("bert", "mean")]
-    assert [one.caption for one in report.heat_maps(scores, compared)] == ["bert: % of each task's best"]
+    assert list(cells(pooling_table(scores))) == [("bert", "mean")]
+    assert [one.caption for one in report.heat_maps(scores)] == ["bert: % of each task's best"]
 
 
 SIX = ("STS12", "MR", "SNLI", "Length", "Depth", "Tense")
@@ -161,7 +159,7 @@ def test_likeness_to_word_vectors_by_hand() -> None:
 def test_published_rows_stand_below_the_normalised_tables() -> None:
     ones = dict.fromkeys(SIX, 50.0)
     scores = frame({("bert", layer, "mean"): ones for layer in ("-2", "-1")})
-    text = report.page(scores, frame({}), {"bert": ("-2", "-1")}, []).markdown()
+    text = report.page(scores, frame({}), []).markdown()
     tables = {block.split("\n")[0]: block for block in text.split("### ")[1:]}
     one, two = (tables[name] for name in tables if "normalised" in name)
     assert "| BERT † | sep | 13.00 | 88.90 | 66.10 | 42.80 | 72.20 | 86.70 | 61.60 |" in one
@@ -228,4 +226,4 @@ def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.Capture
     # Of a BERT of twelve layers, as small as it gets: 12 + emb + top with bottom, under four poolings.
     bert = build(tmp_path / "bert", "bert", layers=12, width=4)
     (backbone,) = evaluate.open_backbones(replace(config, backbones=(str(bert),)), Run(tmp_path / "log"))
-    assert len(backbone.units) == 56 and backbone.units[-1] == (("-1", "-12"), "max")
+    assert len(backbone.units) == 56 and backbone.units[-1] == ("-1,-12", "max")

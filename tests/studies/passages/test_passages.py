@@ -121,7 +121,7 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
 def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     data = filtered(read_set("few/wikiqa"), "answered")
     config = PassagesConfig(cross_epochs=1.5, margin=1.0, device="cpu")  # a pass is 32 pairs, two steps
-    net, history = cross.fine_tune(data, bert, config, seed=3, folder=world / "state", report=print)
+    net, history = cross.fine_tune(data, bert, config, seed=3, folder=world / "state")
     words = [p for name, p in net.named_parameters() if "word_embeddings" in name]
     assert len(words) == 1 and not words[0].requires_grad
     tower = cross.load_tower(bert, max_length=None)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.pairs.similarity import WordPhrasePairs, find_set
+from corpora.pairs.similarity import find_set
 from corpora.senteval.files import read_task
 from multiview.names.opened import as_vectors
-from runtime.device import pick_device
 from runtime.errors import UserError
 from senteval_runner import evaluate
 from senteval_runner.towers.transformer import load_tower
-from studies.finetune.phrases import PER_CLASS, split_phrases
+from senteval_runner.vectors import open_model
+from studies.finetune.examples import PER_CLASS, Examples, split_phrases
 from studies.finetune.tiny import build_tiny
 from studies.kit import published
 from studies.similarity import run
@@ -24,8 +24,9 @@ from studies.similarity.__main__ import cli
 from studies.similarity.run import (
     SEMEVAL,
     STS_TASKS,
-    Model,
     correlate,
+    is_tunable,
+    load_copy,
     phrase_pairs,
     sentence_similarity,
     tuned_accuracy,
@@ -103,7 +104,7 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
         pairs = {(a, b): gold for a, b, gold in zip(*phrase_pairs(file, fraction), strict=True)}
         assert pairs == {pair: scores[pair] for pair in pairs} and 5 < len(pairs) <= 72
         side = split_phrases(rows, PER_CLASS, fraction)[fraction > 0]
-        labels = dict(zip(zip(side.first, side.second or (), strict=True), side.target.tolist(), strict=True))
+        labels = dict(zip(side.pairs, side.target.tolist(), strict=True))
         counts = np.bincount([labels[pair] for pair in pairs], minlength=3)
         whole = np.bincount(side.target)
         assert counts[1:].tolist() == whole[1:].tolist(), "all that training holds out of the balanced pairs"
@@ -116,7 +117,7 @@ def test_phrases_of_ppdb_are_those_that_training_leaves_out(tmp_path: Path) -> N
 
 def test_sentence_pairs_with_and_without_a_head(data: Path) -> None:
     task, bag = read_task("SICK-R", data), as_vectors(RandomBag(20))
-    found = sentence_similarity(bag, task, 1111)
+    found = sentence_similarity(bag, data, task=task, seed=1111)
     trained = evaluate(RandomBag(20), ["SICK-R"], data)["SICKRelatedness"]
     assert found["SICKRelatedness (trained head)"] == pytest.approx(100 * trained["spearman"])
     part = task.splits["test"]
@@ -141,26 +142,25 @@ def test_encoder_and_classifier_are_trained_together(
     """A colour means a phrase that begins with it."""
     product = itertools.product(COLOURS, COLOURS, THINGS)
     rows = [(one, f"{other} {thing}", int(one == other)) for one, other, thing in product]
-    rows = [row for row in rows if row[2]] + [row for row in rows if not row[2]][::3]
-    words, phrases, same = map(list, zip(*rows, strict=True))
-    pairs = WordPhrasePairs(words=words, phrases=phrases, same=same)
-    tower = load_tower(str(bert), dropout=0.0, device=pick_device())
+    pairs = Examples.of_pairs(row for place, row in enumerate(rows) if row[2] or place % 3 == 0)
     monkeypatch.setattr(run, "EPOCHS", 30)
-    assert tuned_accuracy(tower, pairs, pairs, folder=tmp_path, seed=1, learning_rate=3e-3) > 90
+    monkeypatch.setattr(run, "load_tower", lambda *of, **how: load_tower(*of, **how, dropout=0.0))
+    options = {"train": pairs, "test": pairs, "seed": 1, "learning_rate": 3e-3}
+    assert tuned_accuracy(open_model(f"mean:{bert}"), tmp_path, **options)[SEMEVAL] > 90
 
 
 @pytest.mark.usefixtures("both_devices")
 def test_poolings_are_rows_of_their_own(bert: Path, words: Path) -> None:
-    assert not Model(str(words), 0).tunable, "word vectors stay fixed, as in BURT"
+    assert not is_tunable(open_model(str(words))), "word vectors stay fixed, as in BURT"
     tower = load_tower(str(bert)).eval()
     for pooling in ("cls", "max", "mean"):
-        model = Model(f"{pooling}:{bert}", 0)
+        model = open_model(f"{pooling}:{bert}")
         with torch.inference_mode():
             expected = tower.embed(["red car"], pooling).numpy()  # type: ignore[arg-type]
-            trained = model.tower().eval().embed(["red car"])  # type: ignore[operator]
-        np.testing.assert_allclose(model.vectors([["red", "car"]]), expected, atol=1e-6)
+            trained = load_copy(model).eval().embed(["red car"])  # type: ignore[operator]
+        np.testing.assert_allclose(model([["red", "car"]]), expected, atol=1e-6)
         np.testing.assert_allclose(trained.cpu().numpy(), expected, atol=1e-6)
-        assert model.tunable
+        assert is_tunable(model)
 
 
 MODELS, ABLATION = (
