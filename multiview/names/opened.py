@@ -233,9 +233,9 @@ def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
             f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token "
             "lists; either returns an array [sentences, dimensions]"
         )
-    encode = encoder.encode if isinstance(encoder, Encoder) else encoder
-    tokens = bool(getattr(encoder, "pretokenized", not isinstance(encoder, Encoder)))
-    return OpenedEncoder(SingleEncoder(lambda: encode, tokens=tokens))
+    function = "encode" if isinstance(encoder, Encoder) else "__call__"
+    tokens = bool(getattr(encoder, "pretokenized", function == "__call__"))
+    return OpenedEncoder(SingleEncoder(functools.partial(getattr, encoder, function), tokens=tokens))
 
 
 def open_encoder(

@@ -54,6 +54,7 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -
     ("spec", "message"),
     [
         ("nowhere.txt", "no such file or folder"),
+        ("x" * 5000, "File name too long"),
         ("random:dep,const@7", "cannot be divided by 2"),
         ("random:seq,lstm", "view 'lstm'"),
         ("random:", "expected random:VIEWS"),
