@@ -16,20 +16,12 @@ EXTRAS = {
 }
 # What `make test` installs; tests of the extras ray, triton, docs and dev are skipped without those.
 TEST = [
-    "pytest>=8",
-    "pytest-cov>=5",
-    "pytest-timeout>=2.3",
-    "pytest-xdist>=3.8",
-    "hypothesis>=6.100",
+    *("pytest>=8", "pytest-cov>=5", "pytest-timeout>=2.3", "pytest-xdist>=3.8", "hypothesis>=6.100"),
     *(package for extra in ("burt", "dgl", "report", "retrieval", "vectors") for package in EXTRAS[extra]),
 ]
 DEV = [
     *TEST,
-    "ruff>=0.9",
-    "mypy>=1.10",
-    "types-tqdm",
-    "build>=1",
-    "import-linter>=2.5",
+    *("ruff>=0.9", "mypy>=1.10", "types-tqdm", "build>=1", "import-linter>=2.5"),
     "mutmut>=3.8; sys_platform != 'win32'",
 ]
 # 700 MB, so by itself. A CUDA torch brings it along; without a GPU only tests use it, by its interpreter.
@@ -56,22 +48,11 @@ def scripts() -> list[str]:
 
 setup(
     packages=find_packages(include=[f"{package}*" for package in PACKAGES]),
+    # "" is every package here (setup.cfg would spell it "*").
     package_data={
+        "": ["*.*"],
         "parsing": ["builtin/*/*"],
-        "multiview": ["builtin/*/*", "builtin/*/*/*", "presets/*", "judges/*"],
-        # "" is every package here (setup.cfg would spell it "*").
-        "": [
-            "*.json",
-            "*.safetensors",
-            "*.tsv",
-            "*.csv",
-            "*.toml",
-            "*.md",
-            "*.html",
-            "*.txt",
-            "*.xz",
-            "py.typed",
-        ],
+        "multiview": ["builtin/*/*", "presets/*", "judges/*"],
     },
     entry_points={
         "console_scripts": scripts(),

@@ -10,8 +10,7 @@ from it, each a method on a data set with a seed, and a page of tables of their 
     cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", "Retrieve answers.")
 
 Output: ``report.html``, ``report.md``, ``results.json`` (without ``--output`` in a folder of the command's
-own), ``log.txt``; finished cells below ``cells/`` or in their own folders. The same command again computes
-only what is not there.
+own), ``log.txt``; finished cells below ``cells/`` or in their own folders.
 
 Presets are ``presets.toml`` beside the configuration, a table per preset::
 
@@ -40,24 +39,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from multiview.names.grammar import check_names
+from runtime import files
 from runtime.cli import Command, config_to_json, log_to, with_defaults
 from runtime.errors import UserError, refusals
-from runtime.files import (
-    check_file,
-    file_record,
-    json_digest,
-    read_record,
-    write_json,
-    write_record,
-    write_text,
-)
 from runtime.progress import progress
 
 if TYPE_CHECKING:
     from senteval_runner.report.page import Page
 
-OUTPUTS = ("output", "cache")
-"""Options that name folders to write to."""
 Figures = dict[str, Any]
 """What one cell gives: JSON values by name."""
 Key = TypeVar("Key", bound=Hashable)
@@ -123,7 +112,7 @@ class Run:
         """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
         from senteval_runner.evaluation import versions
 
-        identity = json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
+        identity = files.json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
         folder = self.output / (cell.folder or "cells")
         file = folder / ("cell.json" if cell.folder else f"{identity}.json")
         work = self.output / "unfinished" / identity
@@ -133,15 +122,15 @@ class Run:
             figures = cell.compute(work)
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
             own = [path for path in weights if work not in path.parents]
-            files = {str(path.relative_to(folder)): file_record(path) for path in own}
-            write_record(file, {"identity": identity, "figures": figures, "files": files})
-            record = read_record(file)
+            hashes = {str(path.relative_to(folder)): files.file_record(path) for path in own}
+            files.write_record(file, {"identity": identity, "figures": figures, "files": hashes})
+            record = files.read_record(file)
             shown = (f"{k} {v:.4f}" for k, v in record["figures"].items() if isinstance(v, float))
             self.log("  ".join([cell.name, *shown]))
         elif record["identity"] != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
         for name, about in record["files"].items():
-            check_file(folder / name, **about)
+            files.check_file(folder / name, **about)
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
         return dict(record["figures"])
 
@@ -150,7 +139,7 @@ class Run:
         if not file.exists():
             return None
         try:
-            record: dict[str, Any] = read_record(file)
+            record: dict[str, Any] = files.read_record(file)
             _ = record["identity"], record["figures"].items(), [f["sha256"] for f in record["files"].values()]
         except (UserError, KeyError, TypeError, AttributeError) as error:
             self.log(f"{file}: {error}; computed again")
@@ -181,9 +170,9 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
         words = [str(word) for name in about for word in getattr(config, name, ())]
         output /= report_name(config_to_json(config), words)
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
-    write_json(output / "results.json", results)
-    write_text(output / "report.html", page.html())
-    write_text(output / "report.md", page.markdown())
+    files.write_json(output / "results.json", results)
+    files.write_text(output / "report.html", page.html())
+    files.write_text(output / "report.md", page.markdown())
     print(page.text())
     print(f"written: {output}/report.html, report.md, results.json")
     return 2 if reasons else 0
@@ -211,7 +200,7 @@ def check_inputs(config: Any) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
         paths = [one for one in (value if isinstance(value, tuple) else [value]) if isinstance(one, Path)]
-        if field.name not in OUTPUTS and paths and not any(path.exists() for path in paths):
+        if field.name not in ("output", "cache") and paths and not any(path.exists() for path in paths):
             raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
 
 

@@ -1,4 +1,4 @@
-"""What an import brings along, by ``sys.modules``; and that nothing of ours needs a Unix-only module."""
+"""What an import brings along, by ``sys.modules``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.test_commands import PIPELINE, ROOT
+from tests.test_commands import ROOT
 
 pytestmark = pytest.mark.repo
 
 PARSERS = ("spacy", "supar", "benepar", "transformers", "nltk", "stanza")
 HEAVY = (*PARSERS, "numba", "scipy", "sklearn", "h5py", "matplotlib", "tensorboard", "triton", "ray")
-UNIX_ONLY = ("fcntl", "resource", "pwd", "grp", "termios")
 
 
 def imported(program: str, names: tuple[str, ...], cwd: Path = ROOT) -> set[str]:
@@ -51,28 +50,3 @@ def test_what_an_import_needs(tmp_path: Path) -> None:
     assert imported("import multiview.model", names) == {"torch", "numpy"}
     assert imported(SEARCH, names, tmp_path) == {"numpy"}
     assert imported(FIRST, ("numba", "spacy", *SLOW)) == {"numba", "spacy"}
-
-
-EVERY_MODULE = f"""
-import importlib, pkgutil, sys
-for name in {UNIX_ONLY!r}:
-    sys.modules[name] = None  # importing it fails, as where the system has none
-count = 0
-for package in {PIPELINE!r}:
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
-        try:
-            importlib.import_module(module.name)
-            count += 1
-        except ImportError as error:
-            if error.name == "triton":  # of an extra; the engine asks before it imports its kernels
-                continue
-            raise SystemExit(f"{{module.name}}: {{error}}")
-        except Exception as error:  # two files are about a library that may be absent, or needs fcntl here
-            if type(error).__name__ != "MissingExtraError":
-                raise
-assert count > 100
-"""
-
-
-def test_every_module_imports_without_what_windows_lacks() -> None:
-    imported(EVERY_MODULE, ())

@@ -112,14 +112,16 @@ def documents(path: Path) -> Iterator[list[str]]:
                 document.append(line.removeprefix("# text =").strip())
 
 
-def clauses(sentences: list[str]) -> list[str]:
-    """Cut sentences into parts as short as the headlines that the text lacks, a block of them."""
-    pieces = (piece.strip() for sentence in sentences for piece in PIECE.split(sentence))
-    return [piece for piece in pieces if 4 <= len(piece.split()) <= 14][:BLOCK]
-
-
 def texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Read successive sentences and their kind; those of kind ``held`` are for no training."""
+    """Read successive sentences and their kind; those of kind ``held`` are for no training.
+
+    ``clauses`` are parts of sentences as short as the headlines that the text lacks, a block of them.
+    """
+
+    def clauses(sentences: list[str]) -> list[str]:
+        pieces = (piece.strip() for sentence in sentences for piece in PIECE.split(sentence))
+        return [piece for piece in pieces if 4 <= len(piece.split()) <= 14][:BLOCK]
+
     for name, share in SOURCES.items():
         whole = list(documents(data / "corpora" / f"{name}.txt.xz"))
         for document in whole:
@@ -183,9 +185,8 @@ def teach(folder: Path, teacher: str) -> None:
         if not part.exists():
             chunk = sentences[number * CHUNK : (number + 1) * CHUNK]
             files.write_array(part, model.encode(chunk, show_progress_bar=True).astype(np.float16))
-    files.write_array(
-        folder / "train.npy", np.concatenate([np.load(part) for part in parts]).astype(np.float32)
-    )
+    taught_ST = np.concatenate([np.load(part) for part in parts]).astype(np.float32)
+    files.write_array(folder / "train.npy", taught_ST)
 
 
 def skip_grams(folder: Path) -> None:
@@ -265,10 +266,9 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
 
 def main(config: TrainEncoderConfig) -> None:
     """Run the stages that are not there yet."""
-    if missing := [
-        n for n in ("corpora", "treebank", "retrieval", *EVALUATION) if not (config.data / n).is_dir()
-    ]:
-        raise UserError(f"--data {config.data}: has no folder {missing[0]}")
+    for name in ("corpora", "treebank", "retrieval", *EVALUATION):
+        if not (config.data / name).is_dir():
+            raise UserError(f"--data {config.data}: has no folder {name}")
     folder, begun = config.output, time.monotonic()
 
     def stage(name: str, make: Callable[[], object]) -> None:

@@ -38,7 +38,7 @@ from studies.passages.ranker import Part, Scorer, scaled, train_scorer
 from tests.fixtures.goldens import Section
 from tests.fixtures.senteval import write_tasks
 from tests.oracles.training import ranker_weights
-from tests.studies.faq.test_faq import TOPICS, write_set
+from tests.studies.faq.test_faq import TEXTS, write_set
 from tests.studies.goldens import burt_recipe
 from tests.studies.layers.transformers_tiny import build
 from tests.studies.passages import passage_sets
@@ -47,8 +47,8 @@ from tests.studies.passages import passage_sets
 def word_file(path: Path, words: Sequence[str]) -> str:
     """A vector file of random numbers."""
     rows = np.random.default_rng(7).normal(size=(len(words), 12))
-    lines = [f"{word} {' '.join(f'{x:.4f}' for x in row)}" for word, row in zip(words, rows, strict=True)]
-    path.write_text("\n".join(lines) + "\n")
+    numbers = (" ".join(f"{x:.4f}" for x in row) for row in rows)
+    path.write_text("".join(f"{word} {row}\n" for word, row in zip(words, numbers, strict=True)))
     return str(path)
 
 
@@ -85,35 +85,26 @@ def analogy_scores(folder: Path) -> dict[str, float]:
     }
 
 
-def faq_texts() -> list[str]:
-    """What the made FAQ set says."""
-    return [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
-
-
 def faq_scores(folder: Path) -> dict[str, Any]:
     """Rows of Table 8 for one small BERT, negatives of both kinds; those trained are only named."""
-    model, place = small_bert(folder / "bert", faq_texts()), write_set(folder / "toy")
+    model, place = small_bert(folder / "bert", TEXTS), write_set(folder / "toy")
     options = ["--runs", "2", "--learning-rate", "1e-3", "--device", "cpu"]
     options += ["--sampling", "retrieved", "random"]
     assert faq([str(place), "--models", model, *options, "--output", str(folder / "faq")]) == 0
-    rows: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, Any] = {"trained": []}
     for cell in json.loads((folder / "faq" / "results.json").read_text())["cells"]:
         method, _, rest = cell["cell"].removeprefix("toy: ").partition(", ")
-        row = rows.setdefault(f"{Path(method).name} {rest.split()[0] if rest else None}", {})
-        for metric in ("accuracy", "mrr"):
-            row.setdefault(metric, []).append(cell[metric])
-    found = {
-        f"{name} {key}": value
-        for name, row in rows.items()
-        for key, (value, *more) in row.items()
-        if not more
-    }
-    return {**found, "trained": [name for name, row in rows.items() if len(row["mrr"]) > 1]}
+        name = f"{Path(method).name} {rest.split()[0] if rest else None}"
+        if not rest:
+            found |= {f"{name} {metric}": cell[metric] for metric in ("accuracy", "mrr")}
+        elif name not in found["trained"]:
+            found["trained"].append(name)
+    return found
 
 
 def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
-    model, place = small_bert(folder / "bert", faq_texts()), folder / "toy"
+    model, place = small_bert(folder / "bert", TEXTS), folder / "toy"
     data = read_faq(place if place.exists() else write_set(place))
     frozen = embedded(data, open_model(model, cache=None, device="cpu"))
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
@@ -132,7 +123,7 @@ def passage_scores(folder: Path) -> dict[str, Any]:
     """Rows of Table 3 for a vector file, a small BERT's layers and a cross-encoder; those trained named."""
     place = passage_sets.write_wikiqa(folder / "wikiqa", (24, 10, 10))
     words = word_file(folder / "words.txt", [*passage_sets.ANIMALS, *passage_sets.HOMES, "sleep", "near"])
-    bert = small_bert(folder / "bert", passage_texts())
+    bert = small_bert(folder / "bert", passage_sets.TEXTS)
     options = ["--epochs", "3", "--runs", "2", "--cross-epochs", str(5 / 6), "--device", "cpu"]
     options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
     # In float64: where hinges of both passages of a pair cancel, float32 is left with rounding.
@@ -170,14 +161,9 @@ def train_scorer_beside(scorer: Module, train_part: Part, dev: Part, **options: 
     return curve
 
 
-def passage_texts() -> list[str]:
-    """What the made passage sets say."""
-    return [text for row in passage_sets.qa_rows(60, 1, "q") for text in row.split("\t")[2:]]
-
-
 def train_cross(folder: Path) -> list[Path]:
     """25 steps of a cross-encoder."""
-    bert, place = small_bert(folder / "bert", passage_texts()), folder / "wikiqa"
+    bert, place = small_bert(folder / "bert", passage_sets.TEXTS), folder / "wikiqa"
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
     data = filtered(read_set(f"wikiqa={spec}"), "answered")
     config = PassagesConfig(cross_epochs=25 / 12, margin=1.0, device="cpu")

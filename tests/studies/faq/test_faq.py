@@ -26,6 +26,7 @@ from studies.finetune.tiny import build_tiny
 from studies.kit import read_presets
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
+TEXTS = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
 
 
 def write_set(folder: Path) -> Path:
@@ -55,9 +56,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    texts = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
     folder = tmp_path_factory.mktemp("tiny") / "bert"
-    return str(build_tiny(folder, texts, layers=1, hidden=32, vocabulary=300))
+    return str(build_tiny(folder, TEXTS, layers=1, hidden=32, vocabulary=300))
 
 
 def test_measure_equals_a_loop(folder: Path) -> None:

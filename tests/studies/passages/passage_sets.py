@@ -27,6 +27,10 @@ def qa_rows(count: int, seed: int, prefix: str) -> list[str]:
     return rows
 
 
+TEXTS = [text for row in qa_rows(60, 1, "q") for text in row.split("\t")[2:]]
+"""What the questions and passages say."""
+
+
 def write_wikiqa(folder: Path, sizes: tuple[int, int, int] = (60, 20, 20)) -> Path:
     folder.mkdir(parents=True)
     for split, size, seed in zip(("train", "dev", "test"), sizes, (1, 2, 3), strict=True):

@@ -45,9 +45,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
-    texts = [text for row in passage_sets.qa_rows(60, 1, "q") for text in row.split("\t")[2:]]
     folder = tmp_path_factory.mktemp("tiny") / "bert"
-    return str(build_tiny(folder, texts, layers=3, hidden=64, vocabulary=200, seed=0))
+    return str(build_tiny(folder, passage_sets.TEXTS, layers=3, hidden=64, vocabulary=200, seed=0))
 
 
 def run(**changes: Any) -> int:
