@@ -29,7 +29,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from benchmarks import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
-from multiview.engines.plan import ConstPlan, DepPlan, SequencePlan
+from multiview.engines.plan import SequencePlan, TreePlan
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
@@ -111,7 +111,7 @@ def trained(encoder: Encoder, x: Tensor, plan: Any, forward: Callable[..., Tenso
 
 def floor_const(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> Step:
     """Make the products of CONST: leaves, every level both ways, and merged weight gradients."""
-    assert isinstance(plan, ConstPlan)
+    assert isinstance(plan, TreePlan)
     w, u = encoder.input_weight.detach(), encoder.recurrent_weight.detach()
     hidden, levels = encoder.dim, plan.levels()
     pairs, gates = torch.randn(plan.internal, 2 * hidden), torch.randn(plan.internal, 5 * hidden)
@@ -119,9 +119,9 @@ def floor_const(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> S
 
     def step() -> None:
         products.mm(x, w.t(), leaf)
-        for low, high in levels:
+        for low, high, *_ in levels:
             products.mm(pairs[low:high], u.t(), gates[low:high])
-        for low, high in reversed(levels):
+        for low, high, *_ in reversed(levels):
             products.mm(gates[low:high], u, dpairs[low:high])
         products.mm(leaf, w, dx)
         products.gradient(leaf, x)
@@ -132,7 +132,7 @@ def floor_const(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> S
 
 def floor_dep(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> Step:
     """Make the products of DEP: inputs, two per level each way, and merged weight gradients."""
-    assert isinstance(plan, DepPlan)
+    assert isinstance(plan, TreePlan)
     w, wp = encoder.input_weight.detach(), encoder.parent_weight.detach()
     uc, u = encoder.child_weight.detach(), encoder.recurrent_weight.detach()
     hidden, leaves, levels = encoder.dim, plan.leaves, plan.levels()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,26 +39,7 @@ LAPTOP = "laptop"
 MOST_VIEWS = 32
 """Of a model: each has its own encoder, and each pair its own term of the loss."""
 
-TREES = Path("runs/trees")
-"""Where ``--trees`` is looked for if it is not given."""
 Case = Literal["exact", "backoff", "lower"]
-
-
-def found_trees(trees: Path | None, root: Path = TREES) -> Path:
-    """Return the tree cache that is given, else the only one under ``root``.
-
-    Raises:
-        UserError: there is none, or several (they are listed).
-    """
-    if trees is not None:
-        return trees
-    caches = sorted(path.parent for path in root.glob("*/manifest.json"))
-    if len(caches) != 1:
-        listed = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
-        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
-    return caches[0]
-
-
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
 Start = Literal["xavier", "bag"]
@@ -182,23 +162,6 @@ class LoopConfig:
     """Stop after so many validations without a lower loss; 0: never."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resolved:
-    """Holds what the options of a training come to."""
-
-    views: list[str]
-    folder: Path
-    """Where the model goes."""
-    words: Literal["trained", "tuned", "fixed", "both"]
-    """What becomes of them."""
-    one_scale: bool
-    """Whether features have one scale."""
-    decisive: dict[str, str]
-    """The options that determine the weights, as text."""
-    record: dict[str, Any]
-    """All options as JSON."""
-
-
 @configuration
 class TrainConfig:
     """Options of ``python -m multiview.train``; in Python, :func:`preset` gives those of a preset."""
@@ -253,31 +216,9 @@ class TrainConfig:
         return self.output / self.model_name
 
     @property
-    def one_scale(self) -> bool:
-        """Tells whether the model's features have one scale; the paper leaves its numbers as they are."""
-        return self.preset != "paper"
-
-    @property
     def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
         """Says what becomes of the words: as asked, else they stay fixed where vectors are named."""
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
-
-    @property
-    def makes_vectors(self) -> bool:
-        """Tells whether ``vectors`` names a way to make them, and no file."""
-        made = self.vectors in (BUILTIN_WORDS, TRAIN)
-        return made or self.vectors.startswith(DISTIL)
-
-    def resolved(self) -> Resolved:
-        """Work out what the options come to."""
-        return Resolved(
-            views=self.view_list,
-            folder=self.folder,
-            words=self.words_mode,
-            one_scale=self.one_scale,
-            decisive=decisive_options(self),
-            record=config_to_json(self),
-        )
 
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
@@ -296,8 +237,8 @@ class TrainConfig:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         # Before any work: both and expand would look for the file after hours of training.
         needs_vectors = self.words_mode != "trained" or self.table.expand
-        has_vectors = self.vectors != NO_VECTORS and (self.makes_vectors or Path(self.vectors).exists())
-        if needs_vectors and not has_vectors:
+        made = self.vectors in (BUILTIN_WORDS, TRAIN) or self.vectors.startswith(DISTIL)
+        if needs_vectors and not made and (self.vectors == NO_VECTORS or not Path(self.vectors).exists()):
             raise UserError(
                 f"--words {self.words_mode}, --table.expand {self.table.expand}: need --vectors, which is "
                 f"{self.vectors}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
@@ -311,11 +252,9 @@ class TrainConfig:
 
 
 def preset(name: str, **changes: Any) -> TrainConfig:
-    """Return the configuration of a preset; the way to get one in Python.
+    """Return the configuration of a preset, with some fields changed; the way to get one in Python.
 
-    Args:
-        name: ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s.
-        changes: fields to change, as for :func:`dataclasses.replace`.
+    It is ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s.
 
     Raises:
         UserError: no such preset or file, or a value in it is wrong; it is named.
@@ -335,17 +274,33 @@ def preset(name: str, **changes: Any) -> TrainConfig:
     return dataclasses.replace(config, **changes)
 
 
+def found_trees(trees: Path | None) -> Path:
+    """Return the tree cache that is given, else the only one under ``runs/trees``.
+
+    Raises:
+        UserError: there is none, or several (they are listed).
+    """
+    if trees is not None:
+        return trees
+    root = Path("runs/trees")
+    caches = sorted(path.parent for path in root.glob("*/manifest.json"))
+    if len(caches) != 1:
+        listed = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
+        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
+    return caches[0]
+
+
 _FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device", "loop.max-minutes")
 """Options that do not change what the weights become; a resumed run may change them, and its time limit."""
 
 
-def options_of(config: object, group: str = "") -> dict[str, Any]:
-    """Return every value of a configuration by its name on the command line, without the dashes in front."""
+def options_of(config: TrainConfig) -> dict[str, Any]:
+    """Return every value, as JSON, by its name on the command line, without the dashes in front."""
     options: dict[str, Any] = {}
-    for field in dataclasses.fields(config):  # type: ignore[arg-type]
-        value, name = getattr(config, field.name), group + field.name.replace("_", "-")
-        options |= options_of(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: value}
-    return options
+    for name, value in config_to_json(config).items():
+        is_group = isinstance(value, dict)
+        options |= {f"{name}.{part}": one for part, one in value.items()} if is_group else {name: value}
+    return {name.replace("_", "-"): value for name, value in options.items()}
 
 
 def decisive_options(config: TrainConfig) -> dict[str, str]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,11 +47,7 @@ class ModelOptions:
     """cpu, cuda, ...; auto takes a GPU if there is one."""
 
     def check(self) -> None:
-        """Refuse, before anything heavy is imported, names of encoders and parsers that mean nothing.
-
-        Raises:
-            UserError: the first one.
-        """
+        """Refuse names of encoders and parsers that mean nothing, before anything heavy is imported."""
         check_names([self.spec])
         for need, name in self.parsers.items():
             check_parser(need, name)
@@ -64,16 +59,12 @@ class ModelOptions:
 
     @property
     def parsers(self) -> dict[str, str]:
-        """Give the parsers that are named, by annotation."""
+        """Gives the parsers that are named, by annotation."""
         named = {"dep": self.dep_model, "const": self.const_model}
         return {need: name for need, name in named.items() if name}
 
     def load(self) -> MultiViewEncoder:
-        """Load the model.
-
-        Raises:
-            UserError: no such model, an encoder that reads no trees, or a part of one.
-        """
+        """Load the model; an encoder that reads no trees, and a part of a model, are refused."""
         self.check()
         from multiview.names.sources import find_source
 
@@ -128,44 +119,32 @@ class EncodeConfig(VectorOptions):
     """Scale every vector to length 1."""
 
 
-@dataclass(frozen=True)
 class SentenceInput:
-    """The lines of a text, or a tree cache."""
+    """The lines of a text file, or of standard input (``-``), that are not blank, or a tree cache."""
 
-    texts: list[str] | None
-    trees: TreeCache | None = None
+    def __init__(self, path: Path) -> None:
+        self.texts: list[str] | None = None
+        self.trees: TreeCache | None = None
+        if path.is_dir():
+            from parsing.trees.cache import TreeCache
+
+            self.trees = TreeCache.open(path)
+            self.content = str(self.trees.identity["content_sha256"])
+            """Decides the sentences: the text, or the hash of the cache."""
+        else:
+            self.texts = list(sentences_of(path))
+            self.content = "\n".join(self.texts)
+            if not self.texts:
+                raise UserError(f"{path}: empty")
 
     def __len__(self) -> int:
         return len(self.texts if self.texts is not None else self.trees or ())
-
-    @property
-    def content(self) -> str:
-        """Decides the sentences: the text, or the hash of the cache."""
-        if self.trees is not None:
-            return str(self.trees.identity["content_sha256"])
-        return "\n".join(self.texts or ())
 
     def text(self, row: int) -> str:
         """Give one sentence."""
         if self.trees is not None:
             return " ".join(next(self.trees.read(row, row + 1, ("token",)).words()))
         return (self.texts or [])[row]
-
-
-def open_sentences(path: Path) -> SentenceInput:
-    """Return the lines of a text file, or of standard input (``-``), that are not blank, or a tree cache.
-
-    Raises:
-        UserError: it is neither or empty, or what :func:`sentences_of` raises.
-    """
-    if path.is_dir():
-        from parsing.trees.cache import TreeCache
-
-        return SentenceInput(None, TreeCache.open(path))
-    texts = list(sentences_of(path))
-    if not texts:
-        raise UserError(f"{path}: empty")
-    return SentenceInput(texts)
 
 
 def sentences_of(path: Path) -> Iterator[str]:
@@ -190,7 +169,7 @@ def main(config: EncodeConfig) -> int:
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
     files = output_file(output), output_file(Path(f"{output}.json"))  # refused now, not after the work
-    sentences = open_sentences(config.file)
+    sentences = SentenceInput(config.file)
     encoder = config.encoder()
     trees = sentences.trees
     if trees is None and config.trees is not None:

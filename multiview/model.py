@@ -14,6 +14,7 @@ embedding size.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -44,16 +45,17 @@ from multiview.folder.reading import SentenceReader, Tokens
 from multiview.outputs import (
     Output,
     Vectors,
+    annotations_of,
     check_arguments,
     check_finite,
     chosen_networks,
     fitted_readout,
-    required_annotations,
     resolve_output,
     units,
+    vectors_of_views,
 )
 from multiview.words.table import WordTable
-from multiview.words.vectors import CACHE, DEFAULT_WORDS, load_word_vectors
+from multiview.words.vectors import load_word_vectors
 from parsing.trees.batch import Batch
 from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
 from runtime.errors import UserError
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
 
 FEW = 200
 """Fewer sentences are encoded by one thread."""
+BATCH = 512
+"""Sentences encoded at a time: the more, the more often they share words."""
 
 
 class MultiViewEncoder:
@@ -100,15 +104,12 @@ class MultiViewEncoder:
         structure: float | None = None,
         structure_size: int | None = None,
     ) -> Self:
-        """Load a model folder.
+        """Load a model folder, written by ``python -m multiview.train``, or ``builtin``, that in the package.
 
-        Args:
-            folder: written by ``python -m multiview.train``, or ``builtin``, the encoder of the installation.
-            device: cpu, cuda, ...; None or auto takes a GPU if there is one.
-            dep_model: the dependency parser the model was trained with, unless it is the builtin one.
-            const_model: the same for the constituency parser.
-            structure: λ of :meth:`encode` where it is not given; None is the folder's.
-            structure_size: numbers of a structure vector, 128, 256, 512 or 1,024; None is the folder's.
+        The device is cpu, cuda, ...; without one, a GPU is taken if there is any. ``dep_model`` and
+        ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
+        ``structure`` is λ of :meth:`encode` where it is not given, ``structure_size`` the numbers of a
+        structure vector, 128, 256, 512 or 1,024; by default both are the folder's.
 
         Raises:
             UserError: the folder is incomplete or damaged (the file is named), λ is no share, or structure
@@ -140,15 +141,9 @@ class MultiViewEncoder:
     ) -> Self:
         """Return a model with random weights, the baseline that a trained model has to beat.
 
-        Args:
-            views: ``"dep,const"`` or a list.
-            dim: hidden size of each view.
-            word_dim: word-vector size.
-            words: take these vectors; without, words are hashed.
-            start: with ``bag``, trees forget little.
-            relations: whether dep knows the role of each child.
-            seed: of the weights.
-            device: as of :meth:`load`.
+        Views are ``"dep,const"`` or a list, each of ``dim`` numbers. Without ``words``, these are hashed to
+        vectors of ``word_dim`` numbers. With the start ``bag``, trees forget little; with ``relations``, dep
+        knows the role of each child.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         with plain_build():
@@ -189,20 +184,16 @@ class MultiViewEncoder:
         Raises:
             UserError: the trees lack what a view needs, or are of other parsers.
         """
-        self.reader.check_trees(trees, self.requires)
-        fields, spans = fields_of(self.requires), spread([(0, len(trees))])
+        requires = self.requires_of()
+        self.reader.check_trees(trees, requires)
+        fields, spans = fields_of(requires), spread([(0, len(trees))])
         for member in self.members:
             with torch_threads(1):
                 member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
 
-    @property
-    def requires(self) -> set[str]:
-        """Annotations that the encoders read: of ``tokens``, ``dep``, ``const``."""
-        return self.requires_of(None)
-
-    def requires_of(self, views: Sequence[str] | None) -> set[str]:
-        """Give annotations that some views read; None is all views."""
-        return set(required_annotations(chosen_networks(self.members, views)))
+    def requires_of(self, views: Sequence[str] | None = None) -> set[str]:
+        """Give the annotations that some views read, of ``tokens``, ``dep``, ``const``; None is all views."""
+        return annotations_of(chosen_networks(self.members, views))
 
     def get_sentence_embedding_dimension(self) -> int:
         """Count what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
@@ -214,7 +205,7 @@ class MultiViewEncoder:
         self,
         inputs: str | Iterable[str | Tokens] | None,
         *,
-        batch_size: int = 512,
+        batch_size: int = BATCH,
         show_progress_bar: bool | None = None,
         convert_to_tensor: bool = False,
         device: str | torch.device | None = None,
@@ -231,10 +222,10 @@ class MultiViewEncoder:
         Args:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
                 tokens. None encodes all sentences of ``trees`` in order.
-            batch_size: sentences encoded at a time: the more, the more often they share words.
+            batch_size: sentences encoded at a time.
             show_progress_bar: None shows a bar in terminals and notebooks, a line every 30 s in logs.
             convert_to_tensor: return a tensor on the device, which the type does not say.
-            device: move the model to this device, for later calls as well.
+            device: move the model there, for later calls as well.
             normalize_embeddings: scale every vector to length 1 (a zero vector stays zero).
             views: only these, by name (``dep``) or position (``0-dep``); the order is the model's.
             trees: cache made with the model's parsers; sentences found in it are not parsed again.
@@ -246,10 +237,8 @@ class MultiViewEncoder:
             structure: λ, by default the model's (0 with ``views``, raw or features); above 0 the vectors are
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
-            truncate_dim: keep so many numbers of the meaning, of a fitted one at length 1 again; those of
-                structure stay.
-            others: what sentence-transformers' ``encode`` takes besides, where it asks for nothing (no
-                prompt, float32, sentences).
+            truncate_dim: keep so many numbers of the meaning, a fitted one at length 1 again.
+            others: arguments of sentence-transformers' ``encode`` that ask for nothing (no prompt, float32).
 
         Returns:
             float32 [D] for a string, [n, D] for a list, in input order.
@@ -260,12 +249,14 @@ class MultiViewEncoder:
                 input that is no sentence, or one (it is named) whose vector is not finite.
         """
         flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
-        check_arguments(batch_size, truncate_dim, trees, flags, others)
-        output = resolve_output(
-            self.members, self.name, views=views, readout=readout, structure=structure, dim=truncate_dim
-        )
-        if device is not None:
-            self._move(pick_device(device))
+        numbers = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
+        check_arguments(numbers, trees, flags, others)
+        output = resolve_output(self.members, self.name, views, readout, structure, truncate_dim)
+        if device is not None and (chosen := pick_device(device)) != self.device:
+            self.device = chosen
+            self.reader.move(chosen)
+            for member in self.members:
+                member.network.to(chosen)
         listed = [inputs] if isinstance(inputs, str) else inputs
         texts = None if listed is None else read_sentences(listed, "encode")
         vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
@@ -336,55 +327,43 @@ class MultiViewEncoder:
         vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
         return vectors
 
-    def expand_vocabulary(
-        self, vectors: Path | str, *, words: int = DEFAULT_WORDS, cache: Path = CACHE
-    ) -> int:
-        """Add words the model was not trained on, mapped from pre-trained vectors by least squares.
+    def expand_vocabulary(self, vectors: Path | str) -> int:
+        """Add words the model was not trained on, from a file (GloVe, word2vec, fastText); return how many.
 
-        Every trained table gets its own map (:class:`multiview.words.vectors.Expansion`) and keeps its own
-        rows; hash buckets still serve the words that neither the corpus nor the vectors know.
-
-        Args:
-            vectors: a file (GloVe, word2vec, fastText).
-            words: of the vectors to read at most, from the top.
-            cache: where the converted vectors are kept.
-
-        Returns:
-            Number of words added.
+        Every trained table gets its own map of the vectors, by least squares
+        (:class:`multiview.words.vectors.Expansion`), and keeps its own rows; hash buckets still serve the
+        words that neither the corpus nor the vectors know.
 
         Raises:
             UserError: the vectors are malformed, or share too few words with the model.
         """
-        loaded = load_word_vectors(vectors, cache, words)
+        loaded = load_word_vectors(vectors)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
     @plain_torch()
     @torch.inference_mode()
-    def structure_vectors(self, inputs: Iterable[str | Tokens], batch_size: int = 512) -> NDArray[np.float32]:
+    def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
         from multiview.encoders.binding import structure_of  # here: it compiles
 
-        texts = read_sentences(inputs, "structure_vectors")
-        vectors = np.zeros((len(texts), self.structure_size), np.float32)
-        with torch_threads(1):
-            for places, batch in self.reader.batches(texts, {"tokens", "dep"}, None, batch_size):
-                bound = structure_of(batch, self.members[0].network.words, size=self.structure_size)
-                vectors[places] = bound.cpu().numpy()
+        texts, size = read_sentences(inputs, "structure_vectors"), self.structure_size
+        bound = functools.partial(structure_of, words=self.members[0].network.words, size=size)
+        output = Output({"tokens", "dep"}, size, bound)
+        vectors: NDArray[np.float32] = self._encode(texts, None, output, BATCH, False).cpu().numpy()
         return vectors
 
     @plain_torch()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
-        parts = [network.vectors(batch, places) for network, places in chosen_networks(self.members, views)]
-        return torch.cat(parts, dim=1)
+        return vectors_of_views(chosen_networks(self.members, views), batch)
 
     def inputs(
         self, batch: Batch, views: Sequence[str] | None = None
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
         """Yield each chosen encoder with the distinct words [U, E] and each token's word, int64 [N]."""
-        types, token_N = distinct_words(batch)
+        words = distinct_words(batch)
         for network, places in chosen_networks(self.members, views):
-            yield from network.inputs(places, types, token_N)
+            yield from network.inputs(places, *words)
 
     @plain_torch()
     @torch.inference_mode()
@@ -436,17 +415,8 @@ class MultiViewEncoder:
         with torch.inference_mode(), torch_threads(1), shown as bar, paused:
             for places, batch in batches:
                 with torch_threads(threads):
-                    views_BD = self.vectors(batch, output.views)
-                    vectors_BD = output.of(views_BD, batch, self.members[0].network.words)
+                    vectors_BD = output.of(batch)
                 check_finite(vectors_BD, batch, places, self.name)
                 vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
                 bar.update(len(places))
         return vectors
-
-    def _move(self, device: torch.device) -> None:
-        """Compute on another device from now on."""
-        if device != self.device:
-            self.device = device
-            self.reader.move(device)
-            for member in self.members:
-                member.network.to(device)

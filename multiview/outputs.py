@@ -1,4 +1,4 @@
-"""What one call of ``encode`` makes of a model's views: a meaning, features or raw numbers, and structure."""
+"""What one call of ``encode`` makes of a model's views, the arguments it refuses, and vectors to compare."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.meaning import Readout, joined, joined_with_structure, share_of, unit
+from multiview.encoders.meaning import Readout, Scale, joined, joined_with_structure, share_of, unit
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, chosen_views
 from multiview.pretrained import vectors_of
-from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
 from runtime.errors import UserError
@@ -31,41 +30,18 @@ IGNORED_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
 }
 """Arguments of sentence-transformers' ``encode``, and the values that change nothing."""
 Vectors = NDArray[np.floating] | Tensor
-Transform = Callable[[Tensor, int | None], Tensor]
-"""Makes vectors [B, D], of which it keeps so many numbers, of the views side by side."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Output:
     """How the vectors of one call are made."""
 
-    views: Sequence[str] | None
-    """The views that are read; None is all."""
-    requires: frozenset[str]
-    """Annotations that they read, and structure."""
-    transform: Transform | None
-    """What the views side by side go through; None leaves them as they are."""
-    dim: int
-    """Numbers of the meaning, the features or the views that are kept."""
-    share: float
-    """λ of structure."""
-    structure_size: int
-    """Numbers of a structure vector."""
-
-    @property
-    def width(self) -> int:
-        """Counts the numbers of a vector."""
-        return self.dim + (self.structure_size if self.share else 0)
-
-    def of(self, views_BD: Tensor, batch: Batch, words: WordTable) -> Tensor:
-        """Return the vectors [B, width] of parsed sentences, whose views and words are given."""
-        vectors = self.transform(views_BD, self.dim) if self.transform else views_BD[:, : self.dim]
-        if not self.share:
-            return vectors
-        from multiview.encoders.binding import structure_of  # here: it compiles
-
-        bound = structure_of(batch, words, size=self.structure_size)
-        return joined_with_structure(vectors, bound, self.share)
+    requires: set[str]
+    """Annotations that are read."""
+    width: int
+    """Numbers of a vector."""
+    of: Callable[[Batch], Tensor]
+    """Makes the vectors [B, width] of parsed sentences."""
 
 
 Networks = Sequence[tuple[ViewStack, list[int]]]
@@ -73,24 +49,21 @@ Networks = Sequence[tuple[ViewStack, list[int]]]
 
 
 def chosen_networks(members: Sequence[Member], views: Sequence[str] | str | None) -> Networks:
-    """Return the networks of a model with the positions of some views, by name; None is all.
-
-    Raises:
-        UserError: an unknown view, or none at all.
-    """
+    """Pair the networks of a model with the positions of some views, by name; None is all."""
     networks = [member.network for member in members]
     names = [views] if isinstance(views, str) else views
     return list(zip(networks, chosen_views([network.views for network in networks], names), strict=True))
 
 
-def required_annotations(networks: Networks) -> frozenset[str]:
-    """Give annotations that the chosen views read: of ``tokens``, ``dep``, ``const``."""
-    return frozenset(
-        need
-        for network, places in networks
-        for place in places
-        for need in network.encoder_list[place].requires
-    )
+def annotations_of(chosen: Networks) -> set[str]:
+    """Give the annotations that views read: of ``tokens``, ``dep``, ``const``."""
+    read = (network.encoder_list[place].requires for network, places in chosen for place in places)
+    return set().union(*read)
+
+
+def vectors_of_views(chosen: Networks, batch: Batch) -> Tensor:
+    """Encode parsed sentences to [B, D], the views side by side."""
+    return torch.cat([network.vectors(batch, places) for network, places in chosen], dim=1)
 
 
 def fitted_readout(members: Sequence[Member]) -> Readout | None:
@@ -100,72 +73,53 @@ def fitted_readout(members: Sequence[Member]) -> Readout | None:
 
 def resolve_output(
     members: Sequence[Member],
-    model: str,
-    *,
+    name: str,
     views: Sequence[str] | None,
     readout: str | None,
     structure: float | None,
-    dim: int | None,
+    truncate_dim: int | None,
 ) -> Output:
-    """Find out what ``encode`` is to make of the views of a model; ``dim`` numbers are kept.
-
-    Raises:
-        UserError: unknown views, λ outside 0 to 1, or a meaning where no read-out was fitted.
-    """
-    networks = chosen_networks(members, views)
-    transform, width = _transform(members, networks, model, readout, views)
-    own_share = members[0].structure if views is None and readout in (None, "meaning") else 0.0
-    share = own_share if structure is None else share_of(structure)
-    requires = required_annotations(networks)
-    bound = members[0].structure_size
-    if share:
-        requires |= {"dep"}
-        if dim is not None:
-            warn_once(f"truncate_dim={dim} cuts the meaning; {bound:,} numbers of structure stay")
-    size = width if dim is None else min(dim, width)
-    return Output(
-        views=views, requires=requires, transform=transform, dim=size, share=share, structure_size=bound
-    )
-
-
-def _transform(
-    members: Sequence[Member],
-    networks: Networks,
-    model: str,
-    readout: str | None,
-    views: Sequence[str] | None,
-) -> tuple[Transform | None, int]:
-    """Choose what the views side by side go through, if they do not stay as they are, and its numbers."""
-    fitted = fitted_readout(members)
+    """Find out what ``encode`` is to make of these options; a UserError names one that means nothing."""
+    chosen, fitted, first = chosen_networks(members, views), fitted_readout(members), members[0]
     if not isinstance(readout, str | None) or readout not in (None, "meaning", "features", "raw"):
         raise UserError(f"encode: readout={readout!r:.60}: meaning, features or raw")
     if readout == "meaning" and (fitted is None or views is not None):
         reason = "reads all views, not some" if fitted else "was never fitted (multiview.readout does)"
-        raise UserError(f"encode: readout='meaning': that of {model or 'this model'} {reason}")
-    if readout == "features" and all(network.scale is not None for network, _ in networks):
-        scale = joined([network.scale_of(places) for network, places in networks])
-        return scale, len(scale.numbers)
-    if fitted is None or views is not None or readout in ("features", "raw"):
-        return None, sum(network.widths[place] for network, places in networks for place in places)
-    return fitted, fitted.dim
+        raise UserError(f"encode: readout='meaning': that of {name or 'this model'} {reason}")
+    transform: Scale | Readout | None = None
+    if readout == "features" and all(network.scale is not None for network, _ in chosen):
+        transform = scale = joined([network.scale_of(places) for network, places in chosen])
+        width = len(scale.numbers)
+    elif fitted is None or views is not None or readout in ("features", "raw"):
+        width = sum(network.widths[place] for network, places in chosen for place in places)
+    else:
+        transform, width = fitted, fitted.dim
+    own_share = first.structure if views is None and readout in (None, "meaning") else 0.0
+    share = own_share if structure is None else share_of(structure)
+    if share and truncate_dim is not None:
+        stay = f"{first.structure_size:,} numbers of structure stay"
+        warn_once(f"truncate_dim={truncate_dim} cuts the meaning; {stay}")
+    dim = width if truncate_dim is None else min(truncate_dim, width)
+
+    def of(batch: Batch) -> Tensor:
+        views_BD = vectors_of_views(chosen, batch)
+        vectors = transform(views_BD, dim) if transform is not None else views_BD[:, :dim]
+        if not share:
+            return vectors
+        from multiview.encoders.binding import structure_of  # here: it compiles
+
+        bound = structure_of(batch, first.network.words, size=first.structure_size)
+        return joined_with_structure(vectors, bound, share)
+
+    requires = annotations_of(chosen) | ({"dep"} if share else set())
+    return Output(requires, dim + (first.structure_size if share else 0), of)
 
 
 def check_arguments(
-    batch_size: int,
-    truncate_dim: int | None,
-    trees: object,
-    flags: Mapping[str, object],
-    others: Mapping[str, object],
+    numbers: Mapping[str, object], trees: object, flags: Mapping[str, object], others: Mapping[str, object]
 ) -> None:
-    """Refuse arguments of ``encode`` that mean nothing.
-
-    Raises:
-        UserError: the first of them.
-    """
-    for name, number in {
-        "batch_size": batch_size,
-        "truncate_dim": 1 if truncate_dim is None else truncate_dim,
-    }.items():
+    """Refuse arguments of ``encode`` that mean nothing, by a UserError that names the first of them."""
+    for name, number in numbers.items():
         if not isinstance(number, Integral) or number < 1:
             raise UserError(f"encode: {name}={number!r:.40}: must be a whole number from 1")
     if trees is not None and not hasattr(trees, "has"):
@@ -179,11 +133,7 @@ def check_arguments(
 
 
 def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.int64], model: str) -> None:
-    """Refuse vectors that are not finite, of sentences at these places of the input.
-
-    Raises:
-        UserError: it names the first such sentence.
-    """
+    """Refuse vectors that are not finite, by a UserError with the sentence and its place in the input."""
     finite = torch.isfinite(vectors_BD).all(dim=1)
     if not finite.all():
         row = int(finite.int().argmin())
@@ -197,8 +147,7 @@ def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.int64], mo
 def units(*sides: Vectors) -> list[Tensor]:
     """Give vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
 
-    Raises:
-        UserError: they are no vectors, or of different sizes.
+    What are no vectors, or of different sizes, is a UserError.
     """
     left, right = (vectors_of(vectors, "similarity") for vectors in sides)
     if left.shape[1] != right.shape[1]:

@@ -55,7 +55,7 @@ def numbered_pairs(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder,
     forms = Forms(partial(_vectors_of, words))
     structure, parts = np.zeros((len(texts), WIDTH), np.float32), []
     meaning = None if encoder is None else _meanings(texts, encoder)
-    requires = {"tokens", "dep"} | (source.requires if encoder is None else set())
+    requires = {"tokens", "dep"} | (source.requires_of() if encoder is None else set())
     with torch_threads(1):
         for places, batch in source.reader.batches(texts, requires, None, BATCH):
             parts.append((places, facts(batch, forms)))

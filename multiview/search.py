@@ -27,7 +27,7 @@ from tyro.conf import Positional, arg
 
 from corpora.inputs import STANDARD_INPUT
 from corpora.sentences import described
-from multiview.encode import VectorOptions, open_sentences, sentences_of
+from multiview.encode import SentenceInput, VectorOptions, sentences_of
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, printable
@@ -107,7 +107,7 @@ def main(config: SearchConfig) -> None:
     if config.corpus == STANDARD_INPUT and not config.queries:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     config.check()
-    corpus, encoder, path = open_sentences(config.corpus), config.encoder(), config.vectors
+    corpus, encoder, path = SentenceInput(config.corpus), config.encoder(), config.vectors
     encode_corpus = functools.partial(
         encoder.encode, corpus.texts, trees=corpus.trees, show_progress_bar=None
     )

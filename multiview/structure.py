@@ -30,10 +30,8 @@ from runtime.errors import UserError
 class WithStructure:
     """An encoder whose vectors have a structure part; what else it has is the encoder's own.
 
-    Args:
-        model: anything with ``encode(list of str) -> [n, D]``.
-        structure: λ, the share of structure in the cosine.
-        source: the multi-view encoder that parses and has the words; ``builtin`` by default.
+    ``model`` is anything with ``encode(list of str) -> [n, D]``, ``structure`` λ, the share of structure in
+    the cosine. ``source`` parses and has the words; by default it is ``builtin``.
 
     Raises:
         UserError: the model has no ``encode``, or λ is not from 0 to 1.
@@ -60,15 +58,11 @@ class WithStructure:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
         own = torch.from_numpy(rows_of(output, texts, type(self.model).__name__)[0])
-        joined = joined_with_structure(
-            own, torch.from_numpy(self.source.structure_vectors(texts)), self.structure
-        )
+        bound = torch.from_numpy(self.source.structure_vectors(texts))
+        joined = joined_with_structure(own, bound, self.structure)
         result = joined[0] if isinstance(sentences, str) else joined
-        return (
-            result.to(getattr(output, "device", "cpu"))
-            if options.get("convert_to_tensor")
-            else result.numpy()
-        )
+        place = getattr(output, "device", "cpu")
+        return result.to(place) if options.get("convert_to_tensor") else result.numpy()
 
     similarity = MultiViewEncoder.similarity
 

@@ -21,12 +21,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from multiview.config import LAPTOP, Resolved, TrainConfig, found_trees, preset
+from multiview.config import LAPTOP, TrainConfig, found_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, refusals
@@ -46,55 +45,47 @@ CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 
 
 def main(config: TrainConfig) -> int:
-    """Train one model, or two in one folder (``--words both``)."""
-    problems = _problems(config)
-    from multiview.encoders.registry import trained_views
-    from multiview.training.gradient import DistributedContext
+    """Train one model, or two in one folder (``--words both``).
 
-    resolved = config.resolved()
-    views = resolved.views
-    trained = trained_views(views)  # a misspelt one is refused before a corpus is read
-    if len(trained) < 2 or trained != views[: len(trained)]:
-        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
-    with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
-        if not problems:
-            return _train(config, resolved, distributed)
-        print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
-        estimate(_without_vectors(config), distributed)
-        raise UserError(" | ".join(problems))
-
-
-def _problems(config: TrainConfig) -> list[str]:
-    """Find out what is missing for the paper's training, whose cost is said all the same.
-
-    Raises:
-        UserError: something is missing or wrong, and no such dry run was asked for.
+    What the paper's training would cost is estimated from a sample where its data are missing.
     """
     is_paper = config.dry_run and config.preset == "paper"
-    (_without_vectors(config) if is_paper else config).check()
+    table = dataclasses.replace(config.table, expand=0)
+    (dataclasses.replace(config, words="trained", table=table) if is_paper else config).check()
     problems = refusals(lambda: found_trees(config.trees), config.check)
     if problems and not is_paper:
         raise UserError(problems[0])
-    return problems
+    from multiview.encoders.registry import trained_views
+    from multiview.training.gradient import DistributedContext
+
+    views, trained = config.view_list, trained_views(config.view_list)
+    if len(trained) < 2 or trained != views[: len(trained)]:  # refused before a corpus is read
+        raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
+    with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
+        segments, processes = config.loop.segments, distributed.world
+        if segments % processes:
+            raise UserError(f"--loop.segments {segments}: must be a multiple of the {processes} processes")
+        if processes > 1 and not segments:
+            config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, segments=processes))
+        if not problems:
+            return train(config, distributed)
+        print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
+        estimate(dataclasses.replace(config, words="trained", table=table), distributed)
+        raise UserError(" | ".join(problems))
 
 
-def _without_vectors(config: TrainConfig) -> TrainConfig:
-    """Give the same training of words that start from nothing."""
-    return dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
-
-
-def _train(config: TrainConfig, resolved: Resolved, distributed: DistributedContext) -> int:
+def train(config: TrainConfig, distributed: DistributedContext) -> int:
     """Train the model, or both of them, in a folder that no other run writes to."""
     from multiview.folder.card import combined_card
     from multiview.folder.files import save_members
     from multiview.training.data import open_trees
 
-    cache, folder = open_trees(config.trees), resolved.folder
+    cache, folder = open_trees(config.trees), config.folder
     writes = distributed.first and not config.dry_run
     if writes:
         refuse_others(folder, "views", "members")
     with locked(folder, option="--name or --output") if writes else contextlib.nullcontext():
-        if resolved.words != "both":
+        if config.words_mode != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
             part = dataclasses.replace(config, words=words, output=folder, name=words)
@@ -118,7 +109,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     if config.dry_run:
         dry_run(trainer)
         return 0
-    expands = config.table.expand > 0 and trainer.resolved.words != "fixed" and distributed.first
+    expands = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
     # Opened now, since bad vectors would be found only after hours of training.
     new_words = open_new_words(config, cache) if expands else None
     logger = log_to(trainer.folder)
@@ -127,20 +118,31 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", chosen)
     code = trainer.run()
     if distributed.first:
-        if new_words is not None and not code:
-            _expand(trainer.folder, new_words)
-        _finish(trainer)
+        finish(trainer, None if code else new_words)
     return code
 
 
-def _expand(folder: Path, new_words: WordVectors) -> None:
-    """Expand the vocabulary of a finished model, once."""
-    from multiview.folder.files import expand_model
+def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
+    """Expand the vocabulary, once; record the time, draw the curves, and say what a run came to."""
+    from multiview.folder.files import TIME, expand_model
 
-    path = folder / "config.json"
-    if not read_json(path)["words"]["expanded"]:
+    folder, position = trainer.folder, trainer.position
+    if new_words is not None and not read_json(folder / "config.json")["words"]["expanded"]:
         expand_model(folder, new_words)
-        print(f"expanded   {read_json(path)['words']['expanded']:,} words, by {new_words.about}")
+        expanded = read_json(folder / "config.json")["words"]["expanded"]
+        print(f"expanded   {expanded:,} words, by {new_words.about}")
+    write_json(folder / TIME, {"seconds": position.seconds})
+    try:
+        plot_curves(folder)
+    except MissingExtraError as error:
+        print(f"no curves.png: {error}", file=sys.stderr)
+    sentences = position.extra.get("sentences", 0)
+    print(f"model      {folder}")
+    print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
+    print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
+    print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
+    for label, finding in trainer.verdict(position.best):
+        logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
 def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
@@ -169,23 +171,24 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
 
     With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data.
     """
-    speed = calibrate(trainer)
+    import torch
+
+    steps_per_s, sentences = calibrate(trainer)
+    cuda = trainer.device.type == "cuda"
+    memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
     config, network, steps = trainer.config, trainer.network, float(trainer.position.steps)
-    parameters, memory_bytes = (
-        sum(parameter.numel() for parameter in network.parameters()),
-        speed.memory_bytes,
-    )
+    parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:
-        steps = config.loop.epochs * PAPER_SENTENCES / speed.sentences
+        steps = config.loop.epochs * PAPER_SENTENCES / sentences
         more = sum((config.table.size - len(table)) * table.shape[1] for table in network.tables)
         parameters, memory_bytes = parameters + more, memory_bytes + 16 * more  # a gradient, two moments
     if config.loop.max_minutes:
-        steps = min(steps, 60 * config.loop.max_minutes * speed.steps_per_s)
-    sentences = f"{len(trainer.cache)} sentences, {trainer.validation_set.sentences} for validation"
+        steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
+    counts = f"{len(trainer.cache)} sentences, {trainer.validation_set.sentences} for validation"
     expected = Estimate(
         facts={
-            **(facts or {"cache": f"{trainer.cache.folder}: {sentences}"}),
-            "speed": f"{speed.sentences * speed.steps_per_s:,.0f} sentences/s",
+            **(facts or {"cache": f"{trainer.cache.folder}: {counts}"}),
+            "speed": f"{sentences * steps_per_s:,.0f} sentences/s",
             "device": f"{trainer.device}, {trainer.threads} threads",
             "words": network.words.origin or "trained from nothing",
             "parameters": f"{parameters:,}",
@@ -194,32 +197,20 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
         },
         amount=steps,
         unit="steps",
-        per_second=speed.steps_per_s,
+        per_second=steps_per_s,
     )
     if trainer.distributed.first:
         print(expected.text(config))
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Tells how fast a few steps were."""
-
-    steps_per_s: float
-    sentences: int
-    """Of the largest step."""
-    memory_bytes: int
-
-
-def calibrate(trainer: Trainer) -> Speed:
-    """Take a few steps."""
-    import torch
-
+def calibrate(trainer: Trainer) -> tuple[float, int]:
+    """Take a few steps; return steps per second, and the sentences of the largest step."""
     from runtime.device import torch_threads
 
     sentences, seconds = [], []
-    bar = progress(total=CALIBRATION_STEPS, unit="step", description="calibration")
-    with torch_threads(trainer.threads), bar:
-        for step in trainer.prepared(list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))):
+    jobs = list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))
+    with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
+        for step in trainer.prepared(jobs):
             start = time.perf_counter()
             trainer.update(trainer.gradient(step))
             trainer.read()  # the rate is that of work done, not of work queued
@@ -228,28 +219,7 @@ def calibrate(trainer: Trainer) -> Speed:
             bar.update(1)
             if len(seconds) > 1 and sum(seconds) > CALIBRATION_S:
                 break
-    cuda = trainer.device.type == "cuda"
-    memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
-    return Speed(1 / median(seconds[1:] or seconds), max(sentences), memory_bytes)  # the first step compiles
-
-
-def _finish(trainer: Trainer) -> None:
-    """Record the time, draw the curves, and say what a run came to."""
-    from multiview.folder.files import TIME
-
-    position, folder = trainer.position, trainer.folder
-    write_json(folder / TIME, {"seconds": position.seconds})
-    try:
-        plot_curves(folder)
-    except MissingExtraError as error:
-        print(f"no curves.png: {error}", file=sys.stderr)
-    sentences = position.extra.get("sentences", 0)
-    print(f"model      {folder}")
-    print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
-    print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
-    print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
-    for label, finding in trainer.verdict(position.best):
-        logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
+    return 1 / median(seconds[1:] or seconds), max(sentences)  # the first step compiles
 
 
 def plot_curves(folder: Path) -> None:
@@ -276,8 +246,7 @@ def plot_curves(folder: Path) -> None:
     shown = validation or train
     curves += [(right, shown, name, name, "o-") for name in (shown or [{}])[-1] if "@1" in name]
     for axis, rows, name, label, style in curves:
-        points = [(row["step"], row[name]) for row in rows if name in row]
-        axis.plot([step for step, _ in points], [value for _, value in points], style, label=label)
+        axis.plot([row["step"] for row in rows], [row.get(name) for row in rows], style, label=label)
         axis.grid(alpha=0.3)
         axis.legend()
     with atomic_path(folder / "curves.png") as temporary:

@@ -54,7 +54,7 @@ class EvaluationTrees:
         All caches are read as one; None if there are no trees or the model needs none. A model that was
         trained with other parsers is refused.
         """
-        needs, reader = sorted(model.requires - {"tokens"}), model.reader
+        needs, reader = sorted(model.requires_of() - {"tokens"}), model.reader
         reader.specs |= self.parsers
         if (self.folder / "manifest.json").exists():
             return TreeCache.open(self.folder)

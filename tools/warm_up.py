@@ -23,7 +23,7 @@ def main() -> None:
     encoder = MultiViewEncoder.load(BUILTIN, "cpu")
     encoder.encode(SENTENCES, show_progress_bar=False)
     encoder.vectors(
-        encoder.reader.parse([tuple(words) for words in SENTENCES], encoder.requires)
+        encoder.reader.parse([tuple(words) for words in SENTENCES], encoder.requires_of())
     ).sum().backward()
     print(f"compiled code for this processor is in place ({time.monotonic() - began:.0f} s)")
 

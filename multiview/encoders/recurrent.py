@@ -38,11 +38,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from multiview.encoders.registry import Encoder, register_view
 from multiview.engines.plan import (
-    ConstPlan,
-    DepPlan,
     IntArray,
     Plan,
     SequencePlan,
+    TreePlan,
     plan_const,
     plan_dep,
     plan_sequence,
@@ -84,7 +83,7 @@ class DepSweep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, plan: DepPlan, input_weight: Tensor, parent_weight: Tensor,
+        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, input_weight: Tensor, parent_weight: Tensor,
         child_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, role_bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Go through the leaves; then, per level, the children's product, attention, that with h̃, the gates.
@@ -112,16 +111,15 @@ class DepSweep(torch.autograd.Function):
             torch.index_select(role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
 
         step, slot, inner_gates = steps(kernels), plan.tensor("slot"), gates[leaves:]
-        tree = plan.tensor("child_offsets"), plan.tensor("edge_parent")
+        offsets = plan.tensor("child_offsets")
         step("leaf_forward", gates, bias, slot, h, c)(0, leaves)
-        attend = step("dep_attend", parents, children, bias, h, *tree, alpha, cosine, mixed)
-        inner = step("dep_forward", inner_gates, parents, children, bias, slot[leaves:], h, c, *tree)
-        for level in plan.levels():
-            low, high, edge_low, edge_high = level
+        attend = step("dep_attend", parents, children, bias, h, offsets, alpha, cosine, mixed)
+        inner = step("dep_forward", inner_gates, parents, children, bias, slot[leaves:], h, c, offsets)
+        for low, high, edge_low, edge_high in plan.levels():
             of_children(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
-            attend(*level)
+            attend(low, high)
             products.addmm(mixed[low:high], recurrent_product, inner_gates[low:high])
-            inner(*level)
+            inner(low, high)
         roots = h[edges:].clone()
         ctx.save_for_backward(
             x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
@@ -149,20 +147,19 @@ class DepSweep(torch.autograd.Function):
         child_product, recurrent_product = products.cast(child_weight), products.cast(recurrent_weight)
 
         step, slot, inner_dgates = steps(ctx.kernels), plan.tensor("slot"), dgates[leaves:]
-        tree = plan.tensor("child_offsets"), plan.tensor("edge_parent")
+        offsets = plan.tensor("child_offsets")
         inner = step(
-            "dep_backward", gates[leaves:], children, slot[leaves:], c, *tree,
+            "dep_backward", gates[leaves:], children, slot[leaves:], c, offsets,
             dh, dc, inner_dgates, dparents, dchildren, dbias,
         )  # fmt: skip
         attend = step(
-            "dep_attend_backward", parents, children, h, *tree, alpha, cosine,
+            "dep_attend_backward", parents, children, h, offsets, alpha, cosine,
             dmixed, dparents, dchildren, dh, dbias,
         )  # fmt: skip
-        for level in reversed(plan.levels()):
-            low, high, edge_low, edge_high = level
-            inner(*level)
+        for low, high, edge_low, edge_high in reversed(plan.levels()):
+            inner(low, high)
             products.mm(inner_dgates[low:high], recurrent_product, dmixed[low:high])
-            attend(dh_all is not None, *level)
+            attend(dh_all is not None, low, high)
             products.addmm(dchildren[edge_low:edge_high], child_product, dh[edge_low:edge_high])
         step("leaf_backward", gates, slot, c, dh, dc, dgates, dbias)(0, leaves)
         if ctx.kernels.BIAS_AFTERWARDS:
@@ -190,12 +187,12 @@ class ConstSweep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, plan: ConstPlan, input_weight: Tensor, recurrent_weight: Tensor,
+        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, input_weight: Tensor, recurrent_weight: Tensor,
         bias: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Go through the leaves, then take one product and one fused step per level."""
         kernels, products = kernels_for(x), Products.of(x)
-        hidden, tokens, internal = recurrent_weight.shape[1] // 2, plan.tokens, plan.internal
+        hidden, tokens, internal = recurrent_weight.shape[1] // 2, plan.leaves, plan.internal
         states = (tokens + internal, hidden)
         shapes = states, states, (tokens, 3 * hidden), (internal, 5 * hidden), (len(x), 3 * hidden)
         h, c, leaf_gates, gates, word_gates = workspace(x, *shapes)
@@ -205,7 +202,7 @@ class ConstSweep(torch.autograd.Function):
         step, slot = steps(kernels), plan.tensor("slot")
         step("leaf_forward", leaf_gates, bias, slot, h, c)(0, tokens)
         inner = step("const_forward", gates, bias, slot[tokens:], h, c)
-        for low, high in plan.levels():
+        for low, high, *_ in plan.levels():
             products.mm(child_h[low:high], weight, gates[low:high])
             inner(low, high)
         roots = h[2 * internal :].clone()
@@ -220,7 +217,7 @@ class ConstSweep(torch.autograd.Function):
         """Levels from the roots down; then each weight gradient is one product over all nodes."""
         x, token, input_weight, recurrent_weight, leaf_gates, gates, h, c = ctx.saved_tensors
         plan, products = ctx.plan, ctx.products
-        tokens, internal, hidden = plan.tokens, plan.internal, h.shape[1]
+        tokens, internal, hidden = plan.leaves, plan.internal, h.shape[1]
         dh, dc, dleaf, dgates = workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
         start_gradients(dh, dc, droots, dh_all, 2 * internal)
         dbias = x.new_zeros(4 * hidden)
@@ -229,7 +226,7 @@ class ConstSweep(torch.autograd.Function):
 
         step, slot = steps(ctx.kernels), plan.tensor("slot")
         inner = step("const_backward", gates, slot[tokens:], c, dh, dc, dgates, dbias)
-        for low, high in reversed(plan.levels()):
+        for low, high, *_ in reversed(plan.levels()):
             inner(low, high)
             product(dgates[low:high], weight, child_dh[low:high])
         step("leaf_backward", leaf_gates, slot, c, dh, dc, dleaf, dbias)(0, tokens)
@@ -252,7 +249,7 @@ def _pairs(states: Tensor, internal: int) -> Tensor:
 class TreeLSTM(Encoder):
     """Runs the sweep of DEP and CONST; a subclass makes its weights in the order in which that takes them."""
 
-    schedule: ClassVar[staticmethod[[Batch], ConstPlan | DepPlan]]
+    schedule: ClassVar[staticmethod[[Batch], TreePlan]]
     """Makes the native plan."""
     sweep: ClassVar[type[torch.autograd.Function]]
     """The native engine's."""

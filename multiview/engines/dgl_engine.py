@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import types
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiview.engines.plan import NORM_FLOOR, ConstPlan, DepPlan, IntArray, Plan
+from multiview.engines.plan import NORM_FLOOR, IntArray, Plan, TreePlan
 from runtime.errors import MissingExtraError
 
 
@@ -50,46 +50,34 @@ def load_dgl() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan(Plan):
-    """The edges from children to parents of all sentences; ``to`` makes the graph and its frontiers."""
+    """The graph of a batch's trees, whose nodes are the slots, and its topological frontiers."""
 
-    source: IntArray
-    """int64 [E], children; those of a parent in order, since mailboxes follow the order of edges."""
-    target: IntArray
-    """int64 [E], their parents."""
     word: IntArray
-    """int64 [T], node of each word."""
+    """int64 [N], node of each word; in constituency trees those of internal nodes follow."""
+    graph: Any
+    frontiers: Any
     role: IntArray | None = None
-    """int64 [N], as in ``DepPlan``."""
-    graph: Any = field(default=None, repr=False)
-    frontiers: Any = field(default=None, repr=False)
+    """int64 [N], as in ``TreePlan``."""
 
     @classmethod
-    def of(cls, plan: ConstPlan | DepPlan) -> GraphPlan:
-        """Return the graph of a native plan: its nodes are the slots, so that the roots come last."""
-        edges = len(plan.slot) - plan.sentences
-        if isinstance(plan, ConstPlan):
-            target, word = np.repeat(plan.slot[plan.tokens :], 2), plan.slot[: plan.tokens]
-        else:
-            target, word = plan.slot[plan.leaves + plan.edge_parent], plan.node_slot
-        return cls(
-            sentences=plan.sentences,
-            node_offsets=plan.node_offsets,
-            node_slot=plan.node_slot,
-            source=np.arange(edges),
-            target=target,
-            word=word,
-        )
+    def of(cls, plan: TreePlan) -> GraphPlan:
+        """Make the graph of a native plan: children come in order, as mailboxes follow the order of edges."""
+        dgl = load_dgl()
+        parent = torch.from_numpy(np.repeat(plan.slot[plan.leaves :], np.diff(plan.child_offsets)))
+        graph = dgl.graph((torch.arange(len(parent)), parent), num_nodes=len(plan.slot))
+        frontiers = list(dgl.topological_nodes_generator(graph)) if plan.sentences else []
+        word = np.empty_like(plan.slot)
+        word[plan.order] = plan.slot
+        same = {name: getattr(plan, name) for name in ("sentences", "node_offsets", "node_slot")}
+        return cls(word=word, graph=graph, frontiers=frontiers, **same)
 
     def to(self, device: torch.device | str) -> Self:
-        """Return the index arrays, the graph and its topological frontiers on ``device``."""
+        """Return the index arrays, the graph and its frontiers on ``device``."""
         plan = super().to(device)
-        if plan.graph is not None or not self.sentences:
-            return plan
-        dgl = load_dgl()
-        edges = torch.from_numpy(self.source), torch.from_numpy(self.target)
-        graph = dgl.graph(edges, num_nodes=len(self.node_slot))
-        frontiers = [nodes.to(device) for nodes in dgl.topological_nodes_generator(graph)]
-        return replace(plan, graph=graph.to(device), frontiers=frontiers)
+        if plan is self:
+            return self
+        frontiers = [nodes.to(device) for nodes in self.frontiers]
+        return replace(plan, graph=self.graph.to(device), frontiers=frontiers)
 
 
 def const_states(
@@ -146,11 +134,6 @@ def dep_states(
     return _propagate(plan, data, gather, b_iou)
 
 
-def _send(edges: Any) -> dict[str, Tensor]:
-    """Return the message from a child to its parent."""
-    return {name: edges.src[name] for name in ("h", "c", "role") if name in edges.src}
-
-
 def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
     """Messages from the leaves up, frontier by frontier; c = i∘u + kept, h = o∘tanh(c) at every node."""
     hidden = len(b_iou) // 3
@@ -163,15 +146,18 @@ def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Ten
         c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["kept"]
         return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
 
+    def send(edges: Any) -> dict[str, Tensor]:
+        return {name: edges.src[name] for name in ("h", "c", "role") if name in edges.src}
+
     with plan.graph.local_scope():
         graph = plan.graph
         zeros = b_iou.new_zeros(len(plan.node_slot), hidden)
         for name, of_words in data.items():
             whole = of_words.new_zeros(len(zeros), of_words.shape[1])
-            graph.ndata[name] = whole.index_copy(0, plan.tensor("word"), of_words)
+            graph.ndata[name] = whole.index_copy(0, plan.tensor("word")[: len(of_words)], of_words)
         graph.ndata.update({"h": zeros, "c": zeros, "kept": zeros})
         leaves, *frontiers = plan.frontiers
         graph.apply_nodes(update, leaves)
-        dgl.prop_nodes(graph, frontiers, _send, gather, update)
+        dgl.prop_nodes(graph, frontiers, send, gather, update)
         h = graph.ndata["h"]
     return h[-plan.sentences :], h

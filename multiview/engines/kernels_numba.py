@@ -3,7 +3,7 @@
 The kernels take the buffers of the whole batch and the bounds of one level, so that compiled kernels need no
 slicing. Activations replace the pre-activations in place; the backward pass needs them. Nodes are numbered
 from the first of their kind: of N nodes, the leaves come before the I internal ones. A level's nodes are
-``low`` to ``high - 1``, their children the slots ``edge_low`` to ``edge_high - 1``.
+``low`` to ``high - 1``.
 
 | buffer | |
 |---|---|
@@ -12,7 +12,6 @@ from the first of their kind: of N nodes, the leaves come before the I internal 
 | ``slot`` | int64 [N]: slot of each node |
 | ``h``, ``c`` | [slots, D] |
 | ``offsets`` | int64 [I + 1]: slots of each internal node's children |
-| ``edge_parent`` | int64 [E]: internal node above each child's slot |
 | ``parents`` | [I, 2D]: W_q x, then q in its place; W_f x |
 | ``children`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
 | ``alpha``, ``cosine`` | [E]: attention, and cosine of q and p_k |
@@ -51,20 +50,15 @@ def array(tensor: Tensor) -> Any:
 
 
 @compiled_part
-def _activate_iou(row, bias, hidden):  # type: ignore[no-untyped-def]
+def _activate(row, bias, cell):  # type: ignore[no-untyped-def]
+    """Writes i, o, u in place of their pre-activations, and c = i∘u."""
+    hidden = len(cell)
     io, b_io = row[: 2 * hidden], bias[: 2 * hidden]
     for j in range(2 * hidden):
         io[j] = sigmoid(io[j] + b_io[j])
-    u, b_u = row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
+    i, u, b_u = row[:hidden], row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
     for j in range(hidden):
         u[j] = tanh(u[j] + b_u[j])
-
-
-@compiled_part
-def _through_input_gate(row, cell):  # type: ignore[no-untyped-def]
-    """Writes c = i∘u."""
-    hidden = len(cell)
-    i, u = row[:hidden], row[2 * hidden : 3 * hidden]
     for j in range(hidden):
         cell[j] = i[j] * u[j]
 
@@ -128,11 +122,9 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 @compiled
 def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
     """Nodes without children: c = i∘u, h = o∘tanh(c)."""
-    hidden = h.shape[1]
     for r in range(low, high):
         row, cell = gates[r], c[slot[r]]
-        _activate_iou(row, bias, hidden)
-        _through_input_gate(row, cell)
+        _activate(row, bias, cell)
         _through_output_gate(row, cell, h[slot[r]])
 
 
@@ -156,8 +148,7 @@ def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untype
     for k in range(low, high):
         row, s = gates[k], slot[k]
         cell = c[s]
-        _activate_iou(row, bias, hidden)
-        _through_input_gate(row, cell)
+        _activate(row, bias, cell)
         for side in range(2):
             forget, child = row[(3 + side) * hidden : (4 + side) * hidden], c[2 * k + side]
             for j in range(hidden):
@@ -183,9 +174,7 @@ def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: i
 
 
 @compiled
-def dep_attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, edge_parent, alpha, cosine, mixed, low, high, edge_low, edge_high
-):
+def dep_attend(parents, children, bias, h, offsets, alpha, cosine, mixed, low, high):  # type: ignore[no-untyped-def]
     """Attention over children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
     |cosine| <= 1, so exp cannot overflow and the softmax need not subtract the maximum.
@@ -212,8 +201,8 @@ def dep_attend(  # type: ignore[no-untyped-def]
 
 @compiled
 def dep_attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, edge_parent, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
-    accumulate, low, high, edge_low, edge_high
+    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+    accumulate, low, high
 ):  # fmt: skip
     """Gradient of ``dep_attend``: writes that of q and p, and α_k dh̃ into the children's ``dh``.
 
@@ -257,9 +246,7 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def dep_forward(  # type: ignore[no-untyped-def]
-    gates, parents, children, bias, slot, h, c, offsets, edge_parent, low, high, edge_low, edge_high
-):
+def dep_forward(gates, parents, children, bias, slot, h, c, offsets, low, high):  # type: ignore[no-untyped-def]
     """Nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
 
     ``gates`` and ``slot`` are those of the internal nodes; f_k replaces the second half of ``children``.
@@ -270,8 +257,7 @@ def dep_forward(  # type: ignore[no-untyped-def]
     for k in range(low, high):
         row, s = gates[k], slot[k]
         cell, wf_x = c[s], parents[k, hidden:]
-        _activate_iou(row, bias, hidden)
-        _through_input_gate(row, cell)
+        _activate(row, bias, cell)
         for j in range(hidden):
             from_parent[j] = wf_x[j] + b_f[j]
         for e in range(offsets[k], offsets[k + 1]):
@@ -285,8 +271,7 @@ def dep_forward(  # type: ignore[no-untyped-def]
 
 @compiled
 def dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, edge_parent, dh, dc, dgates, dparents, dchildren, dbias,
-    low, high, edge_low, edge_high
+    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low, high
 ):  # fmt: skip
     """Gradient of ``dep_forward``; adds to the bias of i, o, u, f."""
     hidden = c.shape[1]
@@ -307,15 +292,10 @@ def dep_backward(  # type: ignore[no-untyped-def]
 def gru_forward(gates, token, hidden, bias, h, states, low, high):  # type: ignore[no-untyped-def]
     """One position of a GRU: r, z = σ(W x + U h + b), n = tanh(W x + r∘(U h + b)), h ← n + z∘(h - n).
 
-    Args:
-        gates: [U, 3D], W x + b of every distinct word, in torch's order r, z, n.
-        token: int64 [T], each packed token's word.
-        hidden: [B, 3D], U h of the sentences that run, the first rows; overwritten.
-        bias: [3D], the other bias.
-        h: [B, D], updated.
-        states: [T, D], written from ``low`` on.
-        low: first packed token of this position.
-        high: end of its tokens.
+    ``gates`` [U, 3D] are W x + b of every distinct word, in torch's order r, z, n; ``token`` int64 [T] is
+    each packed token's word. The sentences that run come first in ``hidden`` [B, 3D], which is U h and
+    overwritten, and in ``h`` [B, D]. ``low`` to ``high - 1`` are the position's packed tokens, whose
+    ``states`` [T, D] are written.
     """
     size = h.shape[1]
     for k in range(high - low):

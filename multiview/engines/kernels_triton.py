@@ -112,7 +112,7 @@ def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr,
 
 @triton.jit
 def _attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, edge_parent, alpha, cosine, mixed, low, floor: tl.constexpr,
+    parents, children, bias, h, offsets, alpha, cosine, mixed, low, floor: tl.constexpr,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
@@ -144,7 +144,7 @@ def _attend(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, edge_parent, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
     accumulate: tl.constexpr, low, floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
@@ -182,9 +182,8 @@ def _attend_backward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _dep_forward(  # type: ignore[no-untyped-def]
-    gates, parents, children, bias, slot, h, c, offsets, edge_parent, low,
-    D: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    gates, parents, children, bias, slot, h, c, offsets, low, D: tl.constexpr, BLOCK: tl.constexpr
+):
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
@@ -201,7 +200,7 @@ def _dep_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, edge_parent, dh, dc, dgates, dparents, dchildren, dbias, low,
+    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
@@ -219,18 +218,14 @@ def _dep_backward(  # type: ignore[no-untyped-def]
     tl.store(dparents + k * 2 * D + D + j, dforget_input, mask=mask)
 
 
-def _launcher(kernel: Any, states: int, bounds: int, *, whole: bool = False) -> Callable[..., None]:
-    """A kernel under the arguments of ``kernels_numba``.
+def _launcher(kernel: Any, states: int, *, whole: bool = False) -> Callable[..., None]:
+    """Give a kernel the arguments of ``kernels_numba``, of which number ``states`` is a buffer [slots, D].
 
-    Args:
-        kernel: takes the same buffers, and the first node.
-        states: position of a buffer [slots, D] among them.
-        bounds: how many bounds of the level follow the buffers.
-        whole: a program has whole rows, not a block of columns.
+    A program has ``whole`` rows, or a block of columns.
     """
 
     def launch(*arguments: Any) -> None:
-        buffers, (low, high, *_) = arguments[:-bounds], arguments[-bounds:]
+        *buffers, low, high = arguments
         hidden = buffers[states].shape[1]
         if whole:
             block = triton.next_power_of_2(hidden)
@@ -242,11 +237,11 @@ def _launcher(kernel: Any, states: int, bounds: int, *, whole: bool = False) -> 
     return launch
 
 
-leaf_forward = _launcher(_leaf_forward, states=3, bounds=2)
-leaf_backward = _launcher(_leaf_backward, states=2, bounds=2)
-const_forward = _launcher(_const_forward, states=3, bounds=2)
-const_backward = _launcher(_const_backward, states=2, bounds=2)
-dep_attend = _launcher(_attend, states=3, bounds=4, whole=True)
-dep_attend_backward = _launcher(_attend_backward, states=2, bounds=4, whole=True)
-dep_forward = _launcher(_dep_forward, states=5, bounds=4)
-dep_backward = _launcher(_dep_backward, states=3, bounds=4)
+leaf_forward = _launcher(_leaf_forward, states=3)
+leaf_backward = _launcher(_leaf_backward, states=2)
+const_forward = _launcher(_const_forward, states=3)
+const_backward = _launcher(_const_backward, states=2)
+dep_attend = _launcher(_attend, states=3, whole=True)
+dep_attend_backward = _launcher(_attend_backward, states=2, whole=True)
+dep_forward = _launcher(_dep_forward, states=5)
+dep_backward = _launcher(_dep_backward, states=3)

@@ -11,28 +11,21 @@ size of the teacher's vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import TREES, ObjectiveConfig, found_trees
+from multiview.config import Boundary, found_trees
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
-from multiview.training.objective import (
-    UNUSABLE_FLAGS,
-    Positions,
-    Targets,
-    count_anchors,
-    neighbour_targets,
-)
+from multiview.training.objective import UNUSABLE_FLAGS, Positions, Targets, neighbour_targets
 from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
@@ -42,10 +35,6 @@ from runtime.files import read_array
 
 # Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32
-
-Job = TypeVar("Job")
-Prepared = TypeVar("Prepared")
-Piece = TypeVar("Piece")
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of the corpus."""
 
@@ -58,6 +47,8 @@ class MicroBatch:
     """int64 [N], for all views or for each: each token's word among the step's distinct table rows."""
     plans: list[Plan]
     """One plan per view."""
+    offsets: Tensor
+    """int64 [B + 1], where sentences begin among the tokens."""
 
 
 @dataclass(frozen=True)
@@ -87,60 +78,38 @@ class Step:
     """Number of sentences, over all processes."""
 
     def leaves(self, words: WordTable) -> list[Tensor]:
-        """Return the vectors [U, E] per view, as leaf tensors that receive gradients.
-
-        With fixed vectors, a single entry without gradient for all views.
-        """
+        """Return the vectors [U, E] per view, as leaves that receive gradients; fixed ones once, without."""
         if self.vectors is None:
             return words.leaves(self.table_rows)
         assert words.place is not None
         return [self.vectors.to(words.place)]
 
 
-def on_device(part: Piece, device: torch.device, plans: dict[int, Plan] | None = None) -> Piece:
-    """Return a part of a step with its tensors on a device; itself on the CPU. Nothing waits for the copies.
-
-    Args:
-        part: a dataclass, list, tensor or plan.
-        device: where it goes.
-        plans: those that are there already, by their identity: views of the same kind share one.
-    """
-    plans = {} if plans is None else plans
-    copy: Any = part
+def on_device(part: Any, device: torch.device) -> Any:
+    """Return a step or a part of it with its tensors on a device, for whose copies nothing waits."""
     if device.type == "cpu":
         return part
     if isinstance(part, Tensor):
-        copy = to_device({"": part.numpy()}, device)[""]
-    elif isinstance(part, Plan):
-        if id(part) not in plans:
-            plans[id(part)] = part.to(device)
-        copy = plans[id(part)]
-    elif isinstance(part, list):
-        copy = [on_device(each, device, plans) for each in part]
-    elif is_dataclass(part) and not isinstance(part, type):
-        values = {field.name: getattr(part, field.name) for field in fields(part)}
-        # One copy for all tensors of a dataclass.
-        tensors = to_device({n: v.numpy() for n, v in values.items() if isinstance(v, Tensor)}, device)
-        others = {n: on_device(v, device, plans) for n, v in values.items() if n not in tensors}
-        copy = replace(part, **tensors, **others)
-    result: Piece = copy
-    return result
+        return to_device(part, device)
+    if isinstance(part, Plan):
+        return part.to(device)
+    if isinstance(part, list):
+        return [on_device(each, device) for each in part]
+    if is_dataclass(part) and not isinstance(part, type):
+        moved = {field.name: on_device(getattr(part, field.name), device) for field in fields(part)}
+        return replace(part, **moved)
+    return part
 
 
-def open_trees(trees: Path | None, root: Path = TREES) -> TreeCache:
-    """Open a tree cache; without a path, the only one under ``root``.
-
-    Raises:
-        UserError: there is none, or several (they are listed), or the folder is not a cache of this format.
-    """
-    return TreeCache.open(found_trees(trees, root), open_shards=OPEN_SHARDS)
+def open_trees(trees: Path | None) -> TreeCache:
+    """Open a tree cache; without a path, the only one under ``runs/trees`` (see :func:`found_trees`)."""
+    return TreeCache.open(found_trees(trees), open_shards=OPEN_SHARDS)
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
     """Open a teacher's vectors [sentences, K]: a ``.npy`` with one row per sentence of the cache.
 
-    Raises:
-        UserError: the file is missing, damaged, or of another number of sentences.
+    A file that is missing, damaged, or of another number of sentences is a UserError.
     """
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
@@ -160,13 +129,10 @@ class Split:
     def of(cls, documents: NDArray[np.int64], sentences: int, batch: int) -> Split:
         """Keep whole documents for validation, in up to ten blocks spread evenly over the corpus.
 
-        They are spread because neighbouring documents are alike. No block is shorter than a segment. Of a
-        document far longer than a block, such as a book, a part is kept.
-
-        Args:
-            documents: int64 [K + 1], sentence offsets of the documents.
-            sentences: size of the validation set; at most a tenth of the corpus is taken.
-            batch: sentences of a segment.
+        They are spread because neighbouring documents are alike. No block is shorter than a segment of
+        ``batch`` sentences. Of a document far longer than a block, such as a book, a part is kept. Documents
+        are given by their offsets, int64 [documents + 1]; of ``sentences``, a tenth of the corpus is taken at
+        most.
         """
 
         def edge(sentence: int) -> int:
@@ -213,14 +179,9 @@ def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
-    Args:
-        cache: the corpus.
-        network: its views and words.
-        objective: which sentences are contrasted.
-        micro_batch: sentences encoded at a time; 0 is all of a segment.
-        dropout: part of the words that a step of training reads as unknown.
-        seed: of these words.
-        teacher: vectors of the corpus's sentences [sentences, K].
+    Views and words are those of ``network``. ``same`` says that a view is asked for the same sentence as
+    well. ``micro_batch`` sentences are encoded at a time, 0 is all of a segment; in training a part of the
+    words, ``dropout``, is read as unknown. ``teacher`` are vectors of the corpus's sentences [sentences, K].
 
     Raises:
         UserError: the cache lacks trees that a view needs.
@@ -231,13 +192,14 @@ class StepSource:
         cache: TreeCache,
         network: ViewStack,
         *,
-        objective: ObjectiveConfig,
-        micro_batch: int = 0,
-        dropout: float = 0.0,
-        seed: int = 0,
-        teacher: Float | None = None,
+        boundary: Boundary,
+        same: bool,
+        micro_batch: int,
+        dropout: float,
+        seed: int,
+        teacher: Float | None,
     ) -> None:
-        self.cache, self.objective, self.micro_batch = cache, objective, micro_batch
+        self.cache, self.boundary, self.same, self.micro_batch = cache, boundary, same, micro_batch
         self.dropout, self.seed, self.teacher = dropout, seed, teacher
         self.words, self.encoders = network.words, network.encoder_list
         requires = {need for encoder in self.encoders for need in encoder.requires}
@@ -259,39 +221,41 @@ class StepSource:
     def prepare(
         self, spans: Sequence[Span], *, epoch: int | None = None, rank: int = 0, world: int = 1
     ) -> Step:
-        """Read and plan this process's part of a step.
+        """Read and plan this process's part of a step: of all its segments every ``world``-th from ``rank``.
 
-        Args:
-            spans: all segments of the step, those of other processes included.
-            epoch: of training, in which words are dropped and segments encoded in parts; None validates.
-            rank: number of this process.
-            world: number of processes; each takes every ``world``-th segment.
+        In an ``epoch`` of training words are dropped and segments encoded in parts; without one it validates.
         """
-        everywhere = [self.positions(np.arange(*span, dtype=np.int64)) for span in spans]
-        read = [self._read(*span, whole=epoch is None) for span in spans[rank::world]]
-        words = [
-            self._tokens(batches, start, epoch)
-            for batches, (start, _) in zip(read, spans[rank::world], strict=True)
-        ]
+        mine = spans[rank::world]
+        read = [self._read(*span, whole=epoch is None) for span in mine]
+        words = [self._tokens(batches, span[0], epoch) for batches, span in zip(read, mine, strict=True)]
         tokens = [token for parts in words for views in parts for token in views]
         table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
-        pieces = iter(torch.from_numpy(inverse.astype(np.int64)).split([len(token) for token in tokens]))
+        pieces = iter(torch.from_numpy(inverse).split([len(token) for token in tokens]))
         segments = []
-        for where, batches, parts in zip(everywhere[rank::world], read, words, strict=True):
-            if self.objective.same:
-                # A sentence that finds itself must not be told that its copies are others.
-                where = replace(where, content=_contents(batches))
+        for span, batches, parts in zip(mine, read, words, strict=True):
             built = [
-                MicroBatch([next(pieces) for _ in views], self._plans(batch))
+                MicroBatch(
+                    [next(pieces) for _ in views],
+                    self._plans(batch),
+                    torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64)),
+                )
                 for batch, views in zip(batches, parts, strict=True)
             ]
-            taught = None if self.teacher is None else torch.from_numpy(self.teacher[where.sentence])
-            targets = neighbour_targets(where, self.objective.boundary)
-            segments.append(Segment(built, targets, taught))
-        anchors = sum(count_anchors(where, self.objective.boundary) for where in everywhere)
+            taught = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))
+            # A sentence that finds itself must not be told that its copies are others.
+            contents = _contents(batches) if self.same else None
+            segments.append(Segment(built, self._targets(span, contents), taught))
+        others = [span for place, span in enumerate(spans) if place % world != rank]
+        anchors = sum(len(segment.targets.anchor) for segment in segments)
+        anchors += sum(len(self._targets(span).anchor) for span in others)
         rows = table_rows.astype(np.int64)
         fixed = None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows))
-        return Step(segments, rows, torch.from_numpy(rows), fixed, anchors, sum(map(len, everywhere)))
+        sentences = sum(stop - start for start, stop in spans)
+        return Step(segments, rows, torch.from_numpy(rows), fixed, anchors, sentences)
+
+    def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:
+        positions = self.positions(np.arange(*span, dtype=np.int64))
+        return neighbour_targets(replace(positions, content=contents), self.boundary)
 
     def _read(self, start: int, stop: int, *, whole: bool) -> list[Batch]:
         """Return the parts of a segment that are encoded together."""
@@ -317,7 +281,7 @@ class StepSource:
         tokens = [np.asarray(batch.row) for batch in batches]
         if epoch is None or not self.dropout:
             return [[token] for token in tokens]
-        views = len(self.encoders) if self.objective.same else 1
+        views = len(self.encoders) if self.same else 1
         seed = [self.seed, epoch, start, sum(map(len, tokens))]
         draws = [np.random.default_rng([*seed, *([view] if view else [])]) for view in range(views)]
 
@@ -336,21 +300,3 @@ def _contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
         for i, j in pairwise(batch.sentence_offsets.tolist())
     ]
     return np.array(numbers)
-
-
-def prefetch(jobs: Iterator[Job], prepare: Callable[[Job], Prepared], depth: int = 4) -> Iterator[Prepared]:
-    """Yield ``prepare(job)`` for each job in order; a thread works up to ``depth`` jobs ahead.
-
-    One thread is enough: reading and planning 400 sentences takes milliseconds, a training step at the
-    paper's size takes seconds, and numba and HDF5 release the interpreter lock.
-    """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        waiting: list[Future[Prepared]] = [pool.submit(prepare, job) for job in islice(jobs, depth)]
-        try:
-            while waiting:
-                ready = waiting.pop(0).result()
-                waiting += [pool.submit(prepare, job) for job in islice(jobs, 1)]
-                yield ready
-        finally:
-            for future in waiting:
-                future.cancel()

@@ -65,10 +65,6 @@ class MultiViewNetwork(ViewStack):
         self.objective = Objective(trained_views(views), encoder.width, objective, self.dim, teacher_dim)
         self.scale_and_equalise()
 
-    def features(self, micro_batch: MicroBatch, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return the sentence vectors [B, width] of each view; ``rows`` are those of :meth:`encode`."""
-        return self.encode(micro_batch.tokens, micro_batch.plans, rows)
-
 
 @dataclass(frozen=True)
 class DistributedContext:
@@ -116,14 +112,6 @@ class DistributedContext:
         sums: list[float] = total.tolist()
         return sums
 
-    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Sum the gradients of dense parameters over processes, through one flat buffer."""
-        if self.world == 1:
-            return
-        flat = self.sum(torch.cat([_gradient(parameter).flatten() for parameter in parameters]))
-        for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
-            parameter.grad = part.view_as(parameter).clone()
-
     def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Collect the rows of all processes, int64 on the device, and per table sums of their gradients."""
         if self.world == 1:
@@ -132,14 +120,10 @@ class DistributedContext:
         parts: list[list[int]] = [[]] * self.world
         dist.all_gather_object(parts, step.rows.tolist(), group=self.hosts)
         everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
-        arrays = {"rows": everyone, "at": np.searchsorted(everyone, step.rows)}
-        placed = to_device(arrays, step.table_rows.device)
-        sizes = [(len(everyone), gradient.shape[1]) for gradient in gradients]
-        wide = [
-            g.new_zeros(size).index_copy_(0, placed["at"], g)
-            for g, size in zip(gradients, sizes, strict=True)
-        ]
-        return placed["rows"], [self.sum(gradient) for gradient in wide]
+        places = torch.from_numpy(np.searchsorted(everyone, step.rows))
+        rows, at = (to_device(a, step.table_rows.device) for a in (torch.from_numpy(everyone), places))
+        wide = [g.new_zeros(len(rows), g.shape[1]).index_copy_(0, at, g) for g in gradients]
+        return rows, [self.sum(gradient) for gradient in wide]
 
 
 @dataclass
@@ -162,7 +146,11 @@ def step_gradient(
     rows = step.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
     sums = [_backward(network, segment, rows, scale, autocast) for segment in step.segments]
-    distributed.sum_gradients([p for n, p in network.named_parameters() if not n.startswith("words.")])
+    if distributed.world > 1:  # through one flat buffer
+        dense = [p for n, p in network.named_parameters() if not n.startswith("words.")]
+        flat = distributed.sum(torch.cat([_gradient(parameter).flatten() for parameter in dense]))
+        for parameter, part in zip(dense, flat.split([p.numel() for p in dense]), strict=True):
+            parameter.grad = part.view_as(parameter).clone()
     table_rows, gradients = distributed.sum_rows(
         step, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
     )
@@ -176,7 +164,7 @@ def _backward(
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
         with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
-            return network.features(micro_batch, rows)
+            return network.encode(micro_batch.tokens, micro_batch.plans, rows)
 
     micro_batches = segment.micro_batches
     cached = len(micro_batches) > 1
@@ -207,21 +195,19 @@ class Optimiser:
     """Adam on a network's dense parameters and word tables."""
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
-        self.network = network
-        self.table_rate = table_rate
-        self.rows_only = table_update == "rows"
-        self.steps = 0
-        tables = list(network.tables)
-        own = {id(table) for table in tables}
+        self.tables, self.table_rate = list(network.tables), table_rate
+        own = {id(table) for table in self.tables}
         self.dense = [p for p in network.parameters() if id(p) not in own]
+        self.steps = 0
         groups = [{"params": self.dense, "scale": 1.0}]
-        self.first: list[Tensor] = []
-        self.second: list[Tensor] = []
-        if self.rows_only:
-            self.first = [torch.zeros_like(table) for table in tables]
-            self.second = [torch.zeros_like(table) for table in tables]
-        elif tables:
-            groups.append({"params": tables, "scale": table_rate})
+        self.rows_only = table_update == "rows"
+        self.moments = {
+            f"rows.{name}.{index}": torch.zeros_like(table)
+            for name in ("first", "second")
+            for index, table in enumerate(self.tables if self.rows_only else [])
+        }
+        if self.tables and not self.rows_only:
+            groups.append({"params": self.tables, "scale": table_rate})
         self.adam = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True)
 
     def zero(self) -> None:
@@ -246,12 +232,9 @@ class Optimiser:
     ) -> None:
         """Apply one update; nothing in it waits for the device.
 
-        Args:
-            table_rows: int64 [U], distinct rows.
-            row_gradients: per table [U, E].
-            rate: learning rate of the step.
-            scale: factor on all gradients (clipping), a scalar of their type; None is 1.
-            skip: float32 scalar, 1 to change no weight and no moment; None is 0.
+        Rows, int64 [U], are distinct; their gradients are [U, E] for each table. All gradients are multiplied
+        by ``scale`` (clipping), a scalar of their type. Where ``skip`` is 1, a float32 scalar, no weight and
+        no moment changes.
         """
         self.steps += 1
         if scale is not None:
@@ -264,12 +247,12 @@ class Optimiser:
             self._update_rows(table_rows, row_gradients, rate * self.table_rate, skip)
             self.adam.step()
             return
-        for table, gradient in zip(self.network.tables, row_gradients, strict=True):
+        for table, gradient in zip(self.tables, row_gradients, strict=True):
             if table.grad is None:
                 table.grad = torch.zeros_like(table)
             table.grad[table_rows] = gradient
         self.adam.step()
-        for table in self.network.tables:
+        for table in self.tables:
             table.grad[table_rows] = 0
 
     def _update_rows(
@@ -279,8 +262,8 @@ class Optimiser:
         skipped = torch.zeros((), device=rows.device) if skip is None else skip
         rate /= 1 - BETAS[0] ** self.steps
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
-        tables = list(self.network.tables)
-        for table, first, second, gradient in zip(tables, self.first, self.second, gradients, strict=True):
+        for index, (table, gradient) in enumerate(zip(self.tables, gradients, strict=True)):
+            first, second = self.moments[f"rows.first.{index}"], self.moments[f"rows.second.{index}"]
             m_UE = first[rows].lerp_(gradient, 1 - BETAS[0])
             v_UE = second[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
             w_UE = table[rows] - rate * m_UE / (v_UE.sqrt() / correction + EPSILON)
@@ -289,15 +272,11 @@ class Optimiser:
 
     def state(self) -> dict[str, Tensor]:
         """Return all state as named tensors, for a checkpoint."""
-        state = {"steps": torch.tensor(self.steps)}
-        for name, tensors in (("first", self.first), ("second", self.second)):
-            state |= {f"rows.{name}.{index}": tensor for index, tensor in enumerate(tensors)}
-        return state | adam_tensors(self.adam)
+        return {"steps": torch.tensor(self.steps), **self.moments, **adam_tensors(self.adam)}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Restore what :meth:`state` returned."""
         self.steps = int(state["steps"])
-        for name, tensors in (("first", self.first), ("second", self.second)):
-            for index, tensor in enumerate(tensors):
-                tensor.copy_(state[f"rows.{name}.{index}"])
+        for name, tensor in self.moments.items():
+            tensor.copy_(state[name])
         load_adam(self.adam, state)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -73,15 +73,6 @@ class Targets:
 
     Where contents are known, it also has the words of none of these."""
 
-    def to(self, device: torch.device) -> Targets:
-        """Copy the targets to a device."""
-        return Targets(*(getattr(self, field.name).to(device) for field in fields(self)))
-
-    @property
-    def of_itself(self) -> Targets:
-        """The targets of finding the anchor's own sentence among those outside its context."""
-        return Targets(self.anchor, self.itself, self.itself, self.negative)
-
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
     """Return the targets of every usable sentence that has a positive; ``boundary``: may documents end it?"""
@@ -100,17 +91,6 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
         context = context.astype(np.float32) @ alike.astype(np.float32) > 0
     masks = itself & usable & ~positive, positive, usable & ~context
     return Targets(*(torch.from_numpy(array) for array in (keep, *masks)))
-
-
-def count_anchors(positions: Positions, boundary: Boundary) -> int:
-    """Return the number of anchors among successive sentences."""
-    joined = (np.diff(positions.sentence) == 1) & positions.usable[1:] & positions.usable[:-1]
-    if boundary == "document":
-        joined &= positions.document[1:] == positions.document[:-1]
-    anchor = np.zeros(len(positions), dtype=bool)
-    anchor[1:] |= joined
-    anchor[:-1] |= joined
-    return int(anchor.sum())
 
 
 def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
@@ -149,18 +129,12 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     for start in range(0, len(positions), BLOCK_SENTENCES):
         part = slice(start, start + BLOCK_SENTENCES)
         where = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
-        targets = neighbour_targets(where, "document").to(vectors_ND.device)
-        unit_BD = normalize(vectors_ND[part].float(), dim=1)
+        targets = neighbour_targets(where, "document")
+        unit_BD = normalize(vectors_ND[part].float().cpu(), dim=1)
         if len(targets.anchor):
             hits += int(retrieved(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
             compared += len(targets.anchor)
     return hits / max(compared, 1)
-
-
-def pair_names(views: Sequence[str]) -> list[str]:
-    """Names of all pairs of view positions i < j: ``0-dep,1-const``; views may repeat."""
-    named = [f"{position}-{view}" for position, view in enumerate(views)]
-    return [f"{left},{right}" for left, right in itertools.combinations(named, 2)]
 
 
 @dataclass(frozen=True)
@@ -180,12 +154,8 @@ class ObjectiveValue:
 class Objective(nn.Module):
     """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
 
-    Args:
-        views: names of the trained views in order, repeats allowed.
-        dim: hidden size D of each view.
-        config: the variant.
-        width: size of all views side by side, those without weights included.
-        teacher_dim: K, size of the teacher's vectors; 0 without a teacher.
+    ``views`` are the trained ones in order, each of size ``dim``; repeats are allowed. ``width`` is the size
+    of all views side by side, those without weights included, ``teacher_dim`` K, 0 without a teacher.
     """
 
     def __init__(
@@ -200,32 +170,29 @@ class Objective(nn.Module):
             self.terms["teacher"] = TEACHER
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
-            self.bilinear.extend(_xavier(dim, dim) for _ in self.pairs)
+            weights = (nn.init.xavier_uniform_(torch.empty(dim, dim)) for _ in self.pairs)
+            self.bilinear.extend(map(nn.Parameter, weights))
         self.to_teacher = nn.Linear(width, teacher_dim) if teacher_dim else None
         """Maps the views side by side onto the teacher's vectors."""
-        names = pair_names(views)
+        named = [f"{position}-{view}" for position, view in enumerate(views)]  # views may repeat
+        names = [f"{left},{right}" for left, right in itertools.combinations(named, 2)]
         losses = [f"loss/{name}" for name in (*names, *self.terms)]
         self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in names)]
         """The loss, that of each pair and of each term without its weight, and how often the best candidate
         is a neighbour."""
 
     def forward(
-        self,
-        features: Sequence[Tensor],
-        targets: Targets,
-        teacher_BK: Tensor | None = None,
+        self, features: Sequence[Tensor], targets: Targets, teacher_BK: Tensor | None = None
     ) -> ObjectiveValue:
-        """Return the loss of a batch, summed over its anchors.
+        """Return the loss of a batch, summed over its anchors; scores are computed in at least float32.
 
-        Args:
-            features: per view [B, D], any floating type; scores are computed in at least float32.
-            targets: of the B sentences, on the device of the features.
-            teacher_BK: the teacher's vectors of the sentences.
+        Features are [B, D] for each view, of any floating type; targets are on their device.
         """
         others = [f if f.dtype == torch.float64 else f.float() for f in features]
         anchors = [other[targets.anchor] for other in others]
         wants_cosines = self.config.score == "cosine" or "same" in self.terms
         units = [normalize(other, dim=1) for other in others] if wants_cosines else []
+        of_itself = Targets(targets.anchor, targets.itself, targets.itself, targets.negative)
         pair_losses, hits, same = [], [], []
         for pair, (left, right) in enumerate(self.pairs):
             ways = [(left, right), (right, left)] if self.config.direction == "both" else [(left, right)]
@@ -242,7 +209,7 @@ class Objective(nn.Module):
             counts = [retrieved(score.detach(), targets).sum() for score in scores]
             hits.append(torch.stack(counts).double().mean())
             if "same" in self.terms:
-                same += [contrast(cosine, targets.of_itself, "all").sum() for cosine in cosines]
+                same += [contrast(cosine, of_itself, "all").sum() for cosine in cosines]
         terms = {"same": torch.stack(same).mean()} if same else {}
         if teacher_BK is not None:
             assert self.to_teacher is not None
@@ -255,7 +222,3 @@ class Objective(nn.Module):
         parts = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)
         sums = torch.stack([value.detach().double() for value in parts])
         return ObjectiveValue(loss, len(targets.anchor), sums)
-
-
-def _xavier(rows: int, columns: int) -> nn.Parameter:
-    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))

@@ -23,9 +23,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from statistics import fmean
 
 import numpy as np
@@ -33,12 +35,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import LoopConfig, TrainConfig
+from multiview.config import TrainConfig, decisive_options
 from multiview.encoders.meaning import Scale, spread
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
 from multiview.folder.files import Member, parsers_of, save_member
-from multiview.training.data import Span, Split, Step, StepSource, cut, on_device, open_teacher, prefetch
+from multiview.training.data import Span, Split, Step, StepSource, cut, on_device, open_teacher
 from multiview.training.gradient import (
     DistributedContext,
     MultiViewNetwork,
@@ -48,15 +50,17 @@ from multiview.training.gradient import (
 )
 from multiview.training.objective import neighbour_recall
 from multiview.words.sources import new_table
-from parsing.trees.batch import Batch, offsets_of
+from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
-from runtime.cli import LOGGER
+from runtime.cli import LOGGER, config_to_json
 from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Plan
 from runtime.training_task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
 
 log = logging.getLogger(LOGGER)
+AHEAD = 4
+"""Steps that are read and planned before they are taken."""
 READ_EVERY = {"cuda": 20}
 """Steps between readings of the metrics, by type of device; elsewhere each step."""
 CLIP = 5.0
@@ -73,16 +77,6 @@ class Job:
     segments: list[Span]
 
 
-@dataclass(frozen=True)
-class UnreadStep:
-    """A step whose metrics are still on the device."""
-
-    number: int
-    learning_rate: float
-    metrics: Tensor
-    """What :attr:`Objective.metrics` names, then the norm of the gradient."""
-
-
 class Trainer(Task[Job]):
     """One training run on one process of possibly several."""
 
@@ -93,23 +87,22 @@ class Trainer(Task[Job]):
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
         self.distributed, self.cache = distributed or DistributedContext(), cache
-        loop = _shared_segments(config.loop, self.distributed.world)
-        self.config = replace(config, loop=loop)
-        self.resolved = self.config.resolved()
-        self.folder = self.resolved.folder
-        self.card = Card(self.config, cache)
+        loop, objective, table, views = config.loop, config.objective, config.table, config.view_list
+        self.config, self.folder = config, config.folder
+        self.identity = decisive_options(config)
+        """What another run in the folder must have in common with this one to go on."""
+        self.card = Card(config, cache)
         self.device = pick_device(config.device, self.distributed.local_rank)
-        file = config.objective.teacher
-        teacher = None if file is None else open_teacher(file, cache)
-        views, table = self.resolved.views, config.table
-        words = new_table(config, cache, len(trained_views(config.view_list)))
+        teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
+        words = new_table(config, cache, len(trained_views(views)))
         torch.manual_seed(config.seed)
         dim = 0 if teacher is None else teacher.shape[1]
-        self.network = MultiViewNetwork(views, words, config.encoder, config.objective, dim)
+        self.network = MultiViewNetwork(views, words, config.encoder, objective, dim)
         self.source = StepSource(
             cache,
             self.network,
-            objective=config.objective,
+            boundary=objective.boundary,
+            same=objective.same > 0,
             micro_batch=loop.micro_batch,
             dropout=table.dropout,
             seed=config.seed,
@@ -125,19 +118,14 @@ class Trainer(Task[Job]):
         self.autocast = loop.precision == "bfloat16"
         self.stopped = torch.zeros((), device=self.device)
         """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
-        self.unread: list[UnreadStep] = []
-        """The steps since the last reading."""
+        self.unread: list[Tensor] = []
+        """Of the steps since the last reading: their metrics, norm of the gradient, learning rate."""
         self._read_at, self._trained = time.perf_counter(), 0
         self._scores: Row = {}
 
     def _count_steps(self) -> int:
-        """Count the steps of the whole run.
-
-        Raises:
-            UserError: the corpus does not fill one.
-        """
-        loop = self.config.loop
-        steps = sum(len(self.batches(epoch)) for epoch in range(loop.epochs))
+        """Count the steps of the whole run; a corpus that does not fill one is a UserError."""
+        loop, steps = self.config.loop, sum(1 for _ in self.jobs())
         if not steps:
             raise UserError(
                 f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
@@ -154,18 +142,31 @@ class Trainer(Task[Job]):
 
     def jobs(self) -> Iterator[Job]:
         """List the steps of all epochs."""
-        for epoch in range(self.config.loop.epochs):
-            yield from self.batches(epoch)
+        return chain.from_iterable(map(self.batches, range(self.config.loop.epochs)))
 
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
         here = self.distributed
         step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
-        return on_device(step, self.device)
+        moved: Step = on_device(step, self.device)
+        return moved
 
-    def prepared(self, batches: Sequence[Job]) -> Iterable[Step]:
-        """Return the steps that a thread reads and plans ahead."""
-        return prefetch(iter(batches), self.prepare)
+    def prepared(self, batches: Sequence[Job]) -> Iterator[Step]:
+        """Yield the steps, which a thread reads and plans ahead.
+
+        One is enough: reading and planning 400 sentences takes milliseconds, a training step at the paper's
+        size takes seconds, and numba and HDF5 release the interpreter lock.
+        """
+        jobs = iter(batches)
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
+            waiting = [pool.submit(self.prepare, job) for job in islice(jobs, AHEAD)]
+            try:
+                while waiting:
+                    ready = waiting.pop(0).result()
+                    waiting += [pool.submit(self.prepare, job) for job in islice(jobs, 1)]
+                    yield ready
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
@@ -195,8 +196,8 @@ class Trainer(Task[Job]):
         if self.config.loop.schedule == "cosine":
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
-        metrics = torch.cat([result.metrics, norm.double()[None]])
-        self.unread.append(UnreadStep(self.position.step + 1, rate, metrics))
+        given = result.metrics.new_full((1,), rate)
+        self.unread.append(torch.cat([result.metrics, norm.double()[None], given]))
         self.updates.step(result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.stopped)
         return rate
 
@@ -210,23 +211,21 @@ class Trainer(Task[Job]):
     def read(self) -> list[Row]:
         """Wait for the device and return metrics and speed of the steps since the last call.
 
-        Raises:
-            UserError: a loss or gradient was not finite; the weights are those before that step.
+        A loss or gradient that was not finite is a UserError; the weights are those before that step.
         """
         unread, self.unread = self.unread, []
-        values = torch.stack([step.metrics for step in unread]).tolist() if unread else []
+        values = torch.stack(unread).tolist() if unread else []
         now = time.perf_counter()
         per_s = self._trained / max(now - self._read_at, 1e-9)
         self._read_at, self._trained = now, 0
-        names, rows = [*self.network.objective.metrics, "gradient_norm"], []
-        for step, row in zip(unread, values, strict=True):
-            if not (math.isfinite(row[0]) and math.isfinite(row[-1])):
+        names = [*self.network.objective.metrics, "gradient_norm", "learning_rate", "sentences_per_s"]
+        rows = [dict(zip(names, [*numbers, per_s], strict=True)) for numbers in values]
+        for step, row in enumerate(rows, self.position.step - len(rows) + 1):
+            if not (math.isfinite(row["loss"]) and math.isfinite(row["gradient_norm"])):
                 raise UserError(
-                    f"step {step.number}: loss {row[0]}, gradient norm {row[-1]}; stopped before the update. "
-                    "Lower --loop.learning-rate and give another --name"
+                    f"step {step}: loss {row['loss']}, gradient norm {row['gradient_norm']}; stopped before "
+                    "the update. Lower --loop.learning-rate and give another --name"
                 )
-            metrics = dict(zip(names, row, strict=True))
-            rows.append({**metrics, "learning_rate": step.learning_rate, "sentences_per_s": per_s})
         return rows
 
     def evaluate(self) -> Mapping[str, float]:
@@ -245,7 +244,7 @@ class Trainer(Task[Job]):
         identity, extra = self.cache.identity, self.position.extra
         network = self.kept_network(beside=self.card.words_help(self._scores))
         training = {
-            "config": self.resolved.record,
+            "config": config_to_json(self.config),
             "trees": str(identity.get("content_sha256", "")),
             "step": row["step"],
             "sentences": extra.get("sentences", 0),
@@ -258,8 +257,8 @@ class Trainer(Task[Job]):
 
     @cached_property
     def sample(self) -> list[Batch]:
-        """Sentences over which features are brought to one scale; none with the paper's preset."""
-        spans = spread(self.split.training) if self.resolved.one_scale else []
+        """Sentences over which features are brought to one scale; the paper's numbers stay as they are."""
+        spans = [] if self.config.preset == "paper" else spread(self.split.training)
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def kept_network(self, *, beside: bool) -> ViewStack:
@@ -286,8 +285,7 @@ class Trainer(Task[Job]):
     def run(self) -> int:
         """Train until the end, a limit or a signal, from the newest checkpoint on.
 
-        Returns:
-            0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
+        Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
         options = self.config.loop
         plan = Plan(
@@ -300,7 +298,7 @@ class Trainer(Task[Job]):
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
-        identity = self.resolved.decisive | content
+        identity = self.identity | content
         loop = Loop(self, plan, self.folder, identity=identity, processes=self.distributed, option="--name")
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
@@ -318,29 +316,14 @@ class Trainer(Task[Job]):
         return code
 
 
-def _shared_segments(loop: LoopConfig, processes: int) -> LoopConfig:
-    """Return the loop with segments for every process.
-
-    Raises:
-        UserError: they cannot be divided among the processes.
-    """
-    if loop.segments % processes:
-        raise UserError(f"--loop.segments {loop.segments}: must be a multiple of the {processes} processes")
-    return loop if loop.segments or processes == 1 else replace(loop, segments=processes)
-
-
 class ValidationSet:
     """The validation sentences, read and planned once: later only the loader thread uses the cache."""
 
     def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
         pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
         self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
-        counts = source.cache.token_counts() if pieces else np.zeros(0, np.int32)
-        self.offsets = [torch.from_numpy(offsets_of(counts[slice(*piece)])) for piece in pieces]
-        """int64 [B + 1] into the tokens of each step."""
-        self.sentences = sum(step.sentences for step in self.steps)
         numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
-        self.positions = source.positions(numbers)
+        self.sentences, self.positions = len(numbers), source.positions(numbers)
 
     @torch.no_grad()
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
@@ -350,20 +333,19 @@ class ValidationSet:
         embeddings: list[Tensor] = []
         words: list[Tensor] = []
         firsts: list[Tensor] = []  # what the view BAG reads
-        for here, at in zip(self.steps, self.offsets, strict=True):
-            step, offsets = on_device(here, device), on_device(at, device)
-            segment = step.segments[0]
+        for here in self.steps:
+            step = on_device(here, device)
+            (segment,) = step.segments
             (batch,) = segment.micro_batches
             leaves, (tokens,) = step.leaves(network.words), batch.tokens
-            means = [embedding_bag(tokens, rows, offsets, include_last_offset=True) for rows in leaves]
+            means = [embedding_bag(tokens, rows, batch.offsets, include_last_offset=True) for rows in leaves]
             words.append(torch.cat(means, dim=1))
             firsts.append(means[0])
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-                features = network.features(batch, leaves)
+                features = network.encode(batch.tokens, batch.plans, leaves)
             value = network.objective(features, segment.targets, segment.teacher)
             sums, anchors = sums + value.sums, anchors + value.anchors
-            own = features[: len(network.views)]
-            embeddings.append(torch.cat([feature.float() for feature in own], dim=1))
+            embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
         if not anchors:
             return {"anchors": 0}
         together = [torch.cat(pair, dim=1) for pair in zip(embeddings, firsts, strict=True)]

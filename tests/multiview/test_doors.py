@@ -45,7 +45,7 @@ def builtin() -> MultiViewEncoder:
 
 @pytest.fixture(scope="module")
 def doors(builtin: MultiViewEncoder) -> dict[str, Callable[[Any], Any]]:
-    found = {
+    return {
         "encode": builtin.encode,
         "structure": builtin.structure_vectors,
         "scikit-learn": MultiViewTransformer(builtin).fit([]).transform,
@@ -53,7 +53,6 @@ def doors(builtin: MultiViewEncoder) -> dict[str, Callable[[Any], Any]]:
         "mteb": lambda texts: MtebEncoder(builtin, "ours").encode([{"text": texts}]),
         "parse": lambda texts: parsing.load(const=None).parse(texts),
     }
-    return found
 
 
 NAMES = ("encode", "structure", "scikit-learn", "with_structure", "mteb")
@@ -72,17 +71,9 @@ def test_a_column_an_array_and_a_generator_have_the_rows_of_the_list(doors, name
 @pytest.mark.parametrize(
     "wrong",
     [
-        pd.DataFrame({"text": TEXTS}),
-        np.array(TEXTS).reshape(-1, 1),
-        {"text": TEXTS},
-        set(TEXTS),
-        [TEXTS],
-        [TEXTS[:1]],
-        [TEXTS[0].split(), None],
-        pd.Series(["Rain", np.nan]),
-        [float("nan")],
-        b"Rain",
-        7,
+        *(pd.DataFrame({"text": TEXTS}), np.array(TEXTS).reshape(-1, 1), {"text": TEXTS}, set(TEXTS)),
+        *([TEXTS], [TEXTS[:1]], [TEXTS[0].split(), None], pd.Series(["Rain", np.nan]), [float("nan")]),
+        *(b"Rain", 7),
     ],
     ids=lambda wrong: type(wrong).__name__,
 )
@@ -117,6 +108,8 @@ def test_any_array_of_numbers_stands_beside_structure(builtin: MultiViewEncoder,
 def test_cosines_do_not_see_how_large_numbers_are(builtin: MultiViewEncoder, factor: float) -> None:
     rows = np.array([[3, 4], [4, 3], [0, 5]], np.float32)
     wanted = [[1, 0.96, 0.8], [0.96, 1, 0.6], [0.8, 0.6, 1]]
+    for same in (rows.tolist(), torch.from_numpy(rows).half(), rows.astype(">f8"), [*torch.from_numpy(rows)]):
+        np.testing.assert_allclose(builtin.similarity(same, rows), wanted, atol=1e-6)
     far = rows * np.float32(factor)
     np.testing.assert_allclose(builtin.similarity(far, rows), wanted, atol=1e-6)
     np.testing.assert_allclose(builtin.similarity_pairwise(far, far), 1, atol=1e-6)
@@ -127,24 +120,10 @@ def test_cosines_do_not_see_how_large_numbers_are(builtin: MultiViewEncoder, fac
 
 
 @pytest.mark.parametrize(
-    "rows", [[[1, 2]], torch.ones(1, 2).half(), np.ones((2, 2), ">f8")[::-1], [torch.ones(2)]]
-)
-def test_vectors_may_be_any_array_of_numbers(builtin: MultiViewEncoder, rows: Any) -> None:
-    assert float(builtin.similarity(rows, rows)[0, 0]) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize(
     "rows",
     [
-        np.ones((2, 3)),
-        [[np.nan, 1.0]],
-        [[np.inf, 1.0]],
-        ["a"],
-        None,
-        [[1.0], [1.0, 2.0]],
-        np.ones((1, 1, 2)),
-        1.0,
-        np.ones((1, 2), complex),
+        *(np.ones((2, 3)), np.ones((1, 1, 2)), np.ones((1, 2), complex)),
+        *([[np.nan, 1.0]], [[np.inf, 1.0]], [[1.0], [1.0, 2.0]], ["a"], None, 1.0),
     ],
 )
 def test_what_are_no_vectors_is_one_line(builtin: MultiViewEncoder, rows: Any) -> None:
@@ -165,7 +144,7 @@ def test_what_are_no_vectors_is_one_line(builtin: MultiViewEncoder, rows: Any) -
     [
         (
             lambda rows: np.where(rows == 10, np.nan, rows),
-            r"NaN or infinity for 1 of 3 sentences, first 'Rain",
+            "NaN or infinity for 1 of 3 sentences, first 'Rain",
         ),
         (lambda rows: rows.astype(np.float64) * 1e300, "NaN or infinity for 3 of 3"),
         (lambda rows: rows[1:], r"float32 \[2, 2\] for 3 sentences"),
@@ -256,40 +235,24 @@ def test_scikit_learn_names_its_columns_and_wants_fit_first(builtin: MultiViewEn
         step.transform(TEXTS[0])
 
 
-def test_a_view_of_another_width_is_named(monkeypatch) -> None:
-    encoder = MultiViewEncoder.untrained("seq", dim=4, word_dim=4, device="cpu")
-    (view,) = encoder.members[0].network.encoder_list
-    states = view.states
-    monkeypatch.setattr(view, "states", lambda *inputs: (states(*inputs)[0][:, :3], None))
-    with pytest.raises(UserError, match=r"view 'seq': its states give \[3, 3\] in place of \[3, 4\]"):
-        encoder.encode(TEXTS)
-
-
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"batch_size": 0},
-        {"batch_size": 1.5},
-        {"batch_size": None},
-        {"truncate_dim": "2"},
-        {"truncate_dim": 0},
-        {"structure": "0.1"},
-        {"structure": float("nan")},
-        {"device": 1.5},
-        {"device": ["cpu"]},
-        {"trees": "runs/trees/corpus"},
-        {"views": 1},
-        {"convert_to_tensor": np.ones(2)},
-        {"prompt": np.ones(2)},
-        {"views": [["dep"]]},
-        {"views": [{}]},
-        {"readout": np.ones(2)},
-        {"device": np.ones(2)},
-    ],
+    ("option", "values"),
+    {
+        "batch_size": [0, 1.5, None],
+        "truncate_dim": ["2", 0],
+        "structure": ["0.1", float("nan")],
+        "device": [1.5, ["cpu"], np.ones(2)],
+        "trees": ["runs/trees/corpus"],
+        "views": [1, [["dep"]], [{}]],
+        "convert_to_tensor": [np.ones(2)],
+        "prompt": [np.ones(2)],
+        "readout": [np.ones(2)],
+    }.items(),
 )
-def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=next(iter(options))):
-        builtin.encode(TEXTS, **options)
+def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, option: str, values: list) -> None:
+    for value in values:
+        with pytest.raises(UserError, match=option):
+            builtin.encode(TEXTS, **{option: value})
 
 
 @pytest.mark.parametrize("path", [None, 1, 1.5, ["x"], {}, np.ones(2), "x" * 5000, "a\0b"])
@@ -300,13 +263,10 @@ def test_what_is_no_path_is_one_line(path: Any) -> None:
                 open_it(path)
 
 
-def test_explain_wants_a_number_of_matches(builtin: MultiViewEncoder) -> None:
+def test_arguments_of_another_type_are_one_line(builtin: MultiViewEncoder) -> None:
     for top in (None, 0, 1.5, [1]):
         with pytest.raises(UserError, match=r"explain: top="):
             builtin.explain("A cat sat.", "It slept.", top=top)  # type: ignore[arg-type]
-
-
-def test_words_and_models_of_another_type_are_one_line(builtin: MultiViewEncoder) -> None:
     assert builtin.word_vectors(pd.Series(["cat", "dog"])).shape == builtin.word_vectors(["cat", "dog"]).shape
     with pytest.raises(UserError, match=r"word_vectors: a str \('cat'\) is no list"):
         builtin.word_vectors("cat")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections import deque
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def encoder(folder: Path) -> MultiViewEncoder:
 
 
 @pytest.mark.usefixtures("both_devices")
-def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
+def test_strings_tokens_and_one_sentence_have_the_same_vectors(encoder: MultiViewEncoder) -> None:
     vectors = encoder.encode(SENTENCES)
     assert isinstance(vectors, np.ndarray) and vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), 24) == (7, encoder.get_sentence_embedding_dimension())
@@ -65,12 +64,8 @@ def test_sentences_come_in_any_container(encoder: MultiViewEncoder) -> None:
     np.testing.assert_allclose(tokens, vectors, atol=1e-6)
     assert encoder.encode([]).shape == (0, 24)
     assert isinstance(encoder.encode(SENTENCES, convert_to_tensor=True), torch.Tensor)
-    arrays = (np.array(SENTENCES), np.array(SENTENCES, dtype=object))
-    for container in (tuple(SENTENCES), *arrays, deque(SENTENCES)):  # a pandas column is iterable, too
-        np.testing.assert_array_equal(encoder.encode(container), vectors)
-    for wrong in (None, b"x", 7, ["a", None]):
-        with pytest.raises(UserError, match=r"input 1, .*, is neither a string nor a list of tokens"):
-            encoder.encode(["a cat", wrong])  # type: ignore[list-item]
+    with pytest.raises(UserError, match=r"input 1, .*, is neither a string nor a list of tokens"):
+        encoder.encode(["a cat", None])  # type: ignore[list-item]
 
 
 @pytest.mark.usefixtures("both_devices")
@@ -186,7 +181,6 @@ def reseal(folder: Path, **changes: object) -> None:
     ("changes", "message"),
     [
         ({"format": 9}, "model format 9"),
-        ({"members": ["."]}, r"members '\.': must be a folder inside"),
         ({"encoder": {"dim": 10**30}}, "sizes out of range|must be"),
         ({"words": {"mode": "trained", "dim": 6, "buckets": 10**30, "case": "exact"}}, "config.json: "),
         ({"words": {"mode": "fixed", "dim": 6, "buckets": 0, "case": "exact"}}, "does not list vectors.npy"),
@@ -196,14 +190,10 @@ def reseal(folder: Path, **changes: object) -> None:
 def test_hostile_configurations_are_one_line(
     folder: Path, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    copy = tmp_path / "m"
-    shutil.copytree(folder, copy)
-    config = read_record(copy / "config.json")
-    nested = {"encoder": {**config["encoder"], **changes.pop("encoder")}} if "encoder" in changes else {}
-    record = {"format": config["format"]} if "members" in changes else config
-    write_record(copy / "config.json", {**record, **changes, **nested})
+    shutil.copytree(folder, tmp_path / "m")
+    write_record(tmp_path / "m/config.json", {**read_record(folder / "config.json"), **changes})
     with pytest.raises(UserError, match=message):
-        MultiViewEncoder.load(copy)
+        MultiViewEncoder.load(tmp_path / "m")
 
 
 def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> None:

@@ -16,9 +16,7 @@ from multiview import readout
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.meaning import LENGTH, Moments, Readout, Scale
 from multiview.model import MultiViewEncoder
-from multiview.readout import store_readout
-from multiview.search import cli as search
-from multiview.sentence_transformers import load as as_sentence_transformer
+from multiview.training.fit import Target, store_readout
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from runtime.files import read_record
@@ -159,22 +157,6 @@ def test_encode_gives_meaning_and_features(read: MultiViewEncoder, caplog) -> No
         MultiViewEncoder.untrained("seq", dim=4, word_dim=4).encode(TEXTS, readout="meaning")
 
 
-def test_others_compare_meaning(read: MultiViewEncoder, tmp_path: Path, capsys) -> None:
-    assert read.folder is not None
-    model = as_sentence_transformer(read.folder)
-    np.testing.assert_allclose(model.encode(TEXTS), read.encode(TEXTS), atol=1e-6)
-    model.save(str(tmp_path / "st"))
-    again = MultiViewEncoder.load(tmp_path / "st" / "0" if (tmp_path / "st/0").exists() else tmp_path / "st")
-    np.testing.assert_array_equal(again.encode(TEXTS), read.encode(TEXTS))
-    (tmp_path / "corpus.txt").write_text("\n".join(TEXTS))
-    assert search([str(read.folder), str(tmp_path / "corpus.txt"), TEXTS[0], "--top", "2"]) == 0
-    near = capsys.readouterr().out.splitlines()
-    cosines = read.similarity(read.encode(TEXTS[0]), read.encode(TEXTS))
-    assert near[0].startswith("1.0000") and float(near[1].split()[0]) == pytest.approx(
-        float(cosines[0, [1, 3]].max()), abs=1e-3
-    )
-
-
 @pytest.mark.parametrize("compact", [False, True])
 def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
     save_compact(tmp_path / "m") if compact else encoder_of().save(tmp_path / "m")
@@ -238,7 +220,7 @@ def test_a_model_is_replaced_where_that_gains(
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     command = [str(tmp_path / "m"), str(toy_trees), "--dim", "4", "--strength", "0.1"]
     with monkeypatch.context() as patch:
-        patch.setattr(readout.Neighbours, "score", lambda *_: 0.5)
+        patch.setattr(Target, "score", lambda *_: 0.5)
         assert readout.cli(command) == 0
         out = capsys.readouterr().out
         assert f"no gain    on the documents that were held out; {tmp_path / 'm'} stays as it was" in out
@@ -248,7 +230,7 @@ def test_a_model_is_replaced_where_that_gains(
         assert out.endswith("no gain    on the documents that were held out\n") and "model      " in out
     assert MultiViewEncoder.load(tmp_path / "new").readout is not None
     figures = iter((0.25, 0.5, 0.75, 0.75))
-    monkeypatch.setattr(readout.Neighbours, "score", lambda *_: next(figures))
+    monkeypatch.setattr(Target, "score", lambda *_: next(figures))
     assert readout.cli(command) == 0
     out = capsys.readouterr().out
     assert "no gain" not in out and MultiViewEncoder.load(tmp_path / "m").readout is not None

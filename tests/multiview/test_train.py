@@ -327,27 +327,6 @@ def test_features_have_one_scale_over_the_training_text(
     np.testing.assert_array_equal(again.encode(None, trees=cache, readout="features"), features)
 
 
-def test_patience_stops_a_run_at_the_same_step_after_a_kill(
-    tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Losses fall twice and then rise; the third that is no better ends the run of ten evaluations."""
-    monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)
-    config = changed(tiny, output=Path("models"), loop={"patience": 3})
-    losses, evaluated = [5.0, 4.0, 3.0, 3.0, 9.0, 8.0, 1.0, 0.5, 0.4, 0.3, 0.2], []
-    for name, stops in (("whole", ()), ("killed", (4, 9))):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        monkeypatch.setattr(trainer_module.ValidationSet, "scores", validated(losses))
-        for steps in stops:
-            killed_after(config, steps, monkeypatch)
-        assert main(config) == main(config) == 0, "a run that is over is left alone"
-        rows = [row for row in read_log(config.folder / "log.jsonl") if row["kind"] == "evaluation"]
-        evaluated.append([(row["step"], row["loss"]) for row in rows])
-    assert_same_files(tmp_path / "whole", tmp_path / "killed")
-    assert evaluated[0] == evaluated[1] and [loss for _, loss in evaluated[0]] == losses[:6]
-    assert read_json(config.folder / "config.json")["training"]["best"]["loss"] == 3.0
-
-
 def test_a_kill_between_two_files_of_a_model(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once there is a model, there always is one, and the same command then makes the same model."""
     config = changed(tiny, loop={"max_steps": 2, "validation": 0})  # the newest weights are kept, here twice

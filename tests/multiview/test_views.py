@@ -134,7 +134,7 @@ def test_a_view_trains_and_encodes_what_it_was_trained_as(
     (segment,) = step.segments
     with torch.no_grad():
         leaves = step.leaves(trainer.network.words)
-        parts = [trainer.network.features(batch, leaves) for batch in segment.micro_batches]
+        parts = [trainer.network.encode(batch.tokens, batch.plans, leaves) for batch in segment.micro_batches]
     features = torch.cat([torch.cat(list(view)) for view in zip(*parts, strict=True)], dim=1)
     np.testing.assert_allclose(encoder.encode(None, trees=cache)[slice(*span)], features, atol=1e-5)
 

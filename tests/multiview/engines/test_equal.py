@@ -10,8 +10,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from multiview.config import Pooling
@@ -36,6 +34,7 @@ SHAPES = {
     "120 words": random_batch([120], seed=3),
     "120-word chain": batch_of([list(range(120))], [chain_children(120)]),
     "random": random_batch([3, 1, 9, 14, 2, 1, 6], seed=4),
+    **{f"random {seed}": random_batch([1, 4, 12, 7, 1, 2], seed=seed) for seed in range(5)},
 }
 
 
@@ -168,16 +167,6 @@ def test_float32_follows_the_equations(view: str, shape: str) -> None:
     found = run(single, words(batch).float(), batch)
     wanted = expected(double, words(batch).float().double(), batch)
     assert_close([value.double() for value in found], wanted, 5e-5)
-
-
-@settings(max_examples=20, deadline=None)
-@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=6), seed=st.integers(0, 2**32 - 1))
-@pytest.mark.parametrize("view", TREE_VIEWS)
-def test_random_trees(view: str, lengths: list[int], seed: int) -> None:
-    batch = random_batch(lengths, seed)
-    encoder = build(view, "native")
-    x = words(batch)
-    assert_close(run(encoder, x, batch), expected(encoder, x, batch), 1e-9)
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -18,7 +18,7 @@ from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.files import expand_model, load_members, model_sha256, save_model, training_hours
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
-from multiview.readout import store_readout
+from multiview.training.fit import store_readout
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import WordVectors
 from runtime.errors import UserError

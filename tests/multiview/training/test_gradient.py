@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -66,24 +65,6 @@ def test_cached_gradient_equals_the_plain_one(tiny: TrainConfig, views: str, sam
         assert_close(plain, cached, 1e-10)
 
 
-def test_one_segment_is_the_gradient_of_the_written_loss(tiny: TrainConfig) -> None:
-    """Tables included: against autograd through the dense tables."""
-    found = first_gradient(tiny)
-    trainer, step = first_step(tiny)
-    (segment,) = step.segments
-    (batch,) = segment.micro_batches
-    rows = [table[step.table_rows] for table in trainer.network.tables]
-    features = trainer.network.encode(batch.tokens, batch.plans, rows)
-    value = trainer.network.objective(features, segment.targets)
-    (value.loss / value.anchors).backward()
-    for index, table in enumerate(trainer.network.tables):
-        dense = torch.zeros_like(table)
-        dense[found["table_rows"]] = found[f"rows.{index}"]
-        torch.testing.assert_close(dense, table.grad, rtol=1e-9, atol=1e-12)
-    dense = {name: p.grad for name, p in trainer.network.named_parameters() if name in found}
-    assert_close(dense, {name: found[name] for name in dense}, 1e-9)
-
-
 def worker(rank: int, world: int, port: int, config: TrainConfig, out: Path, work: Work) -> None:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     os.environ |= dict(zip(names, map(str, (rank, world, rank, "127.0.0.1", port)), strict=True))
@@ -118,42 +99,6 @@ def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_
     for world in (2, 4):
         for found in in_processes(world, config, tmp_path, first_gradient):
             assert_close(alone, found, 1e-10)
-
-
-@pytest.mark.parametrize(("update", "size"), [("dense", 6), ("rows", 6), ("rows", 0)])
-def test_updates_are_torch_adam_s(tiny: TrainConfig, update: str, size: int) -> None:
-    """Of whole tables, also where a step has no gradient; or of a step's rows, which may be all of them."""
-    config = changed(tiny, table={"update": update, "rate": 3.0})
-    trainer = Trainer(config, open_trees(tiny.trees))
-    table, rate = trainer.network.tables[0], tiny.loop.learning_rate
-    copy = table.detach().clone().requires_grad_()
-    adam = torch.optim.Adam([copy], lr=3 * rate)
-    random = np.random.default_rng(0)
-    for _ in range(5):
-        chosen = random.choice(len(table), size or len(table), replace=False)
-        rows = torch.from_numpy(np.sort(chosen))
-        gradients = [torch.randn(len(rows), tiny.table.dim) for _ in trainer.network.tables]
-        before = table.detach().clone()
-        trainer.updates.zero()
-        trainer.updates.step(rows, gradients, rate=rate)
-        copy.grad = torch.zeros_like(copy)
-        copy.grad[rows] = gradients[0]
-        adam.step()
-        untouched = torch.ones(len(table), dtype=torch.bool)
-        untouched[rows] = False
-        if update == "rows":
-            assert torch.equal(before[untouched], table[untouched])
-            assert not torch.equal(before[rows], table[rows])
-        if update == "dense" or not size:
-            torch.testing.assert_close(table, copy, rtol=1e-5, atol=1e-6)
-
-
-def test_clipping_counts_word_rows(tiny: TrainConfig) -> None:
-    trainer, step = first_step(tiny)
-    result = trainer.gradient(step)
-    parts = [p.grad for p in trainer.updates.dense if p.grad is not None] + result.row_gradients
-    expected = sum(float((part**2).sum()) for part in parts) ** 0.5
-    assert float(trainer.updates.gradient_norm(result.row_gradients)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: TrainConfig) -> None:

@@ -198,7 +198,7 @@ def test_a_name_gives_a_model_more_words(
     np.testing.assert_array_equal(grown.encode(known), plain.encode(known))
     assert np.abs(grown.encode(["a zyzzyva"]) - plain.encode(["a zyzzyva"])).max() > 1e-4
     encoder = MultiViewEncoder.load(folder)
-    assert encoder.expand_vocabulary(path, cache=tmp_path) == 1
+    assert encoder.expand_vocabulary(path) == 1
     encoder.save(made)
     np.testing.assert_array_equal(grown.encode(["zyzzyva"]), MultiViewEncoder.load(made).encode(["zyzzyva"]))
     with pytest.raises(UserError, match=r"builtin.*: has fixed word vectors only"):
