@@ -100,18 +100,17 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of ``n`` tokens; the optional fields hold gold annotation."""
+    """One sentence of tokens, word forms; an empty line of a corpus is one empty token.
+
+    What may be None is gold annotation: a part-of-speech tag, a head (1-based, 0 for the root) and the
+    relation to it for each token, and a constituency tree in PTB brackets, on one line.
+    """
 
     tokens: Tokens
-    """Word forms, ``n`` of them; an empty line of a corpus is one empty token."""
     tags: tuple[str, ...] | None = None
-    """Part-of-speech tag per token."""
     heads: tuple[int, ...] | None = None
-    """1-based head per token, 0 for the root."""
     relations: tuple[str, ...] | None = None
-    """Dependency relation of each token to its head."""
     tree: str | None = None
-    """Constituency tree in PTB brackets, one line."""
     replaced_bytes: bool = False
     """Whether undecodable bytes or NULs were replaced in this sentence."""
     truncated: bool = False
@@ -130,12 +129,10 @@ class Document:
 
 @dataclass
 class Corpus:
-    """Documents in running order, read again by every iteration."""
+    """Documents in running order, read again by every iteration; the cache's folder has its name."""
 
     name: str
-    """Short name, used for the cache's folder."""
     documents: Callable[[], Iterator[Document]]
-    """Yields the documents."""
     _: KW_ONLY
     about: dict[str, str]
     """What decides the content besides the input, e.g. format and tokenizer."""
@@ -154,12 +151,12 @@ class Corpus:
 
     @functools.cached_property
     def identity(self) -> dict[str, str]:
-        """What decides the content: reader, format, tokenizer, limit, and the hash of the input."""
+        """Say what decides the content: reader, format, tokenizer, limit, and the hash of the input."""
         limit = {} if self.limit is None else {"first_sentences": str(self.limit)}
         return {**self.about, **limit, "input_sha256": self.hash_input()}
 
     def describe(self) -> str:
-        """One line that states how the input is read, defaults included."""
+        """State in one line how the input is read, defaults included."""
         return f"{self.name}: " + ", ".join(f"{key} {value}" for key, value in self.about.items())
 
     def expected(self) -> int | None:

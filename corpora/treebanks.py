@@ -18,7 +18,7 @@ from typing import Literal
 
 from corpora.inputs import Line, text_lines
 from corpora.text import Document, Sentence, in_pieces
-from corpora.universal_tags import universal_tags
+from corpora.universal import universal_tags
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 
@@ -86,20 +86,17 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
             raise UserError(f"{path}:{line.number}: word id {columns[0][:40]!r}, expected {len(words)}")
     if not words:
         raise UserError(f"{path}:{rows[0].number}: a sentence without words")
+    tokens = tuple(columns[1] for _, columns in words)
+    of_words = tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words)
+    if all(columns[6] == "_" for _, columns in words):
+        return Sentence(tokens, tags=of_words)
     heads = []
-    annotated = any(columns[6] != "_" for _, columns in words)
-    for position, (line, columns) in enumerate(words if annotated else (), start=1):
-        head = int(columns[6]) if _NUMBER.fullmatch(columns[6]) else -1
-        if not 0 <= head <= len(words) or head == position:
+    for position, (line, columns) in enumerate(words, start=1):
+        heads.append(int(columns[6]) if _NUMBER.fullmatch(columns[6]) else -1)
+        if not 0 <= heads[-1] <= len(words) or heads[-1] == position:
             expected = f"expected 0 to {len(words)} but not {position}"
             raise UserError(f"{path}:{line.number}: head {columns[6][:40]!r}, {expected}")
-        heads.append(head)
-    return Sentence(
-        tuple(columns[1] for _, columns in words),
-        tags=tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words),
-        heads=tuple(heads) if annotated else None,
-        relations=tuple(c[7] for _, c in words) if annotated else None,
-    )
+    return Sentence(tokens, of_words, tuple(heads), tuple(columns[7] for _, columns in words))
 
 
 def write_conllu(path: Path, documents: Iterable[Document]) -> None:

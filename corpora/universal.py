@@ -1,7 +1,8 @@
 """Universal Dependencies as the official validator wants them at its first three levels.
 
 A parser's trees have mistakes that the guidelines exclude, a second subject or a comma across other arcs. To
-mend them, a relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves.
+mend them, a relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves. UPOS is
+made of a treebank's tags and relations.
 """
 
 from __future__ import annotations
@@ -10,9 +11,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unicodedata import normalize
 
+from corpora.characters import plain
 from corpora.text import Sentence
-from corpora.universal_tags import NOMINAL, NOUNS, RELATIONS, RIGHTWARD, bases_of, universal_tags
 
+_UPOS = {
+    tag: upos
+    for upos, tags in {
+        "ADJ": "JJ JJR JJS", "ADP": "IN RP", "ADV": "RB RBR RBS WRB", "AUX": "MD", "CCONJ": "CC",
+        "DET": "DT PDT WDT", "INTJ": "UH", "NOUN": "NN NNS", "NUM": "CD", "PART": "POS TO",
+        "PRON": "EX PRP PRP$ WP WP$", "PROPN": "ADD NNP NNPS", "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
+        "SCONJ": "", "SYM": "$ # SYM", "VERB": "VB VBD VBG VBN VBP VBZ",
+    }.items()
+    for tag in (upos, *tags.split())
+}  # fmt: skip
+TAKES = {
+    "advmod": "ADV ADJ CCONJ DET PART SYM", "amod": "ADJ ADV NOUN NUM SYM VERB X", "aux": "AUX", "cop": "AUX",
+    "case": "ADP ADV PART SYM VERB", "cc": "CCONJ ADV SYM", "det": "DET PRON", "expl": "PRON DET PART",
+    "goeswith": "X", "mark": "SCONJ ADV PART VERB", "nummod": "NUM NOUN SYM", "punct": "PUNCT",
+}  # fmt: skip
+"""By relation: the usual UPOS, then others that it may have (level 3 of the official validator)."""
+NOUNS = ("NOUN", "PRON", "PROPN")
+NOMINAL = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocative")
+RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
+RELATIONS = {
+    *TAKES, "clf", *NOMINAL, *RIGHTWARD, "_", "acl", "advcl", "ccomp", "compound", "csubj", "dep",
+    "discourse", "list", "orphan", "parataxis", "reparandum", "root", "xcomp",
+}  # fmt: skip
 _FEW = "conj goeswith punct reparandum"
 _BELOW = {
     "cc": f"fixed {_FEW}", "fixed": _FEW, "goeswith": "", "punct": "punct",
@@ -97,3 +121,28 @@ def _upwards(heads: Sequence[int], word: int) -> Iterator[int]:
     while word:
         yield word
         word = heads[word - 1]
+
+
+def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
+    """Return UPOS by word: what Penn tags say, as far as Universal Dependencies allow with a relation."""
+    tags_of_words = []
+    for word, tag, relation in zip(words, tags, bases_of(relations), strict=True):
+        upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
+        if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
+            upos = "PART"  # English negates with it; German Not is a noun
+        elif upos == "DET" and relation not in ("det", "advmod"):
+            upos = "PRON"
+        elif (tag, relation) == ("TO", "case"):
+            upos = "ADP"
+        elif upos == "PUNCT" and relation not in ("punct", "root", "_"):
+            upos = "SYM"
+        elif upos == "PROPN" and relation == "fixed":
+            upos = "NOUN"
+        usual, *others = TAKES.get(relation, upos).split()
+        tags_of_words.append(upos if upos in others else usual)
+    return tags_of_words
+
+
+def bases_of(relations: Sequence[str]) -> list[str]:
+    """Return the relations without their subtypes."""
+    return [name.partition(":")[0] for name in relations]

@@ -117,13 +117,8 @@ def _complaint(error: Any) -> tuple[str, Any, str]:
     if first["type"] == "unexpected_keyword_argument":
         return ".".join(map(str, first["loc"])), first["input"], "unknown key"
     text = first["msg"].replace("Input should be ", "must be ")
-    for theirs, ours in (
-        ("greater than or equal to", "at least"),
-        ("less than or equal to", "at most"),
-        ("greater than", "above"),
-        ("less than", "below"),
-    ):
-        text = text.replace(theirs, ours)
+    text = text.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    text = text.replace("greater than", "above").replace("less than", "below")
     names = [str(part) for part in first["loc"] if not str(part).startswith("constrained-")]
     return ".".join(names), first["input"], text
 
@@ -205,7 +200,8 @@ class Command:
             settle_streams()
 
     def _run(self, words: list[str]) -> int:
-        if told_version(words):
+        if "--version" in words:
+            print(f"multiview-embeddings {__version__}")
             return 0
         for word in words:
             if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
@@ -224,18 +220,17 @@ class Command:
         import tyro
 
         prog, about = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"
+        settings: dict[str, Any] = {
+            "console_outputs": TORCHRUN not in os.environ or os.environ["RANK"] == "0"
+        }
+        parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
         if self.plugins:
-            parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
             parser.add_argument("--plugin", action="append", default=[])
             options, words = parser.parse_known_args(words)
             about = f"{about}\n\n{PLUGIN_HELP}"
             for module in options.plugin:
                 import_plugin(module)
-        settings: dict[str, Any] = {
-            "console_outputs": TORCHRUN not in os.environ or os.environ["RANK"] == "0"
-        }
         if self.defaults is not None:
-            parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
             parser.add_argument("--preset", nargs="?")
             settings["default"] = self.defaults(parser.parse_known_args(words)[0].preset or "")
         rules = tyro.constructors.ConstructorRegistry()
@@ -283,24 +278,16 @@ class Commands:
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run the variant that the first word names and return the exit code."""
         words = list(sys.argv[1:] if args is None else args)
-        if told_version(words):
-            return 0
         if words and words[0] in self.variants:
             return self.variants[words[0]](words[1:])
+        if "--version" in words:
+            return next(iter(self.variants.values()))(words)
         help_wanted = words[:1] in (["-h"], ["--help"])
         usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
         about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
         lines = [usage, "", self.description, "", *about, "", VERSION_HELP]
         print("\n".join(lines), file=sys.stdout if help_wanted else sys.stderr)
         return 0 if help_wanted else 2
-
-
-def told_version(words: Sequence[str]) -> bool:
-    """Print the version where ``--version`` asks for it, as it may on every command."""
-    if "--version" not in words:
-        return False
-    print(f"multiview-embeddings {__version__}")
-    return True
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:

@@ -12,8 +12,6 @@ import atexit
 import contextlib
 import functools
 import hashlib
-import itertools
-import logging
 import multiprocessing
 import os
 import shutil
@@ -32,25 +30,22 @@ from numba.core.caching import IndexDataCacheFile, NullCache, _CacheLocator
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import user_cache_dir
-from tqdm import tqdm
 
-from runtime.cli import LOGGER
+from runtime.cli import warn_once
 from runtime.surroundings import collector_paused, kept_over_forks
 
 kept_over_forks(global_compiler_lock)
-ONCE = "compiling for this processor, once"
+ONCE = "compiling for this processor, once (up to a minute)"
 NOT_KEPT = "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that has room and can be written"
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
 """Other threads run meanwhile. Python's check for a division by zero would keep loops from being vectorised.
 What is left out is for array expressions and for calls from C; it took a tenth of the time."""
 OF_PARTS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
 """Parts allocate nothing, so that nothing counts references to their arrays: a quarter faster."""
-_numbers = itertools.count()
-"""Numbers the functions that this process compiles."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """A function that is compiled, or read from disk, when it is first called with arguments of these types.
+    """Make a function that is compiled, or read from disk, when it is first called with arguments of a type.
 
     ``options`` are those of ``numba.njit``.
     """
@@ -61,7 +56,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
-    """A function that Python itself runs until its first arguments have had so many rows together.
+    """Make a function that Python itself runs until its first arguments have had so many rows together.
 
     A process for a few sentences then neither compiles it nor reads its code. Both give the same bits where
     floats are only added and compared.
@@ -83,7 +78,7 @@ def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
 
 
 def compiled_part(function: Callable[..., Any], **options: Any) -> Any:
-    """A function that compiled ones call, too; it is kept as a part of each."""
+    """Make a function that compiled ones call, too; it is kept as a part of each."""
     return numba.extending.register_jitable(**OF_PARTS, **options)(function)
 
 
@@ -92,10 +87,9 @@ class _Kept(NullCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.bar: Any = None
 
     def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
-        """The code for arguments of these types; None if it is to be compiled."""
+        """Read the code for arguments of these types; None if it is to be compiled."""
         target.refresh()
         for folder in _folders(self.function):
             with contextlib.suppress(Exception):  # none here, or a damaged one
@@ -103,13 +97,13 @@ class _Kept(NullCache):  # type: ignore[misc]
                 made_of, code = IndexDataCacheFile(str(folder), "", "")._load_data(name)
                 if made_of == self._made_of:
                     return CompileResult._rebuild(target, *code)
-        self.bar = _announced()
+        # Of several workers the first speaks.
+        if multiprocessing.current_process().name.rpartition("-")[2] in ("MainProcess", "1"):
+            _say(ONCE)
         return None
 
     def save_overload(self, signature: Any, result: CompileResult) -> None:
         """Keep the code in the first folder that takes it, or in a temporary one."""
-        if self.bar is not None:
-            self.bar.close()
         if result.library.has_dynamic_globals:  # addresses of this process
             return
         name = self._name(signature, result.library.codegen)
@@ -169,23 +163,6 @@ def _temporary() -> Path:
     return Path(folder)
 
 
-def _announced() -> Any:
-    """Say it in one line; on a terminal, how many functions so far. Of several workers the first speaks."""
-    number = next(_numbers)
-    if multiprocessing.current_process().name.rpartition("-")[2] not in ("MainProcess", "1"):
-        return None
-    with contextlib.suppress(Exception):  # a stream that is closed or full
-        if not sys.stderr.isatty():
-            _say(ONCE)
-        return tqdm(initial=number, unit=" functions", desc=ONCE, leave=False, disable=None)
-    return None
-
-
-@functools.cache
 def _say(line: str) -> None:
-    log = logging.getLogger(LOGGER)
-    if log.handlers:
-        log.info(line)
-    else:
-        with contextlib.suppress(Exception):
-            print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(Exception):  # a stream that is closed or full
+        warn_once(line)

@@ -76,30 +76,25 @@ def _settle(folder: Path) -> None:
         place = folder / path.relative_to(following)
         if path.is_symlink():
             continue
-        if path.is_file():
-            _put(path, place)
+        if path.is_file():  # it gets a second name, in the place of what has that now
+            if place.is_dir() and not place.is_symlink():
+                raise UserError(f"{place}: is a folder where a file goes; move it away")
+            temporary = place.with_name(f".{place.name}.replaced.tmp")
+            _remove(temporary)
+            try:
+                os.link(path, temporary)
+            except OSError:  # a file system without links
+                shutil.copyfile(path, temporary)
+                fsync_path(temporary)
+            os.replace(temporary, place)
+            _remove(temporary)  # it stays where both were the same file
+            fsync_path(place.parent)
         elif path.is_dir() and (place.is_symlink() or not place.is_dir()):
             _remove(place)
             place.mkdir()
     os.replace(following, folder / OLD)
     fsync_path(folder)
     _remove(folder / OLD)
-
-
-def _put(path: Path, place: Path) -> None:
-    """Give a file a second name, in the place of what has it now."""
-    if place.is_dir() and not place.is_symlink():
-        raise UserError(f"{place}: is a folder where a file goes; move it away")
-    temporary = place.with_name(f".{place.name}.replaced.tmp")
-    _remove(temporary)
-    try:
-        os.link(path, temporary)
-    except OSError:  # a file system without links
-        shutil.copyfile(path, temporary)
-        fsync_path(temporary)
-    os.replace(temporary, place)
-    _remove(temporary)  # it stays where both were the same file
-    fsync_path(place.parent)
 
 
 def _remove(path: Path) -> None:

@@ -37,13 +37,11 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to continue."""
+    """What a run needs to continue: weights, what else the next update reads, the loop's JSON values."""
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
-    """Whatever the next update reads besides the weights: Adam's moments, averages of the weights."""
     state: dict[str, Any]
-    """The loop's own JSON values; the random state is added when they are written."""
 
 
 class Checkpoints:
@@ -101,8 +99,7 @@ class Checkpoints:
         for path in reversed(self.listed()) if step is None else [self._path(step)]:
             try:
                 state = read_record(path / "state.json")
-                hashes = {name: sha256_file(path / name) for name in FILES}
-                if state["sha256"] != hashes:
+                if state["sha256"] != {name: sha256_file(path / name) for name in FILES}:
                     raise UserError("content that does not match its SHA-256")
                 random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
                 torch.set_rng_state(torch.from_numpy(random_state.copy()))
@@ -148,32 +145,28 @@ def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -
 
 @dataclass
 class Position:
-    """How far a run has come; the JSON part of a checkpoint."""
+    """How far a run has come; the JSON part of a checkpoint.
+
+    ``within`` counts the steps of this ``epoch`` that are done, ``seconds`` the time over resumptions,
+    ``waited`` the evaluations since the one whose line is ``best``; ``sums`` has sum and number of each
+    metric since the last evaluation, ``extra`` JSON values of the caller's. The whole run has ``steps``
+    steps, and ``limit_s`` seconds unless that is 0.
+    """
 
     step: int = 0
-    """Steps done."""
     epoch: int = 0
-    """Epoch of the next step."""
     within: int = 0
-    """Steps of that epoch already done."""
     seconds: float = 0.0
-    """Training time, counted over resumptions."""
     best: Row = field(default_factory=dict)
-    """The best evaluation's line."""
     waited: int = 0
-    """Evaluations since that one."""
     sums: dict[str, list[float]] = field(default_factory=dict)
-    """Sum and number of each metric since the last evaluation."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """JSON values that the caller wants kept."""
     steps: int = 0
-    """Steps of the whole run, without a time limit."""
     limit_s: float = 0.0
-    """Time limit; 0 is none."""
 
     @property
     def progress(self) -> float:
-        """Fraction of the run that is done, by steps or by the clock, whichever is further."""
+        """Return the part of the run that is done, by steps or by the clock, whichever is further."""
         by_clock = self.seconds / self.limit_s if self.limit_s else 0.0
         return min(max(self.step / self.steps if self.steps else 1.0, by_clock), 1.0)
 

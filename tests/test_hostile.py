@@ -27,7 +27,6 @@ from multiview.names.sources import precomputed
 from multiview.names.store import VectorStore
 from multiview.train import cli as train
 from multiview.training.data import open_teacher
-from multiview.words.vectors import load_word_vectors
 from runtime.cli import Command, Commands
 from runtime.errors import UserError
 from runtime.files import file_record, read_array, write_json, write_record
@@ -57,40 +56,38 @@ def outcome(read: Callable[..., Any], *args: object) -> Any:
 # Arrays
 
 
-SHAPES = f"(2, 3);(True, 6);((1, 2), 3);();(6,);[2, 3];(2.0, 3);None;{'(' * 300};(0, 3)".split(";")
-DTYPES = [f"'{kind}'" for kind in ("<f4", "<f2", "<f8", ">f4", "|O", "<i8", "|b1", "<c8", "|V0", "x")]
-DTYPES += ["5", "[('a', '<f4')]"]
+SHAPES = f"(True, 6);((1, 2), 3);();(6,);[2, 3];(2.0, 3);None;{'(' * 300};(0, 3);(-2, -3);({2**70}, 3)".split(
+    ";"
+)
+DTYPES = [f"'{kind}'" for kind in ("<f2", ">f4", "|O", "<i8", "|b1", "|V0", "x")] + ["5", "[('a', '<f4')]"]
 
 
-@st.composite
-def npy_files(draw: st.DrawFn) -> bytes:
-    """A header that says anything, and some numbers."""
-    shapes = st.lists(st.integers(-3, 7) | st.integers(-(2**70), 2**70), max_size=4).map(tuple).map(repr)
-    shape = draw(st.sampled_from(SHAPES[:1] * 8 + SHAPES) | shapes)
-    dtype, order = (
-        draw(st.sampled_from(DTYPES[:3] * 4 + DTYPES)),
-        draw(st.sampled_from(["False", "True", "3"])),
-    )
+def npy(shape: str = "(2, 3)", dtype: str = "'<f4'", order: str = "False", version: bytes = b"\1\0") -> bytes:
+    """A header that says anything, and six numbers."""
     text = f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
-    version = draw(st.sampled_from([b"\1\0"] * 6 + [b"\2\0", b"\3\0", b"\x09\0"]))
     length = len(text).to_bytes(2 if version == b"\1\0" else 4, "little")
-    numbers = draw(st.lists(st.sampled_from([1.5, 1.5, 1.5, np.nan, np.inf]), min_size=5, max_size=7))
-    kind = dtype.strip("'") if dtype in DTYPES[:3] else "<f4"
-    whole = b"\x93NUMPY" + version + length + text + np.array(numbers, kind).tobytes()
-    return draw(st.sampled_from([whole] * 8 + [whole[:20], b"", whole + b"\0", b"PK\3\4" + whole]))
+    return b"\x93NUMPY" + version + length + text + np.full(6, 1.5, "<f4").tobytes()
 
 
-@given(npy_files())
-@many(200)
+WHOLE = npy()
+ARRAYS = [WHOLE, WHOLE[:20], b"", WHOLE[:-1], WHOLE + b"\0", b"PK\3\4" + WHOLE, *map(npy, SHAPES)]
+ARRAYS += [*(npy(dtype=dtype) for dtype in DTYPES), *(npy(order=order) for order in ("True", "3"))]
+ARRAYS += [*(npy(version=version) for version in (b"\2\0", b"\3\0", b"\x09\0"))]
+ARRAYS += [WHOLE.replace(np.float32(1.5).tobytes(), np.float32(odd).tobytes()) for odd in ("nan", "inf")]
+
+
+@pytest.mark.parametrize("content", ARRAYS, ids=lambda content: None)
 def test_an_array_is_refused_or_finite(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "00000-a.npy"
     path.write_bytes(content)
     write_record(path.with_suffix(".json"), {"texts": ["a", "b"], "file": file_record(path)})
     cache = type("Two", (list,), {"folder": "trees"})([0, 1])
-    for found in (outcome(read_array, path, 2), outcome(open_teacher, path, cache)):
-        if found is not None:
-            assert found.ndim == 2 and found.dtype.kind == "f" and np.isfinite(found).all()
-            assert content.endswith(found.tobytes())
+    found = [outcome(read_array, path, 2), outcome(open_teacher, path, cache)]
+    assert content != WHOLE or None not in found
+    for array in found:
+        if array is not None:
+            assert array.ndim == 2 and array.dtype.kind == "f" and np.isfinite(array).all()
+            assert content.endswith(array.tobytes())
     outcome(VectorStore, tmp_path, 2)
 
 
@@ -114,25 +111,6 @@ def test_a_file_of_sentences_and_vectors_is_refused_or_finite(
             assert vectors is None or np.isfinite(vectors).all()
 
 
-NUMBERS = [*b"1;2.5;-1e-400;1_0;nan;inf;1e400;0x1;;\0;\xff".split(b";"), "１".encode()]
-
-
-@given(
-    st.lists(st.lists(st.sampled_from(NUMBERS[:2] * 9 + NUMBERS), min_size=3, max_size=3), max_size=3),
-    st.sampled_from([b"", b"", b"3 3", b"1_0 3", b"-1 3", b"9" * 30 + b" 3", b"3 " + b"9" * 30]),
-)
-@many(150)
-def test_a_file_of_vectors_is_refused_or_finite(tmp_path: Path, rows: list[list[bytes]], header) -> None:
-    path = tmp_path / "v.txt"
-    lines = [b"w%d " % place + b" ".join(numbers) for place, numbers in enumerate(rows)]
-    path.write_bytes(b"\n".join([header, *lines] if header else lines))
-    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-    found = outcome(load_word_vectors, path, tmp_path / "cache")
-    if found is not None:
-        assert np.isfinite(found.vectors).all() and len(found.words) == len(found.vectors)
-        assert not any(b"1_0" in numbers[-found.dim :] for numbers in rows)
-
-
 # Static vectors as model2vec saves them
 
 
@@ -153,18 +131,14 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 STATIC: dict[str, tuple[str, Any]] = {
     "rows": ("model.safetensors", NUMBERS_E[:2]),
-    "no columns": ("model.safetensors", NUMBERS_E[:, :0]),
     "integers": ("model.safetensors", NUMBERS_E.astype("i8")),
     "3-d": ("model.safetensors", NUMBERS_E[None]),
     "NaN": ("model.safetensors", np.where(NUMBERS_E == 1, np.nan, NUMBERS_E)),
-    "infinity": ("model.safetensors", np.where(NUMBERS_E == 1, np.inf, NUMBERS_E)),
     "cut": ("model.safetensors", (b'"shape"', b'"shade"')),
     "far": ("tokenizer.json", (b'"cat": 2', b'"cat": 300000000')),
-    "negative": ("tokenizer.json", (b'"cat": 2', b'"cat": -3')),
     "no such word": ("tokenizer.json", (b'"unk_token": "[UNK]"', b'"unk_token": "?"')),
     "code": ("modules.json", (b"sentence_transformers.models.StaticEmbedding", b"os.system")),
     "elsewhere": ("modules.json", (b'"."', b'"/etc"')),
-    "no list": ("modules.json", (b"[", b"{")),
 }
 
 

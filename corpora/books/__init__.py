@@ -7,14 +7,21 @@
 the same order. Each author has one or two books in ``train`` and two others in ``heldout``, so that what is
 learned from ``train`` can be tested on whole books that nothing has seen. SOURCES.md says where the text is
 from.
+
+Who wrote it? :func:`author_rows` has sentences with the author as label. Names and numerals tell the book
+more than its author, so they are masked: a word is a name if it is capitalised inside a sentence, and in
+lower case at most a tenth as often in the same book.
 """
 
 from __future__ import annotations
 
 import csv
 import lzma
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from corpora.text import Corpus, Document, Sentence, Tokenizer
@@ -24,20 +31,25 @@ from runtime.files import sha256_file
 FOLDER = Path(__file__).parent
 TEXT = FOLDER / "books.txt.xz"
 SPLITS = ("train", "heldout", "all")
+NAME, NUMBER = "Name", "0"
+"""What stands in place of a name and of a numeral."""
+ROWS = {"train": 400, "heldout": 300}
+"""Sentences of each author."""
+TOKENS = range(6, 41)
+"""Lengths of the sentences that are taken."""
+_OPENING = re.compile(r"[\"'“‘(\[*—-]|--+|[.!?:;]+")
+"""Tokens after which a capital begins a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Book:
-    """One book, of which the corpus has a part."""
+    """One book, of which the corpus has a part: year of its first publication, text that is not tokenised."""
 
     split: str
-    """``train`` or ``heldout``."""
     author: str
     title: str
     year: int
-    """The year of its first publication."""
     sentences: tuple[str, ...]
-    """Its text, not tokenised."""
 
 
 def books(split: str = "all") -> Iterator[Book]:
@@ -71,3 +83,39 @@ def books_corpus(*, split: str = "train", tokenize: str = "spacy", limit: int | 
         limit=limit,
         length=sum(len(book.sentences) for book in chosen),
     )
+
+
+def author_rows(split: str) -> tuple[list[list[str]], list[int], tuple[str, ...]]:
+    """Return the sentences of a split, the number of each one's author, and the authors' names.
+
+    The rows of an author are shared out equally among the author's books and spread evenly over each book.
+    """
+    chosen = list(books(split))
+    authors = tuple(sorted({book.author for book in chosen}))
+    rows: list[list[str]] = []
+    labels: list[int] = []
+    for book in chosen:
+        number_of_books = sum(other.author == book.author for other in chosen)
+        fitting = [tokens for tokens in masked_sentences(book) if len(tokens) in TOKENS]
+        wanted = min(ROWS[split] // number_of_books, len(fitting))
+        rows += [fitting[place * len(fitting) // wanted] for place in range(wanted)]
+        labels += [authors.index(book.author)] * wanted
+    return rows, labels, authors
+
+
+def masked_sentences(book: Book) -> Iterator[list[str]]:
+    """Yield the tokens of each sentence of a book, names and numerals masked."""
+    tokenizer = Tokenizer("spacy", running=False)
+    sentences = [tokenizer.line(text) for text in book.sentences]
+    written = Counter(token for tokens in sentences for token in tokens)
+    inside = Counter(
+        token
+        for tokens in sentences
+        for before, token in pairwise(tokens)
+        if token[:1].isupper() and not _OPENING.fullmatch(before)
+    )
+    names = {word for word, count in inside.items() if 10 * written[word.lower()] <= count} - {"I"}
+    for tokens in sentences:
+        yield [
+            NAME if token in names else NUMBER if any(map(str.isdigit, token)) else token for token in tokens
+        ]

@@ -37,30 +37,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question with K candidates."""
+    """One question, its tokens joined by one space, with K candidates: indices into the set's passages.
+
+    They are in the file's order. ``missed`` are relevant passages that are no candidates; they count against
+    recall and average precision.
+    """
 
     id: str
     text: str
-    """Its tokens joined by one space."""
     candidates: NDArray[np.int64]
-    """Indices into the set's passages, [K], in the file's order."""
     relevant: NDArray[np.bool_]
-    """Which candidates are relevant, [K]."""
     missed: int = 0
-    """Relevant passages that are not candidates; they count against recall and average precision."""
 
 
 @dataclass(frozen=True, eq=False)
 class PassageSet:
-    """A data set."""
+    """A data set: distinct passages, tokens joined by one space, and questions for train, dev and test."""
 
     name: str
     passages: list[str]
-    """Distinct passages, tokens joined by one space."""
     splits: dict[str, list[Question]]
-    """``train``, ``dev``, ``test``."""
     files: list[Path]
-    """The files it was read from."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the scores must know."""
 

@@ -4,9 +4,9 @@
     data.splits["train"].a[0]                 # tokens of the first sentence of the first pair
 
 Rows keep the files' order, because folds and shuffles index into it; the evaluation sorts later. Which
-characters end a line differs per task and is part of the protocol: ``str.splitlines`` also cuts at NEL or
-form feed, iterating over a text file does not. A sentence is its text ``.split()`` on white space, never
-lower-cased; an empty one is ``[]``.
+characters end a line differs per task and is part of the protocol: ``str.splitlines`` also cuts at NEL, form
+feed and the Unicode separators, iterating over a text file does not. A sentence is its text ``.split()`` on
+white space, never lower-cased; an empty one is ``[]``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from corpora.books import books
-from corpora.books.authors import author_rows
+from corpora.books import author_rows, books
 from corpora.inputs import bad_row, number_of, readable
 from corpora.senteval.structure import Pair, read_pairs, triplets
 from corpora.senteval.tasks import (
@@ -59,14 +58,11 @@ _COLUMNS: Mapping[str, tuple[int, int | None, int, int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Rows of one split: ``n`` sentences, or ``n`` pairs."""
+    """Rows of one split: sentences ``a``, or pairs of ``a`` and ``b``; ``y`` are class ids or scores."""
 
     a: list[Tokens]
-    """Tokens of the sentence, or of the pair's first sentence."""
     b: list[Tokens] | None = None
-    """Tokens of the pair's second sentence; None for single sentences."""
     y: list[int] | list[float]
-    """Class ids, or scores (relatedness, similarity)."""
 
     def __len__(self) -> int:
         return len(self.a)
@@ -118,13 +114,19 @@ def read_task(name: str, data: Path) -> TaskData:
     """
     name = canonical_task(name)
     files, classes = find_files(name, data), _CLASSES.get(name, ())
+    splits: Splits = {}
     if name in PROBING_FILES:
         splits, classes = _read_probing(*files["all"])
         files = dict.fromkeys(splits, files["all"])
-    elif name == "Authors":
-        splits, classes = _read_authors()
-    elif name == "Neighbours":
-        splits = _read_neighbours()
+    elif name == "Authors":  # the test part is of other books
+        for split, part in (("train", "train"), ("test", "heldout")):
+            rows, labels, classes = author_rows(part)
+            splits[split] = Split(a=rows, y=labels)
+    elif name == "Neighbours":  # the held-out books, each a split; y is the place in the book
+        words = Tokenizer("spacy", running=False)
+        for book in books("heldout"):
+            rows = [list(words.line(text)) for text in book.sentences]
+            splits[book.title] = Split(a=rows, y=list(range(len(rows))))
     elif name in STRUCTURE_TASKS:
         splits = _read_structure(name, files)
     elif name in BINARY_TASKS:
@@ -158,7 +160,7 @@ def find_files(name: str, data: Path) -> Files:
     return files
 
 
-def _read_text(path: Path, encoding: str) -> str:
+def _read_text(path: Path, encoding: str = "utf-8") -> str:
     with readable(path) as stream:
         raw = stream.read()
     try:
@@ -166,11 +168,6 @@ def _read_text(path: Path, encoding: str) -> str:
     except UnicodeDecodeError as error:
         row = raw.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{row}: not {encoding} (byte 0x{raw[error.start]:02x})") from None
-
-
-def _split_lines(path: Path, encoding: str = "utf-8") -> list[str]:
-    """Return lines as ``read().splitlines()`` gives them: also cut at NEL, FF, VT, the Unicode separators."""
-    return _read_text(path, encoding).splitlines()
 
 
 def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -192,7 +189,9 @@ def _value(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | f
 
 def _read_binary(positive: Path, negative: Path) -> Split:
     """Read MR, CR, SUBJ, MPQA: a file per class, class 1 first; blank lines are rows."""
-    one, zero = ([line.split() for line in _split_lines(path, "latin-1")] for path in (positive, negative))
+    one, zero = (
+        [line.split() for line in _read_text(path, "latin-1").splitlines()] for path in (positive, negative)
+    )
     return Split(a=one + zero, y=[1] * len(one) + [0] * len(zero))
 
 
@@ -225,7 +224,7 @@ def _same_rows(first: Path, rows: int, second: Path, others: int) -> None:
 
 def _read_sts(inputs: Path, golds: Path) -> Split:
     """Read a subset of STS12-16: ``STS.input.X.txt`` (two columns), ``STS.gs.X.txt`` (a score or nothing)."""
-    lines, scores = _split_lines(inputs), _split_lines(golds)
+    lines, scores = _read_text(inputs).splitlines(), _read_text(golds).splitlines()
     _same_rows(inputs, len(lines), golds, len(scores))
     pairs = [line.split("\t") for line in lines]
     for row, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
@@ -246,10 +245,13 @@ def _read_snli(first: Path, second: Path, gold: Path) -> Split:
     """
     # The toolkit splits the re-encoded bytes: at ASCII white space only, unlike every other task.
     a, b = (
-        [[token.decode() for token in line.encode().split()] for line in _split_lines(path, "latin-1")]
+        [
+            [token.decode() for token in line.encode().split()]
+            for line in _read_text(path, "latin-1").splitlines()
+        ]
         for path in (first, second)
     )
-    labels = [label.strip() for label in _split_lines(gold)]
+    labels = [label.strip() for label in _read_text(gold).splitlines()]
     _same_rows(first, len(a), second, len(b))
     _same_rows(first, len(a), gold, len(labels))
     return Split(a=a, b=b, y=[_value(gold, row, label, SNLI_CLASSES) for row, label in enumerate(labels, 1)])
@@ -273,23 +275,6 @@ def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
         y = [ids[columns[1]] for _, columns in part]
         splits[split] = Split(a=[columns[-1].split() for _, columns in part], y=y)
     return splits, classes
-
-
-def _read_authors() -> tuple[Splits, tuple[str, ...]]:
-    """Read sentences of books by ten authors; the test part is of other books."""
-    (train, labels, authors), (test, test_labels, _) = author_rows("train"), author_rows("heldout")
-    return {"train": Split(a=train, y=labels), "test": Split(a=test, y=test_labels)}, tuple(authors)
-
-
-def _read_neighbours() -> Splits:
-    """Read the held-out books, each a split, their sentences in running order; y is the place in the book."""
-    words = Tokenizer("spacy", running=False)
-    return {
-        book.title: Split(
-            a=[list(words.line(text)) for text in book.sentences], y=[*range(len(book.sentences))]
-        )
-        for book in books("heldout")
-    }
 
 
 def _read_structure(name: str, files: Files) -> Splits:

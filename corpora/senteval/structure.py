@@ -65,17 +65,17 @@ Pair = tuple[bool, str, str]
 
 @dataclass(frozen=True)
 class Triplet:
-    """Three sentences of one frame."""
+    """Three sentences: an anchor, the same said otherwise, the anchor's words in other places.
+
+    ``kind`` is how it is said otherwise (passive, cleft, relative, ...), ``frame`` the row of ``frames.tsv``;
+    intervals are taken over frames.
+    """
 
     kind: str
-    """What is said otherwise: passive, cleft, relative, ..."""
     frame: int
-    """Row of ``frames.tsv``; intervals are taken over frames."""
     anchor: str
     same: str
-    """Means the same."""
     other: str
-    """Has the anchor's words in other places."""
 
 
 def triplets(part: str, fillings: int = FILLINGS) -> list[Triplet]:

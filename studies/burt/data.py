@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.pairs.labelled import NLI_LABELS, read_phrases
+from corpora.pairs import NLI_LABELS, read_phrases
 from runtime.errors import UserError
 from studies.finetune.examples import (
     MAX_WORDS,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from corpora.pairs.labelled import NLI_LABELS, read_nli
+from corpora.pairs import NLI_LABELS, read_nli
 from runtime.errors import UserError
 
 RELATIONS = ("equivalence", "entailment", "independent")

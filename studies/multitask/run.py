@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corpora.pairs.labelled import read_binary
+from corpora.pairs import read_binary
 from corpora.senteval.files import read_task
 from runtime.cli import config_to_json
 from runtime.errors import UserError

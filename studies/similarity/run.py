@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corpora.pairs.labelled import read_ppdb
-from corpora.pairs.similarity import SETS, find_set, read_semeval2013_5a
+from corpora.pairs import SETS, find_set, read_ppdb, read_semeval2013_5a
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.tasks import RELATEDNESS_TASKS
 from multiview.names.opened import OpenedEncoder, SentenceVectors

@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 
-from corpora.books import Book, books
-from corpora.books.authors import author_rows, masked_sentences
+from corpora.books import Book, author_rows, books, masked_sentences
 from corpora.registry import open_corpus
 from runtime.errors import UserError
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
-import tarfile
 import threading
 import tracemalloc
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,28 +93,10 @@ def test_the_content_says_how_a_file_is_packed(kind: str, name: str, tmp_path: P
     assert [line.text for line in read_lines(tmp_path / name)] == ["Ein Satz .", "Noch einer , größer ."]
 
 
-def zipped() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("a.txt", "A cat sat .\n" * 100)
-    return file.getvalue()
-
-
-def tarred() -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        entry = tarfile.TarInfo("a.txt")
-        entry.size = 12_000
-        archive.addfile(entry, io.BytesIO(b"A cat sat .\n" * 1000))
-    return file.getvalue()
-
-
 SENTENCES = "A cat sat on the mat .\nIt slept , naïvely , for “two” hours .\n"
 NOT_TEXT = {
-    "zip": (zipped(), "archive"),
-    "tar": (tarred(), "archive"),
-    "zstd": (b"\x28\xb5\x2f\xfd\x24\x0cA cat sat .\n", "archive"),
-    "7z": (b"7z\xbc\xaf\x27\x1c\0\4" + b"x" * 50, "archive"),
+    "zip": (b"PK\3\4\x14\0\0\0\x08\0a.txt" + SENTENCES.encode(), "archive"),
+    "tar": (b"a.txt".ljust(257, b"\0") + b"ustar" + SENTENCES.encode(), "archive"),
     "pdf": (b"%PDF-1.4\n1 0 obj << /Type /Catalog >>\nA cat sat .\n", "PDF or RTF"),
     "rtf": (b"{\\rtf1\\ansi A cat sat .}\n", "PDF or RTF"),
     "utf-16": (SENTENCES.encode("utf-16"), "UTF-16"),
@@ -125,10 +104,8 @@ NOT_TEXT = {
     "utf-16-be": ("Hi .\n".encode("utf-16-be"), "UTF-16"),
     "utf-16-le, Chinese": (("春天来了。\n" * 9).encode("utf-16-le"), "another encoding"),
     "utf-32": (SENTENCES.encode("utf-32-le"), "binary data"),
-    "gbk": (("春天来了。\n" * 9).encode("gbk"), "another encoding"),
     "cp1251": ("Кошка спит на новом ковре .\n".encode("cp1251"), "another encoding"),
     "noise": (np.random.default_rng(0).bytes(5000), "binary data"),
-    "zeros": (bytes(50), "binary data"),
     "npy": (b"\x93NUMPY\x01\0v\0" + b" " * 118 + np.ones(2000, np.float32).tobytes(), "binary data"),
     "CR": (SENTENCES.replace("\n", "\r").encode(), "end in CR alone"),
 }
@@ -143,16 +120,16 @@ def test_what_is_no_text_is_named(kind: str, pack: str, tmp_path: Path) -> None:
         next(read_lines(tmp_path / "a.txt"))
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_a_little_damage_is_read_and_marked(encoding: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes("Déjà vu , à côté , très été .\n".encode(encoding))
+def test_a_little_damage_is_read_and_marked(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Déjà vu , à côté , très été .\n".encode("latin-1"))
     [line] = read_lines(tmp_path / "a.txt")
-    assert line.replaced == (encoding == "latin-1") and line.text.endswith(
-        "t\ufffd ." if line.replaced else "té ."
-    )
+    assert line.replaced and line.text.endswith("t\ufffd .")
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+def test_what_is_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UserError, match=r"^-: standard input is closed$"):
+        next(read_lines(Path("-"), stream=True))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     for name, told in (
@@ -171,14 +148,6 @@ def test_a_stream_is_read_once(tmp_path: Path) -> None:
     writer.start()
     assert [line.text for line in read_lines(tmp_path / "pipe", stream=True)] == ["one", "two"]
     writer.join()
-
-
-def test_standard_input_that_is_closed_is_named(monkeypatch) -> None:
-    monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(UserError, match=r"^-: standard input is closed$"):
-        next(read_lines(Path("-"), stream=True))
-    with pytest.raises(UserError, match=r"^-: a stream, but this is read more than once"):
-        next(read_lines(Path("-")))
 
 
 def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path) -> None:

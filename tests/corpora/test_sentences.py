@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 
 import numpy as np
 import pandas as pd
@@ -34,13 +34,9 @@ class Unprintable:
 @pytest.mark.parametrize(
     "inputs",
     [
-        *(kind(TEXTS) for kind in (list, tuple, deque, iter, np.array, pd.Series, pd.Index)),
-        (text for text in TEXTS),
+        *(kind(TEXTS) for kind in (list, tuple, deque, iter, np.array, pd.Series)),
         dict(enumerate(TEXTS)).values(),
-        np.array(TEXTS, object),
         np.array(TEXTS, np.dtypes.StringDType()),
-        np.array(TEXTS[::-1])[::-1],
-        pd.array(TEXTS, dtype="string"),
         pd.Series(TEXTS, dtype="category"),
         pd.DataFrame({"text": TEXTS}, index=[5, 5, 5])["text"],
         Arrow(),
@@ -64,27 +60,23 @@ TABLE = pd.DataFrame({"text": TEXTS * 50})
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        *((odd, LIST) for odd in ("Dogs bark.", b"x", bytearray(b"x"), 7, float("nan"), pd.NA, object())),
-        *((odd, LIST) for odd in ({"a": "b"}, OrderedDict(a="b"), {"a"}, frozenset("a"), Unprintable())),
+        *(
+            (odd, LIST)
+            for odd in ("Dogs bark.", b"x", 7, float("nan"), pd.NA, {"a": "b"}, {"a"}, Unprintable())
+        ),
         (TABLE, r"^encode: a DataFrame of shape \(150, 1\) .* is no list of sentences$"),
-        (np.array("Dogs bark."), r"a ndarray of shape \(\) "),
-        (np.array(TEXTS).reshape(-1, 1), r"a ndarray of shape \(3, 1\) "),
-        (TABLE["text"].to_numpy().reshape(2, -1), r"shape \(2, 75\)"),
-        *((["a", odd], rf"input 1, .*, {SENTENCE}") for odd in (None, float("nan"), pd.NA, pd.NaT, 3, b"x")),
+        *((np.array(TEXTS).reshape(shape), r"a ndarray of shape \(") for shape in ((-1, 1), (1, -1))),
+        *((["a", odd], rf"input 1, .*, {SENTENCE}") for odd in (None, pd.NA, pd.NaT, 3, b"x")),
         *(
             (["a", odd], rf"input 1, .*, {SENTENCE}")
-            for odd in ({"a": "b"}, {"a"}, iter("ab"), Unprintable())
+            for odd in ({"a": "b"}, iter("ab"), Unprintable(), TABLE)
         ),
-        (["a", TABLE], rf"input 1, a DataFrame of shape \(150, 1\) .*, {SENTENCE}"),
-        (["a", TABLE["text"]], rf"input 1, a Series of shape \(150,\) .*, {SENTENCE}"),
         ([np.array("a")], rf"input 0, a ndarray of shape \(\) .*, {SENTENCE}"),
         (pd.Series(["a", np.nan]), r"input 1, a float \(nan\)"),
-        (pd.array(["a", None], dtype="string"), r"input 1, a NAType \(<NA>\)"),
         (np.array([1.0, 2.0]), r"input 0, a float64 "),
         ([["a", None]], r"it holds a NoneType \(None\)"),
         ([[["a"]]], r"it holds a list \(\['a'\]\)"),
-        ([["Dogs bark."]], "holds sentences, not tokens; put them all in one list"),
-        ([["Dogs bark.", "It rains."]] * 900, "input 0, .* holds sentences"),
+        ([["Dogs bark.", "It rains."]] * 900, "input 0, .* holds sentences, not tokens; put them all in one"),
         (["a", "b\ud800"], "input 1, .*lone surrogate"),
         ([["b\ud800"]], "input 0, .*lone surrogate"),
     ],

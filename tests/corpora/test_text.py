@@ -64,11 +64,11 @@ def test_bad_bytes_and_long_lines_are_marked_and_shift_nobody(tmp_path: Path) ->
 def test_only_the_touched_sentences_of_running_text_are_marked(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"All is well here. But \xff this is not. Fine again.\n" + b"Go on. " * 40_000)
-    (piece, *more) = text_corpus(path, format="running")
-    assert [s.replaced_bytes for s in piece.sentences[:3]] == [False, True, False]
-    sentences = [s for document in (piece, *more) for s in document.sentences]
+    pieces = list(text_corpus(path, format="running"))
+    sentences = [sentence for piece in pieces for sentence in piece.sentences]
+    assert [s.replaced_bytes for s in sentences[:3]] == [False, True, False]
     assert [s.truncated for s in sentences] == [False] * (len(sentences) - 1) + [True]
-    assert all(document.continued for document in more)
+    assert [piece.continued for piece in pieces] == [False] + [True] * (len(pieces) - 1)
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
@@ -136,50 +136,39 @@ PARAGRAPHS = "He came. He saw!\n\nNobody knew why, e.g. because of it. Caf\xe9.\
 TAGGED = "The_DT snake_case_NN ran_VBD ._. It_PRP hid_VBD odd ._.\n\nEnd_NN _SYM\n"
 
 
-def umbc(folder: Path, *names: str) -> Path:
-    """Files made in the distribution's format."""
-    (folder / "webbase_all").mkdir()
-    for name in names:
-        text = TAGGED if name.endswith("possf2") else PARAGRAPHS
-        (folder / "webbase_all" / name).write_bytes(text.encode("latin-1"))
-    return folder
-
-
-def test_umbc_paragraphs_are_documents(tmp_path: Path) -> None:
-    names = ("a.com_x.pages_0.txt", "b.com_x.pages_1.txt")
-    corpus = open_corpus("umbc", data=umbc(tmp_path, *names, "a.com_x.pages_0.possf2"))
-    documents = list(corpus)
-    assert [document.id for document in documents] == [f"{name}#{i}" for name in names for i in (0, 1)]
-    sentences = documents[1].sentences
-    assert [s.tokens[0] for s in sentences] == ["Nobody", "Caf"]
-    assert [s.replaced_bytes for s in sentences] == [False, True]
-    assert corpus.identity["variant"] == "plain"
-
-
-def test_umbc_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
-    corpus = open_corpus("umbc", data=umbc(tmp_path, "a.possf2"))  # only tagged files: no option needed
-    first, second = list(corpus)
+def test_umbc_paragraphs_are_documents_and_tagged_words_are_taken_as_they_are(tmp_path: Path) -> None:
+    folder, files = tmp_path / "webbase_all", ("a.com_x.pages_0", "b.com_x.pages_1")
+    folder.mkdir()
+    for name in files:  # as distributed
+        (folder / f"{name}.possf2").write_text(TAGGED)
+    corpus = open_corpus("umbc", data=tmp_path)  # only tagged files: no option needed
+    first, second, *_ = corpus
     assert [" ".join(s.tokens) for s in first.sentences] == ["The snake_case ran .", "It hid odd ."]
-    assert second.sentences[0].tokens == ("End", "SYM")
-    assert corpus.identity["variant"] == "word_TAG"
+    assert second.sentences[0].tokens == ("End", "SYM") and corpus.identity["variant"] == "word_TAG"
+    for name in files:
+        (folder / f"{name}.txt").write_bytes(PARAGRAPHS.encode("latin-1"))
+    corpus = open_corpus("umbc", data=tmp_path)
+    documents = list(corpus)
+    assert [document.id for document in documents] == [f"{name}.txt#{i}" for name in files for i in (0, 1)]
+    sentences = documents[1].sentences
+    assert [s.tokens[0] for s in sentences] == ["Nobody", "Caf"] and corpus.identity["variant"] == "plain"
+    assert [s.replaced_bytes for s in sentences] == [False, True]
 
 
-@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
 def test_an_estimate_reads_nothing_twice(suffix: str, tmp_path: Path, monkeypatch) -> None:
     random = np.random.default_rng(0)
+    words = ["".join(map(chr, 97 + random.integers(0, 26, 40))) for _ in range(9000)]
     for name in ("a", "b"):
-        lines = (
-            "".join(map(chr, 97 + random.integers(0, 26, 40))) + "\n\n" * (i % 7 == 0) for i in range(9000)
-        )
+        lines = (word + "\n\n" * (i % 7 == 0) for i, word in enumerate(words))
         (tmp_path / f"{name}.txt{suffix}").write_bytes(PACK[suffix]("\n".join(lines).encode()))
     opened: list[Path] = []
     real = io.FileIO
     monkeypatch.setattr("io.FileIO", lambda path: opened.append(path) or real(path))
     corpus = text_corpus(tmp_path, tokenize="space")
     guesses = [corpus.expected() for _ in corpus]
-    assert guesses[1000] == pytest.approx(18_000, rel=0.1) and guesses[2000] == pytest.approx(
-        18_000, rel=0.02
-    )
+    assert guesses[1000] == pytest.approx(18_000, rel=0.1)
+    assert guesses[2000] == pytest.approx(18_000, rel=0.02)
     assert corpus.expected() == corpus.sentences_read == 18_000 and opened == corpus.files
     limited = text_corpus(tmp_path, tokenize="space", limit=50)
     assert limited.expected() == 50 and len(list(limited)) < 50 and limited.expected() == 50

@@ -50,20 +50,32 @@ def test_a_long_document_comes_in_pieces_as_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "text", "message"),
     [
-        ("1\tword\n", r"a\.conllu:1: 2 columns, CoNLL-U has 10"),
-        (row(1, "a", 0) + row(3, "b", 1), r"a\.conllu:2: word id '3', expected 2"),
-        (row(1, "a", 0) + row(2, "b", "9" * 5_000), r"a\.conllu:2: head '9{40}', expected 0 to 2"),
-        (row("1-2", "a", "_"), r"a\.conllu:1: a sentence without words"),
-        (row(1, "", 0), r"a\.conllu:1: an empty word; CoNLL-U writes _"),
+        ("a.conllu", "1\tword\n", ":1: 2 columns, CoNLL-U has 10"),
+        ("a.conllu", row(1, "a", 0) + row(3, "b", 1), ":2: word id '3', expected 2"),
+        ("a.conllu", row(1, "a", 0) + row(2, "b", "9" * 5_000), ":2: head '9{40}', expected 0 to 2"),
+        ("a.conllu", row("1-2", "a", "_"), ":1: a sentence without words"),
+        ("a.conllu", row(1, "", 0), ":1: an empty word; CoNLL-U writes _"),
+        ("a.conllu", "# text = one\n" + row(1, "caf\xe9", 0), ":2: not UTF-8 text; convert it"),
+        ("a.ptb", "(S (A one)\n (B caf\xe9))\n", ":2: not UTF-8 text; convert it"),
+        ("a.ptb", "(A (B c))\nword (A (B c))\n", r":2: expected '\(', found 'word'"),
+        ("a.ptb", "\n(A (B c)\n(D e)\n", ":2: this tree's brackets are never closed"),
+        ("a.ptb", "(A )\n", ":1: a tree without words"),
     ],
 )
-def test_bad_rows_are_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(text)
-    with pytest.raises(UserError, match=message):
-        list(read_conllu(path))
+def test_bad_rows_are_named(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text, encoding="latin-1")
+    with pytest.raises(UserError, match=f"{name}{message}"):
+        list(open_corpus(tmp_path / name))
+
+
+def test_a_line_may_be_long(tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_text(row(1, "e" * 300_000, 0))
+    (tmp_path / "a.ptb").write_text(f"(A (B {'e' * 300_000}))\n")
+    for name in ("a.conllu", "a.ptb"):
+        (document,) = open_corpus(tmp_path / name)
+        assert len(document.sentences[0].tokens[0]) == 300_000
 
 
 forms = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=5)
@@ -117,32 +129,6 @@ def test_brackets_over_several_lines(tmp_path: Path) -> None:
     again = tmp_path / "b.ptb"
     write_brackets(again, trees)
     assert list(read_brackets(again)) == trees
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("(A (B c))\nword (A (B c))\n", r"a\.ptb:2: expected '\(', found 'word'"),
-        ("\n(A (B c)\n(D e)\n", r"a\.ptb:2: this tree's brackets are never closed"),
-        ("(A )\n", r"a\.ptb:1: a tree without words"),
-    ],
-)
-def test_bad_brackets_are_named(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "a.ptb"
-    path.write_text(text)
-    with pytest.raises(UserError, match=message):
-        list(read_brackets(path))
-
-
-@pytest.mark.parametrize("suffix", ["conllu", "ptb"])
-def test_another_encoding_is_refused_and_a_long_line_read(suffix: str, tmp_path: Path) -> None:
-    path, read = tmp_path / f"a.{suffix}", read_conllu if suffix == "conllu" else read_brackets
-    text = "(S (A one)\n (B caf\xe9))\n" if suffix == "ptb" else "# text = one\n" + row(1, "caf\xe9", 0)
-    path.write_text(text, encoding="latin-1")
-    with pytest.raises(UserError, match=rf"a\.{suffix}:2: not UTF-8 text; convert it"):
-        list(read(path))
-    path.write_text(text.replace("\xe9", "e" * 300_000))
-    assert len(list(read(path))) == 1
 
 
 def test_a_folder_of_treebanks_is_a_treebank(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from corpora.text import Document, Sentence
 from corpora.treebanks import write_conllu
-from corpora.universal import valid
-from corpora.universal_tags import _UPOS
-from corpora.universal_tags import RELATIONS as KNOWN
+from corpora.universal import _UPOS, valid
+from corpora.universal import RELATIONS as KNOWN
 
 RELATIONS = [
     *sorted(KNOWN),

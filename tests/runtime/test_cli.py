@@ -56,26 +56,24 @@ def test_errors_become_exit_codes(
     assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 
-def test_arguments_that_are_not_utf8_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    command = Command(Options, lambda config: None, "p", "d")
-    assert command(["--preset", os.fsdecode(b"caf\xe9")]) == 2
-    assert capsys.readouterr().err == "python -m p: 'caf\\udce9' among the arguments: not UTF-8; rename it\n"
-
-
-@pytest.mark.parametrize("words", [["--output", ""], ["--output="], ["--data", "a", ""]])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--preset", os.fsdecode(b"caf\xe9")], "'caf\\udce9' among the arguments: not UTF-8; rename it"),
+        *((words, "an empty name of a file or folder") for words in (["--output", ""], ["--output="])),
+        (["--data", "a", ""], "an empty name of a file or folder"),
+    ],
+)
 def test_an_empty_name_is_not_the_working_folder(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert Command(Options, lambda config: None, "p", "d")(words) == 2
-    assert "an empty name of a file or folder" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
 
 
 def test_a_bug_keeps_its_traceback() -> None:
-    def fail(config: Options) -> None:
-        raise KeyError("/x")
-
-    with pytest.raises(KeyError, match="/x"):
-        Command(Options, fail, "p", "d")([])
+    with pytest.raises(ZeroDivisionError):
+        Command(Options, lambda config: 1 // 0, "p", "d")([])
 
 
 def test_a_command_owns_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,12 +163,7 @@ def test_closed_and_full_streams_leave_the_exit_code(streams: str, codes: tuple[
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
-def test_what_a_terminal_cannot_show_is_a_question_mark(encoding: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True,
-        timeout=60,
-    )
+def test_what_a_terminal_cannot_show_is_a_question_mark() -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, b"?\n")

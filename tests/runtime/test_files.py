@@ -31,7 +31,12 @@ from runtime.files import (
 
 def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
     target = tmp_path / "value.json"
-    write_json(target, {"a": 1})
+    with atomic_path(target) as temporary:
+        temporary.write_text('{"a": 1}')
+        os.chmod(temporary, 0o600)  # what safetensors' own writer leaves
+    umask = os.umask(0)
+    os.umask(umask)
+    assert target.stat().st_mode & 0o777 == 0o666 & ~umask
     with pytest.raises(RuntimeError), atomic_path(target) as temporary:
         temporary.write_text("half")
         raise RuntimeError
@@ -39,15 +44,6 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path) 
         write_json(tmp_path / "nan.json", float("nan"))
     assert read_json(target) == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["value.json"]
-
-
-def test_finished_files_follow_the_umask_whoever_made_the_temporary_one(tmp_path: Path) -> None:
-    with atomic_path(tmp_path / "weights") as temporary:
-        temporary.touch()
-        os.chmod(temporary, 0o600)  # what safetensors' own writer leaves
-    umask = os.umask(0)
-    os.umask(umask)
-    assert (tmp_path / "weights").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
 @pytest.mark.parametrize(
@@ -125,7 +121,8 @@ with locked(Path(sys.argv[1]), wait=True):
 HOLD = HELD + '    print("held", flush=True)\n    time.sleep(60)\n'
 SPAWN = (
     HELD
-    + """    process = multiprocessing.get_context("spawn").Process(target=print)
+    + """
+    process = multiprocessing.get_context("spawn").Process(target=print)
     process.start()
     process.join()
     print("ended with", process.exitcode)
@@ -157,43 +154,26 @@ def test_a_script_that_workers_import_again_ends_instead_of_waiting_for_itself(t
     assert "work under `if __name__ == '__main__':`" in done.stderr
 
 
-def odd_files(folder: Path) -> dict[str, Path]:
-    """What is no regular file: none may be opened, which could wait for ever, or be replaced."""
+def odd_files(folder: Path) -> None:
+    """Make what is no regular file: none may be opened, which could wait for ever, or be replaced."""
     os.mkfifo(folder / "pipe")
     (folder / "below").mkdir()
-    (folder / "stream").symlink_to("/proc/self/fd/1")
-    (folder / "null").symlink_to(os.devnull)
-    (folder / "nowhere").symlink_to("nowhere")
     (folder / "text").write_text("A file is no folder.")
-    odd = {
-        name: folder / name for name in ("pipe", "below", "stream", "null", "nowhere", "text/x", "text/y/x")
-    }
-    return odd | {path: Path(path) for path in ("", "..", "/", "/proc/self/mem", "/dev/new", os.devnull)}
+    for name, target in (("stream", "/proc/self/fd/1"), ("null", os.devnull), ("nowhere", "nowhere")):
+        (folder / name).symlink_to(target)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "pipe",
-        "below",
-        "stream",
-        "null",
-        "nowhere",
-        "text/x",
-        "text/y/x",
-        "..",
-        "/",
-        "/proc/self/mem",
-        "/dev/new",
-        "",
-    ],
-)
+ODD = ["pipe", "below", "stream", "null", "nowhere", "text/x", "..", "/", "/proc/self/mem", "/dev/new"]
+
+
+@pytest.mark.parametrize("name", [*ODD, ""])
 def test_an_output_that_is_no_file_is_refused_and_stays(name: str, tmp_path: Path) -> None:
-    path = odd_files(tmp_path)[name]
+    odd_files(tmp_path)
+    path = tmp_path / name if name and name != ".." else Path(name)
     before = os.lstat(path) if os.path.lexists(path) else None
     with pytest.raises(UserError, match="is not a regular file"):
         output_file(path)
-    if name not in ("/proc/self/mem", "/dev/new", "text/x", "text/y/x"):  # no entries of output folders
+    if name not in ("/proc/self/mem", "/dev/new", "text/x"):  # no entries of output folders
         with pytest.raises(UserError, match="is not a regular file"):
             write_json(path, 1)
     assert before is None or os.lstat(path).st_ino == before.st_ino
@@ -218,7 +198,8 @@ def test_an_output_through_links_replaces_the_file_they_lead_to(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["pipe", "below", "null", "nowhere"])
 @pytest.mark.parametrize("read", [read_json, sha256_file, lambda path: read_array(path, 2)])
 def test_an_input_that_is_no_file_is_refused_before_it_is_opened(name: str, read, tmp_path: Path) -> None:
-    path = odd_files(tmp_path)[name]
+    odd_files(tmp_path)
+    path = tmp_path / name
     with pytest.raises(UserError, match=f"{name}: (a pipe or a device|a folder|no such file|cannot be read)"):
         read(path)
 
@@ -237,14 +218,6 @@ def test_a_link_or_a_pipe_in_an_output_folder_is_refused(name: str, kind: str, t
     with pytest.raises(UserError, match=rf"{name}: a link, a pipe or a device"), locked(folder):
         raise AssertionError
     assert (elsewhere / "victim").read_text() == "as it was" and len(list(elsewhere.iterdir())) == 1
-
-
-def test_an_output_folder_may_be_a_link_itself(tmp_path: Path) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "run").symlink_to("disk")
-    with locked(tmp_path / "run"):
-        write_json(tmp_path / "run" / "a.json", 1)
-    assert read_json(tmp_path / "disk" / "a.json") == 1
 
 
 def test_a_message_is_one_line() -> None:

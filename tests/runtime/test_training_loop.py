@@ -136,7 +136,7 @@ def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypa
         if self.folder.name == "checkpoints":
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Checkpoints, "save", full)
+    monkeypatch.setattr(Checkpoints, "write", full)
     assert make(tmp_path / "full").run() == 0
     assert "training goes on" in caplog.text
 

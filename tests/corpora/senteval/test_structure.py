@@ -36,54 +36,47 @@ def test_binding_needs_no_data(tmp_path: Path) -> None:
     assert sum(map(len, task.splits.values())) == 2 * 61 * 20
 
 
+NLI = """label	sentence1	sentence2
+neutral	A dog bites a man.	A man is bitten by a dog.
+neutral	A dog bites a man.	A man bites the dog.
+entailment	A dog bites.	a dog bites
+"""
+SICK = """pair_ID	sentence_A	sentence_B	relatedness_score	entailment_judgment
+1	A boy is kicking the ball	The ball is kicked by a boy	4.5	ENTAILMENT
+"""
+HANS = """gold_label	sentence1	sentence2	heuristic
+entailment	A b .	b A .	lexical_overlap
+x	y	z	subsequence
+"""
+PAWS = "id	sentence1	sentence2	label\n1	`` A '' b	B a	0\n2	C	D	1\n"
+ANTONYMS = "id	input	not_antonym	no_not	paraphrase\n1	Not hot	Not cold	Hot	Cold\n"
+
+
 @pytest.mark.parametrize(
     ("task", "name", "text", "pairs"),
     [
-        (
-            "HANS",
-            "hans.txt",
-            "gold_label\tsentence1\tsentence2\theuristic\n"
-            "entailment\tA b .\tb A .\tlexical_overlap\nx\ty\tz\tsubsequence\n",
-            [(True, "A b .", "b A .")],
-        ),
-        (
-            "PAWS",
-            "paws.tsv",
-            "id\tsentence1\tsentence2\tlabel\n1\t`` A '' b\tB a\t0\n",
-            [(False, '" A " b', "B a")],
-        ),
+        ("HANS", "hans.txt", HANS, [(True, "A b .", "b A .")]),
+        ("PAWS", "paws.tsv", PAWS, [(False, '" A " b', "B a"), (True, "C", "D")]),
+        ("Opposites", "paws.tsv", PAWS, [(True, "C", "D")]),
+        ("Opposites", "cannot.tsv", "sentence	negated\nYes	No\n", [(False, "Yes", "No")]),
+        ("MinimalPairs", "nli.tsv", NLI, [(False, "A dog bites a man.", "A man bites the dog.")]),
         (
             "MinimalPairs",
-            "nli.tsv",
-            "label\tsentence1\tsentence2\nneutral\tA dog bites a man.\tA man is bitten by a dog.\n"
-            "neutral\tA dog bites a man.\tA man bites the dog.\nentailment\tA dog bites.\ta dog bites\n",
-            [(False, "A dog bites a man.", "A man bites the dog.")],
+            "SICK_test.txt",
+            SICK,
+            [(True, "A boy is kicking the ball", "The ball is kicked by a boy")],
         ),
         (
             "SemAntoNeg",
             "anto.tsv",
-            "id\tinput\tnot_antonym\tno_not\tparaphrase\n1\tNot hot\tNot cold\tHot\tCold\n",
+            ANTONYMS,
             [(True, "Not hot", "Cold"), (False, "Not hot", "Not cold"), (False, "Not hot", "Hot")],
         ),
         (
             "SugarCrepe++",
             "captions.tsv",
-            "id\tcaption\tcaption2\tnegative\n0\tA\tB\tC\n",
+            "id	caption	caption2	negative\n0	A	B	C\n",
             [(True, "A", "B"), (False, "A", "C"), (False, "B", "C")],
-        ),
-        ("Opposites", "cannot.tsv", "sentence\tnegated\nYes\tNo\n", [(False, "Yes", "No")]),
-        (
-            "Opposites",
-            "paws.tsv",
-            "id\tsentence1\tsentence2\tlabel\n1\tA\tB\t0\n2\tC\tD\t1\n",
-            [(True, "C", "D")],
-        ),
-        (
-            "MinimalPairs",
-            "SICK_test.txt",
-            "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-            "1\tA boy is kicking the ball\tThe ball is kicked by a boy\t4.5\tENTAILMENT\n",
-            [(True, "A boy is kicking the ball", "The ball is kicked by a boy")],
         ),
     ],
 )

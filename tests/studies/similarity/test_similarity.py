@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.pairs.similarity import find_set
+from corpora.pairs import find_set
 from corpora.senteval.files import read_task
 from multiview.names.opened import as_vectors
 from runtime.errors import UserError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.pairs.labelled import RELATIONS, read_binary, read_nli, read_phrases, read_ppdb
+from corpora.pairs import RELATIONS, read_binary, read_nli, read_phrases, read_ppdb
 from runtime.errors import UserError
 
 
@@ -60,6 +60,10 @@ def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
     skipped: Counter[str] = Counter()
     assert list(read_nli(published, skipped)) == expected[:1]
     assert skipped.total() == 1
+    for row in ("not json", '{"gold_label": "neutral", "sentence1": "a"}'):
+        bad = write(tmp_path / "bad.jsonl", json.dumps(rows[0]), row)
+        with pytest.raises(UserError, match=r"bad\.jsonl:2: expected a JSON object with gold_label"):
+            list(read_nli(bad))
     table = write(
         tmp_path / "nli.tsv.gz",
         "label\tsentence1\tsentence2\tgenre",
@@ -67,14 +71,6 @@ def test_nli_as_published_and_as_a_table(tmp_path: Path) -> None:
         '-\tA man.\tHe "is" here.\tx',
     )
     assert list(read_nli(table)) == expected
-
-
-@pytest.mark.parametrize("row", ["not json", '{"gold_label": "neutral", "sentence1": "a"}'])
-def test_bad_nli_rows_are_named(tmp_path: Path, row: str) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}\n' + row)
-    with pytest.raises(UserError, match=r"a\.jsonl:2: expected a JSON object with gold_label"):
-        list(read_nli(path))
 
 
 def test_quora_has_quoted_line_breaks_and_unusable_rows(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""Labelled pairs of texts: NLI, paraphrases, similarity, phrases."""
