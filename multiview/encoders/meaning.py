@@ -76,11 +76,6 @@ class Readout(nn.Module):
         """Give K, the numbers of a meaning."""
         return len(self.bias)
 
-    @property
-    def record(self) -> dict[str, int | str]:
-        """Give what config.json says about it."""
-        return {"dim": self.dim, "origin": self.origin}
-
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
         """Return the meaning [B, K] at length 1; ``dim`` keeps so many of its numbers, at length 1 again."""
         return normalize(linear(x_BD, self.weight[:dim], self.bias[:dim]), dim=1)
@@ -123,11 +118,6 @@ class Scale(nn.Module):
     def numbers(self) -> Tensor:
         """int64 [F], the numbers that are not left out."""
         return self.deviation.isfinite().nonzero()[:, 0]
-
-    @property
-    def record(self) -> dict[str, str]:
-        """Give what config.json says about it."""
-        return {"origin": self.origin}
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
         """Return the features [B, F] of vectors [B, D], on their device; ``dim`` keeps so many of them."""

@@ -246,8 +246,8 @@ def _write_member(folder: Path, member: Member) -> None:
     values = {
         "format": FORMAT,
         "views": network.views,
-        "readout": network.readout and network.readout.record,
-        "scale": network.scale and network.scale.record,
+        "readout": network.readout and {"dim": network.readout.dim, "origin": network.readout.origin},
+        "scale": network.scale and {"origin": network.scale.origin},
         "structure": member.structure,
         "structure_size": member.structure_size,
         "encoder": config_to_json(network.config),

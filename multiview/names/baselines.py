@@ -76,7 +76,7 @@ def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence
     """Return the fixed random vectors of words, [N, E] of N words.
 
     With ``spelling`` words share what their spellings share: a word's vector is the sum of those of its own
-    name and of its n-grams, over the root of their number.
+    name and of its n-grams in lower case, over the root of their number.
     """
     table = WordTable.hashed(dim, views=1, seed=seed)
 
@@ -85,18 +85,16 @@ def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence
         return vectors
 
     def spelt(tokens: Sequence[str]) -> Float:
-        rows = {token: row for row, token in enumerate(dict.fromkeys(tokens))}
-        sums = [drawn([token, *ngrams(token)]).sum(0) / np.sqrt(1 + len(ngrams(token))) for token in rows]
-        vectors: Float = np.stack(sums)[[rows[token] for token in tokens]]
+        sums: dict[str, Float] = {}
+        for token in dict.fromkeys(tokens):
+            marked = f"<{plain(token).lower()}>"  # <ca, cat, at>, <cat … of cat
+            starts = ((n, start) for n in LENGTHS for start in range(len(marked) - n + 1))
+            names = [token, *(f"ngram:{marked[start : start + n]}" for n, start in starts)]
+            sums[token] = drawn(names).sum(0) / np.sqrt(len(names))
+        vectors: Float = np.stack([sums[token] for token in tokens])
         return vectors
 
     return spelt if spelling else drawn
-
-
-def ngrams(word: str) -> list[str]:
-    """Names of a word's character n-grams in lower case: ``<ca``, ``cat``, ``at>``, ``<cat`` … of ``cat``."""
-    marked = f"<{plain(word).lower()}>"
-    return [f"ngram:{marked[start : start + n]}" for n in LENGTHS for start in range(len(marked) - n + 1)]
 
 
 class Bag:

@@ -172,7 +172,10 @@ def store_readout(
         others = {name: value for name, value in stored if not name.startswith(("readout.", "scale."))}
         with atomic_path(new / WEIGHTS) as temporary:
             save_file({**others, **fitted}, temporary)
-        values = read_record(folder / "config.json") | {"readout": readout.record, "scale": scale.record}
+        values = read_record(folder / "config.json") | {
+            "readout": {"dim": readout.dim, "origin": readout.origin},
+            "scale": {"origin": scale.origin},
+        }
         values["files"] = {**values["files"], WEIGHTS: file_record(new / WEIGHTS)}
         if structure is not None:
             values["structure"] = structure

@@ -156,9 +156,6 @@ class PackedVectors:
         """Gives W and E."""
         return len(self.pairs), 2 * self.pairs.shape[1]
 
-    def __len__(self) -> int:
-        return len(self.pairs)
-
     def __getitem__(self, rows: NDArray[np.integer] | slice) -> Float:
         both_UE2 = np.stack([self.pairs[rows] & 15, self.pairs[rows] >> 4], axis=2).astype(np.float32)
         both_UE2 -= 8
@@ -248,7 +245,7 @@ class WordTable(nn.Module):
         """Return the fixed vectors float32 [U, E] of rows [U], in the host's memory."""
         assert self.fixed is not None
         # Row 0 is the unknown word, row 1 the first word of the vocabulary; the buckets come last.
-        listed = len(self.fixed)
+        listed = self.fixed.shape[0]
         values_UE: Float = np.asarray(self.fixed[np.clip(table_rows - 1, 0, listed - 1)], dtype=np.float32)
         other = np.where(table_rows > listed, table_rows - listed, 0)
         unlisted = (table_rows == UNKNOWN_ROW) | (table_rows > listed)
