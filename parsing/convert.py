@@ -28,7 +28,7 @@ class Convert:
     """The checkpoint file, or a name that supar's authors publish (downloaded)."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")]
     """Model folder to write."""
-    trust_pickle: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_pickle: tyro.conf.FlagCreatePairsOff[bool] = False
     """Open the checkpoint although that runs code in it; only for files you trust."""
 
 

@@ -12,9 +12,7 @@ from runtime.surroundings import peak_memory
 
 if TYPE_CHECKING:
     from corpora.text import Corpus
-    from parsing.pipeline.driver import Shard
     from parsing.text_parser import TextParser
-    from parsing.trees.batch import Batch
 
 SAMPLE, SAMPLE_PART = 2048, 512
 """Sentences that are parsed, and how many of them together."""
@@ -25,22 +23,25 @@ PAPER_SENTENCES = 40_000_000
 
 
 def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
-    """Parse the first sentences in this process and scale up, by default to as many as the corpus has.
-
-    Raises:
-        UserError: the corpus has no sentences.
-    """
+    """Parse the first sentences in this process and scale up, by default to as many as the corpus has."""
     from parsing.pipeline.driver import shards_of
+    from parsing.trees.batch import join
     from parsing.trees.cache import write_shard
     from runtime.errors import UserError
+    from runtime.progress import progress
 
     shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
     sample = next(shards, None)
     if sample is None:
         raise UserError(f"{corpus.name}: has no sentences")
     parser.arrays(sample.sentences[:WARM_UP])
-    began = time.perf_counter()
-    batch = _parsed(sample, parser)
+    began, parts = time.perf_counter(), []
+    with progress(total=len(sample.sentences), description="sample") as bar:
+        for start in range(0, len(sample.sentences), SAMPLE_PART):
+            part = slice(start, start + SAMPLE_PART)
+            parts.append(parser.arrays(sample.sentences[part], sample.flags[part]))
+            bar.update(len(parts[-1]))
+    batch = join(parts)
     per_second = len(batch) / (time.perf_counter() - began)
     with tempfile.TemporaryDirectory() as temporary:
         row = write_shard(Path(temporary), 0, batch, sample.document_starts, sample.document_ids)
@@ -58,17 +59,3 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
         per_second=per_second * (1 if whole else workers),
         about=not whole and sentences is None and corpus.length is None,
     )
-
-
-def _parsed(sample: Shard, parser: TextParser) -> Batch:
-    """Parse the sample part by part, which shows how far it is."""
-    from parsing.trees.batch import join
-    from runtime.progress import progress
-
-    parts = []
-    with progress(total=len(sample.sentences), description="sample") as bar:
-        for start in range(0, len(sample.sentences), SAMPLE_PART):
-            part = slice(start, start + SAMPLE_PART)
-            parts.append(parser.arrays(sample.sentences[part], sample.flags[part]))
-            bar.update(len(parts[-1]))
-    return join(parts)

@@ -59,9 +59,9 @@ def main(config: ExportConfig) -> None:
     if config.conllu is not None:
         mended: Counter[str] = Counter()
         source = documents(cache)
-        write_conllu(
-            config.conllu, (valid_document(d, mended) for d in source) if config.validate else source
-        )
+        if config.validate:
+            source = (valid_document(document, mended) for document in source)
+        write_conllu(config.conllu, source)
         print(f"{config.conllu}: written")
         if config.validate:
             print(f"  {mended['changed']:,} of {mended['words']:,} words changed by --validate")
@@ -92,9 +92,8 @@ def documents(cache: TreeCache) -> Iterator[Document]:
         yield from in_pieces(name, (s.annotation() for s in cached_sentences(cache, start, stop)))
 
 
-cli = Command(
-    ExportConfig, main, "parsing.export_trees", "Write the trees of a cache as CoNLL-U and brackets."
-)
+ABOUT = "Write the trees of a cache as CoNLL-U and brackets."
+cli = Command(ExportConfig, main, "parsing.export_trees", ABOUT)
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ def import_trees(
     from parsing.trees.cache import write_shard
     from runtime.files import locked
 
-    files = [path for path in (conllu, ptb) if path is not None]
-    if not files:
+    where = conllu or ptb
+    if where is None:
         raise UserError("--conllu or --ptb is needed")
     manifest = treebank_manifest(output.name, conllu, ptb, shard_sentences)
     with locked(output):
@@ -75,10 +75,10 @@ def import_trees(
         rows = []
         golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
         for shard in shards_of(read_gold(conllu, ptb), shard_sentences):
-            batch = gold_batch(list(itertools.islice(golds, len(shard.sentences))), manifest, conllu or ptb)
+            batch = gold_batch(list(itertools.islice(golds, len(shard.sentences))), manifest, where)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
         if not rows:
-            raise UserError(f"{' and '.join(map(str, files))}: no sentences")
+            raise UserError(f"{where}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
     return manifest
@@ -110,11 +110,7 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_se
 
 
 def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Yield the sentences with heads, trees or both.
-
-    Raises:
-        UserError: a sentence without heads, or the files differ.
-    """
+    """Yield the sentences with heads, trees or both; a UserError names one without heads or that differs."""
     from corpora.text import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
@@ -131,21 +127,16 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
                 raise UserError(f"{conllu}: sentence {row} has no heads")
             tree = next(trees, None) if ptb else sentence
             if tree is None or tree.tokens != sentence.tokens:
-                raise UserError(
-                    f"{ptb}: sentence {row} is not {' '.join(sentence.tokens)[:60]!r} of {conllu}"
-                )
+                words = " ".join(sentence.tokens)[:60]
+                raise UserError(f"{ptb}: sentence {row} is not {words!r} of {conllu}")
             sentences.append(replace(sentence, tree=tree.tree))
         yield replace(document, sentences=tuple(sentences))
     if next(trees, None) is not None:
         raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
 
 
-def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -> Batch:
-    """Return the trees of sentences as arrays.
-
-    Raises:
-        UserError: heads that do not form a tree; the message names the sentence.
-    """
+def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path) -> Batch:
+    """Return the trees of sentences as arrays; a UserError names one whose heads are no tree."""
     from parsing.text_parser import assemble
     from parsing.trees.batch import DependencyParse
     from parsing.trees.brackets import read_tree, to_parse
@@ -155,13 +146,10 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -
     )
     arcs = spans = None
     if relations:
-        arcs = {
-            i: DependencyParse(
-                heads=np.array(gold.heads, np.int32),
-                relations=np.array([relations[name] for name in gold.relations or ()], np.int32),
-            )
-            for i, gold in enumerate(golds)
-        }
+        arcs = {}
+        for i, gold in enumerate(golds):
+            ids = np.array([relations[name] for name in gold.relations or ()], np.int32)
+            arcs[i] = DependencyParse(np.array(gold.heads, np.int32), ids)
     if labels:
         spans = {i: to_parse(read_tree(gold.tree or ""), labels, tags) for i, gold in enumerate(golds)}
     faults: list[str] = []
@@ -173,12 +161,8 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path | None) -
     return batch
 
 
-cli = Command(
-    ImportConfig,
-    main,
-    "parsing.import_trees",
-    "Put the trees of CoNLL-U and bracket files into a tree cache.",
-)
+ABOUT = "Put the trees of CoNLL-U and bracket files into a tree cache."
+cli = Command(ImportConfig, main, "parsing.import_trees", ABOUT)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
 
-from runtime.cli import Command, Commands, configuration
+from runtime.cli import Command, configuration
 
 TITLES = {
     "dep": "per cent of tokens without punctuation (_punct: of all), relation subtypes included",
@@ -32,9 +31,11 @@ TITLES = {
 
 
 @configuration
-class ScoreOptions:
-    """Options of both parsers."""
+class ScoreConfig:
+    """Options of ``parsing.score``."""
 
+    kind: tyro.conf.Positional[Literal["dep", "const"]]
+    """A dependency parser (UAS, LAS) or a constituency parser (bracket F1, tags)."""
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """builtin, a model folder, or (const) a benepar name or file."""
     treebank: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TREEBANK...")]
@@ -44,13 +45,14 @@ class ScoreOptions:
     with those of the CPU."""
 
 
-def main(kind: str, config: ScoreOptions) -> None:
-    """Load a parser, ``dep`` or ``const``, score and time it on the treebank."""
+def main(config: ScoreConfig) -> None:
+    """Load a parser, score and time it on the treebank."""
     import torch
 
     from parsing.text_parser import load_parser
     from parsing.training import scores
 
+    kind = config.kind
     read: Any = scores.read_dependencies if kind == "dep" else scores.read_treebank
     score: Any = scores.score_dependency if kind == "dep" else scores.score_constituency
     gold = read(config.treebank)
@@ -68,18 +70,13 @@ def main(kind: str, config: ScoreOptions) -> None:
     print(json.dumps({**{k: round(v, 4) for k, v in figures.items()}, **parser.identity}))
 
 
-def same_trees(ours: Sequence[object], reference: Sequence[object]) -> float:
+def same_trees(ours: Sequence[Any], reference: Sequence[Any]) -> float:
     """Per cent of parses of one kind that are equal in every detail."""
-    pairs = (map(dataclasses.astuple, pair) for pair in zip(ours, reference, strict=True))  # type: ignore[arg-type]
+    pairs = (map(dataclasses.astuple, pair) for pair in zip(ours, reference, strict=True))
     return 100 * float(np.mean([all(map(np.array_equal, one, other)) for one, other in pairs]))
 
 
-ABOUT = {"const": "a constituency parser: bracket F1, tags", "dep": "a dependency parser: UAS, LAS"}
-KINDS = {
-    kind: Command(ScoreOptions, partial(main, kind), f"parsing.score {kind}", about)
-    for kind, about in ABOUT.items()
-}
-cli = Commands(KINDS, "parsing.score", "Score a parser:")
+cli = Command(ScoreConfig, main, "parsing.score", "Score a parser on a treebank.")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 Places = list[list[int]]
 """The words of each parsed sentence, as positions in the document."""
-Row = tuple[int, int, str]
 DOCUMENTS = 64
 """Parsed at a time at most."""
 LEAF = re.compile(r"( ?)\((\S*) ([^()]*)\)")
@@ -59,10 +58,8 @@ def make(nlp: Language, name: str, dep: str | None, const: str | None, max_token
     from parsing.text_parser import load
 
     if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
-        warning = (
-            f"multiview_parser: the builtin parsers know English alone, and this pipeline is {nlp.lang!r}"
-        )
-        warnings.warn(warning, stacklevel=2)
+        known = "multiview_parser: the builtin parsers know English alone"
+        warnings.warn(f"{known}, and this pipeline is {nlp.lang!r}", stacklevel=2)
     nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]  # as spaCy's own are
     return ParserComponent(load(dep, const, max_tokens=max_tokens))
 
@@ -74,14 +71,17 @@ class ParserComponent:
         from benepar.integrations import spacy_extensions  # registers the extensions
         from spacy.pipeline import Sentencizer
 
+        def on_one_line(leaf: re.Match[str]) -> str:
+            before, tag, word = leaf.groups()
+            return "" if tag == "_SP" else f"{before}({tag} {'_'.join(word.split())})"
+
         def brackets(span: Span | Token) -> str:
             words = span if isinstance(span, Span) else span.doc[span.i : span.i + 1]
-            return LEAF.sub(_on_one_line, spacy_extensions.parse_string(words)).strip()
+            return LEAF.sub(on_one_line, spacy_extensions.parse_string(words)).strip()
 
         for kind in (Span, Token):
             kind.set_extension("parse_string", getter=brackets, force=True)
-        self.parser = parser
-        self._split = Sentencizer()
+        self.parser, self._split = parser, Sentencizer()
 
     def __call__(self, doc: Doc) -> Doc:
         """Parse the document in place."""
@@ -93,12 +93,10 @@ class ParserComponent:
 
         for batch in minibatch(stream, min(batch_size, DOCUMENTS)):  # type: ignore[no-untyped-call]
             docs = [doc if doc.has_annotation("SENT_START") else self._split(doc) for doc in batch]
-            places = [_places(doc) for doc in docs]
-            texts = [
-                [doc[i].text for i in words] for doc, own in zip(docs, places, strict=True) for words in own
-            ]
+            pairs = [(doc, _places(doc)) for doc in docs]
+            texts = [[doc[i].text for i in words] for doc, places in pairs for words in places]
             parsed = batch_sentences(self.parser.arrays(texts), self.parser.inventories)
-            for doc, own in zip(docs, places, strict=True):
+            for doc, own in pairs:
                 trees = list(islice(parsed, len(own)))
                 if len(doc):
                     _annotate(doc, own, trees, self.parser)
@@ -122,12 +120,10 @@ def _annotate(doc: Doc, places: Places, parsed: list[ParsedSentence], parser: Te
         for i, head, relation in zip(words, sentence.heads or (), sentence.relations or (), strict=False):
             heads[i] = words[head - 1] if head else i
             relations[i] = relation if head else "ROOT"
-        named = sentence.tags or ()
-        upos = (
-            universal_tags(sentence.words, named, sentence.relations or ["_"] * len(words)) if named else ()
-        )
-        for i, tag, part in zip(words, named, upos, strict=False):
-            tags[i], parts[i] = tag, part
+        if named := sentence.tags:
+            upos = universal_tags(sentence.words, named, sentence.relations or ["_"] * len(words))
+            for i, tag, part in zip(words, named, upos, strict=True):
+                tags[i], parts[i] = tag, part
     before = places[0][0] if places else 0
     for token in doc:
         if plain(token.text).strip():
@@ -152,7 +148,7 @@ def _constituents(doc: Doc, places: Places, parsed: list[ParsedSentence]) -> Con
     from parsing.trees.brackets import CHAIN
 
     starts = [0, *(words[0] for words in places[1:]), len(doc)]
-    rows: list[Row] = [] if places else [(0, len(doc), "")]
+    rows: list[tuple[int, int, str]] = [] if places else [(0, len(doc), "")]
     for words, sentence, start, end in zip(places, parsed, starts, starts[1:], strict=False):
         # As in benepar every token is a constituent, one without a label if the parser gave none, and the
         # whole sentence covers the white space around it.
@@ -162,23 +158,13 @@ def _constituents(doc: Doc, places: Places, parsed: list[ParsedSentence]) -> Con
         here[start, end] = spans[0][2]
         preorder = sorted(here, key=lambda row: (row[0], -row[1]))
         rows += [(a, b, here[a, b]) for a, b in preorder]
-    names = list(dict.fromkeys(label for _, _, label in rows))
-    ids = {name: i for i, name in enumerate(names)}
+    begins, ends, labels = zip(*rows, strict=True)
+    names, ids = np.unique(labels, return_inverse=True)
     first = np.full(len(doc), -1)
-    for row, (start, _, _) in reversed(list(enumerate(rows))):
+    for row, start in reversed(list(enumerate(begins))):
         first[start] = row
-    return ConstituentData(
-        np.array([start for start, _, _ in rows], int),
-        np.array([end for _, end, _ in rows], int),
-        np.array([ids[label] for _, _, label in rows], int),
-        first,
-        [tuple(name.split(CHAIN)) if name else () for name in names],
-    )
-
-
-def _on_one_line(leaf: re.Match[str]) -> str:
-    before, tag, word = leaf.groups()
-    return "" if tag == "_SP" else f"{before}({tag} {'_'.join(word.split())})"
+    chains = [tuple(name.split(CHAIN)) if name else () for name in names.tolist()]
+    return ConstituentData(np.array(begins), np.array(ends), ids, first, chains)
 
 
 def _packed(value: Any, chain: Any = None) -> Any:

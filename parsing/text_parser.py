@@ -127,8 +127,8 @@ class TextParser:
     ) -> Batch:
         """Parse tokenised sentences into the batch that a cache of them would return, all of them.
 
-        The reader of the text sets ``flags`` [B], TOO_LONG (the line was cut) and REPLACED_BYTES; ``tell``
-        is called with what a parser did wrong, a line per sentence.
+        The reader of the text sets ``flags`` [B]; ``tell`` is called with what a parser did wrong, a line per
+        sentence.
         """
         read = read_sentences(sentences, "parse", strings=False, spaces=True)
         stored, flags_B, parsable = prepare(read, flags, self.max_tokens)

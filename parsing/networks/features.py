@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from corpora.characters import plain
@@ -122,19 +121,6 @@ class WordBatch:
     types_BT: Tensor
     rows_U: Int64
     table: TypeTable
-
-
-def length_batches(positions: Sequence[int] | NDArray[np.integer], limit: int) -> list[list[int]]:
-    """Indices of sentences sorted by length, cut into batches of at most ``limit`` padded positions.
-
-    A sentence over the limit is a batch of its own.
-    """
-    batches: list[list[int]] = []
-    for index in np.argsort(positions, kind="stable").tolist():
-        if not batches or (len(batches[-1]) + 1) * positions[index] > limit:
-            batches.append([])
-        batches[-1].append(index)
-    return batches
 
 
 def make_batch(table: TypeTable, sentences: Sequence[Sequence[str]], *, end_boundary: bool) -> WordBatch:

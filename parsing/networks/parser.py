@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from corpora.sentences import read_sentences
 from parsing.networks.config import EncoderConfig
-from parsing.networks.features import ParserVocabulary, TypeTable, length_batches
+from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
@@ -171,9 +171,17 @@ class DeviceParser:
         A DeviceLost says that the GPU failed.
         """
         results: dict[int, Result] = {}
-        while left := [i for i in range(len(sizes)) if i not in results]:
+        while len(results) < len(sizes):
+            # By length, in batches of at most as many positions; a longer sentence is a batch of its own.
+            batches: list[list[int]] = []
+            for i in np.argsort(sizes, kind="stable").tolist():
+                if i in results:
+                    continue
+                if not batches or (len(batches[-1]) + 1) * sizes[i] > self.positions:
+                    batches.append([])
+                batches[-1].append(i)
             try:
-                for members, parses in self._finished(left, [sizes[i] for i in left], start):
+                for members, parses in self._finished(batches, start):
                     results.update(zip(members, parses, strict=True))
             except Exception as error:
                 if self.on_gpu and out_of_memory(error) and self.positions > max(sizes):
@@ -189,28 +197,26 @@ class DeviceParser:
         return [results[i] for i in range(len(sizes))]
 
     def _finished(
-        self, names: list[int], sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]
+        self, batches: list[list[int]], start: Callable[[list[int]], Stages[Result]]
     ) -> Iterator[tuple[list[int], Sequence[Result]]]:
         """Members and results of each batch, as they are done."""
-        batches = iter(length_batches(sizes, self.positions))
+        waiting = batches[::-1]
         running: list[tuple[list[int], Stages[Result]]] = []
-        batch = next(batches, None)
-        while batch or running:
+        while waiting or running:
+            older, running = running, []
             newest = []
-            if batch:
-                members = [names[i] for i in batch]
+            if waiting and (self.on_gpu or not older):
+                members = waiting.pop()
                 newest = [(members, start(members))]
                 next(newest[0][1])
             # The device has the new batch; meanwhile each older one goes on by a stage.
-            waiting = []
-            for members, stages in running:
+            for members, stages in older:
                 try:
                     next(stages)
-                    waiting.append((members, stages))
+                    running.append((members, stages))
                 except StopIteration as end:
                     yield members, end.value
-            running = waiting + newest
-            batch = next(batches, None) if self.on_gpu or not running else None
+            running += newest
 
 
 class EncodedModel(nn.Module):

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -55,11 +55,10 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What is in the cache, and what this run added."""
+    """What is in the cache, and how many sentences this run parsed."""
 
     manifest: Manifest
     parsed_now: int
-    """Sentences parsed in this run (the others were there already)."""
     seconds: float
 
 
@@ -224,9 +223,8 @@ def _refuse_other(output: Path, stored: Manifest | None, identity: Mapping[str, 
     """Refuse a cache whose identity is another in one of the parts of ``identity``."""
     identity_of_cache = {part: stored.identity.get(part) for part in identity} if stored else identity
     if changed := difference(identity_of_cache, identity):
-        raise UserError(
-            f"{output}: holds the trees of another run ({changed}); use another --output or delete it"
-        )
+        other = f"the trees of another run ({changed})"
+        raise UserError(f"{output}: holds {other}; use another --output or delete it")
 
 
 def run_corpus(
@@ -241,11 +239,9 @@ def run_corpus(
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
 
     The pool is not started; the content does not depend on its number of workers, each of which gets
-    ``part_sentences`` at once. ``config`` is saved as ``config.json`` next to the shards, with a log. This is
-    longer than 40 lines because it has the order in which a run reads, refuses and writes.
-
-    Raises:
-        UserError: the folder holds another corpus's cache or is in use; what :func:`parse_parts` raises.
+    ``part_sentences`` at once. ``config`` is saved as ``config.json`` next to the shards, with a log. A
+    UserError says that the folder holds another corpus's cache. This is longer than 40 lines because it has
+    the order in which a run reads, refuses and writes.
     """
     began = time.monotonic()
     with locked(output):
@@ -274,7 +270,14 @@ def run_corpus(
                     for part, batch in parse_parts(pool, parts):
                         bar.total = corpus.expected()
                         bar.update(len(batch))
-                        if row := _finished_shard(output, part, batch):
+                        shard, done = part.shard, part.shard.done
+                        done[part.start] = batch
+                        if sum(map(len, done.values())) == len(shard.sentences):
+                            trees, places = (
+                                join([done[start] for start in sorted(done)]),
+                                shard.document_starts,
+                            )
+                            row = write_shard(output, shard.index, trees, places, shard.document_ids)
                             rows[row.index] = row
                             listed(manifest, rows, complete=False).write(output)
                 if not rows:
@@ -292,23 +295,8 @@ def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Mani
     except (BrokenExecutor, MemoryError) as error:
         raise UserError(f"no worker could load the parsers ({error}); {FEWER}") from None
     options = {**parsers["options"], "shard_sentences": shard_sentences}
-    return Manifest(
-        identity={**parsers, **text, "options": options},
-        relations=inventories.relations,
-        labels=inventories.labels,
-        tags=inventories.tags,
-        shard_sentences=shard_sentences,
-    )
-
-
-def _finished_shard(output: Path, part: Part, batch: Batch) -> ShardRow | None:
-    """Keep the trees of a part; write its shard and return its row when they are the last."""
-    shard, done = part.shard, part.shard.done
-    done[part.start] = batch
-    if sum(map(len, done.values())) < len(shard.sentences):
-        return None
-    whole = join([done[start] for start in sorted(done)])
-    return write_shard(output, shard.index, whole, shard.document_starts, shard.document_ids)
+    identity = {**parsers, **text, "options": options}
+    return Manifest(identity=identity, shard_sentences=shard_sentences, **asdict(inventories))
 
 
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
@@ -360,13 +348,9 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
     """Trees of every part, in the order in which they are done.
 
     A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
-    memory for two, and it shows which part is at fault. Dead workers are replaced. The function is long
-    because what is running and what is tried again change together.
-
-    Raises:
-        UserError: the corpus could not be read, the device is lost, or a part's workers died or had no memory
-            twice.
-        RuntimeError: the parsers failed twice on one part.
+    memory for two, and it shows which part is at fault. Dead workers are replaced. If it fails again, that is
+    a UserError where workers died or had no memory, else a RuntimeError. The function is long because what is
+    running and what is tried again change together.
     """
     running: dict[Future[tuple[Batch, list[str]]], Part] = {}
     again: list[Part] = []

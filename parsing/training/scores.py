@@ -37,22 +37,18 @@ PUNCTUATION = frozenset({",", ":", ".", "``", "''"})
 def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
     """Read sentences with heads, relations and tags (of the column ``upos`` or ``xpos``) of CoNLL-U files.
 
-    Raises:
-        UserError: a file is missing, malformed or has sentences without a tree; names file and line.
+    A UserError names file and document of a sentence without a tree.
     """
     sentences = []
     for path in paths:
         for document in read_conllu(path, tags=tags):
             for sentence in document.sentences:
+                where = f"{path}: document {document.id}: {' '.join(sentence.tokens)[:40]!r}"
                 if sentence.heads is None:
-                    text = " ".join(sentence.tokens)[:40]
-                    raise UserError(
-                        f"{path}: document {document.id}: {text!r} has no heads; annotate or remove it"
-                    )
+                    raise UserError(f"{where} has no heads; annotate or remove it")
                 ends = np.array([0, len(sentence.tokens)], np.int64)
                 if defect := DEFECTS[dependency_heights(np.array(sentence.heads, np.int64), ends)[1][0]]:
-                    text = " ".join(sentence.tokens)[:40]
-                    raise UserError(f"{path}: document {document.id}: {text!r}: {defect}; mend or remove it")
+                    raise UserError(f"{where}: {defect}; mend or remove it")
                 sentences.append(sentence)
     if not sentences:
         raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no sentences to read")
@@ -60,20 +56,11 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
 
 
 def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
-    """Return the trees of bracket files.
-
-    Raises:
-        UserError: a file is missing, malformed or empty.
-    """
+    """Return the trees of bracket files."""
     trees = [tree for path in paths for tree in read_trees(path)]
     if not trees:
         raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no trees to read")
     return trees
-
-
-def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
-    """The attachment scores of a parser that sees the words alone."""
-    return attachment_scores(gold, parser.parse([s.tokens for s in gold]), parser.relations)
 
 
 def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> Scores:
@@ -83,14 +70,19 @@ def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> 
     return bracket_scores(gold, [from_parse(p, t.words, parser.labels, parser.tags) for p, t in pairs])
 
 
-def attachment_scores(
-    sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
-) -> Scores:
-    """Attachment scores in per cent of tokens; ``relations`` names the predicted ids.
+def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
+    """Attachment scores, in per cent of tokens, of a parser that sees the words alone.
 
     ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
     tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
     """
+    return attachment_scores(gold, parser.parse([s.tokens for s in gold]), parser.relations)
+
+
+def attachment_scores(
+    sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
+) -> Scores:
+    """The same of these parses; ``relations`` names their ids."""
     gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
     gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
     spoken = np.array([tag != PUNCT for s in sentences for tag in (s.tags or [""] * len(s.tokens))])

@@ -167,11 +167,10 @@ def write_shard(
         blobs[f"{name}_bytes"] = np.frombuffer(b"".join(parts), np.uint8)
         arrays[f"{name}_offsets"] = offsets_of([len(part) for part in parts])
     stored = {name: narrow(values) for name, values in arrays.items()} | blobs | {"flags": batch.flags}
-    name = shard_name(index)
     return ShardRow(
         index=index,
-        file=name,
-        sha256=write_arrays(folder / name, stored),
+        file=shard_name(index),
+        sha256=write_arrays(folder / shard_name(index), stored),
         sentences=len(batch),
         tokens=len(batch.token),
         documents=len(document_ids),

@@ -12,9 +12,8 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from parsing.trees.batch import Batch
+from parsing.trees.batch import Batch, Int64
 from parsing.trees.role_kinds import KIND_BITS, ROLE_OF_KIND, relation_bits, word_flags
 from parsing.trees.role_rules import ROLES
 from parsing.trees.roles import canonical_arcs, parents
@@ -23,14 +22,14 @@ CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function
 
 
 @cache
-def _of_labels(relations: tuple[str, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _of_labels(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
     """Return the kinds of each relation as bits, and its place in ``CHILD_ROLES``: int64 [R] both."""
     bits = relation_bits(relations)
     names = [next((ROLE_OF_KIND[k] for k in ROLE_OF_KIND if kinds & KIND_BITS[k]), "other") for kinds in bits]
     return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)
 
 
-def child_roles(batch: Batch) -> NDArray[np.int64]:
+def child_roles(batch: Batch) -> Int64:
     """Places in ``CHILD_ROLES``, int64 [N], of the tokens of a batch; a root's says nothing."""
     assert batch.types is not None
     used, word_N = np.unique(batch.token, return_inverse=True)

@@ -18,24 +18,17 @@ ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
     "clause",
 )
-NO_ROLE = -1
 
 # Facts of a clause that its rules ask for.
-COPULAR = 1
-"""Its predicate is an adjective or a noun with a form of *be*."""
+COPULAR = 1  # its predicate is an adjective or a noun with a form of *be*
 IN_PASSIVE = 2
 WITH_OBJECT = 4
 NEGATED = 8
-WITH_AGENT = 16
-"""It is passive and says by whom."""
-COMPARED = 32
-"""Its subject is compared with a standard: older than *she*, as old as *he*."""
-EQUAL = 64
-"""The comparison is with *as*."""
-STANDARD_HAS_MORE = 128
-"""The standard has more of it: younger than *he*, not as old as *he*."""
-NEGATED_ALONE = 256
-"""It is negated and has no subject."""
+WITH_AGENT = 16  # it is passive and says by whom
+COMPARED = 32  # its subject is compared with a standard: older than *she*, as old as *he*
+EQUAL = 64  # the comparison is with *as*
+STANDARD_HAS_MORE = 128  # the standard has more of it: younger than *he*, not as old as *he*
+NEGATED_ALONE = 256  # it is negated and has no subject
 
 # Words of a clause that an arc joins.
 PREDICATE, SUBJECT, STANDARD, AGENT = range(4)
@@ -47,14 +40,10 @@ class ClauseRule:
 
     name: str
     role: str
-    head: int
-    """PREDICATE, SUBJECT, STANDARD or AGENT."""
+    head: int  # PREDICATE, SUBJECT, STANDARD or AGENT, as ``dependent``
     dependent: int
-    """As ``head``."""
-    facts: int
-    """All that must hold of the clause."""
-    unless: int
-    """None of these may hold."""
+    facts: int  # all that must hold of the clause
+    unless: int  # none of these may hold
     example: str
 
 
@@ -87,23 +76,18 @@ CLAUSE_RULES = (
 class DependentRule:
     """What a dependent is to its head. The first rule whose condition holds counts.
 
-    Subjects, conjuncts and function words are no concern of these rules.
+    Subjects, conjuncts and function words are no concern of these rules. Where a condition is 0, anything
+    will do.
     """
 
     name: str
-    role: str | None
-    """None for no arc."""
-    relation: int
-    """Kinds, one of which its relation is of; 0 for any or none."""
+    role: str | None  # None for no arc
+    relation: int  # kinds, one of which its relation is of
     example: str
-    mark: int = 0
-    """Sets of words, one of which has its preposition or conjunction; 0 for any or none."""
-    word: int = 0
-    """Sets of words, one of which has the dependent; 0 for any."""
+    mark: int = 0  # sets of words, one of which has its preposition or conjunction
+    word: int = 0  # sets of words, one of which has the dependent
     head_is_passive: bool = False
-    """The head must be passive."""
-    turned: bool = False
-    """The arc runs from the dependent to its head."""
+    turned: bool = False  # the arc runs from the dependent to its head
 
 
 DEPENDENT_RULES = (
@@ -146,17 +130,14 @@ def _table(columns: str, rows: Iterable[tuple[int, ...]]) -> np.recarray[Any, An
     return np.rec.fromrecords(list(rows), dtype=[(name, np.int64) for name in columns.split()])
 
 
-def _place(role: str | None) -> int:
-    return NO_ROLE if role is None else ROLES.index(role)
-
-
+_PLACES = {None: -1, **{role: place for place, role in enumerate(ROLES)}}
 CLAUSE_TABLE = _table(
     "facts asked role head dependent",
-    ((r.facts, r.facts | r.unless, _place(r.role), r.head, r.dependent) for r in CLAUSE_RULES),
+    ((r.facts, r.facts | r.unless, _PLACES[r.role], r.head, r.dependent) for r in CLAUSE_RULES),
 )
 """The rules of clauses for compiled code; ``asked`` are the facts that a condition asks for."""
 DEPENDENT_TABLE = _table(
     "relation mark word head_is_passive role turned",
-    ((r.relation, r.mark, r.word, r.head_is_passive, _place(r.role), r.turned) for r in DEPENDENT_RULES),
+    ((r.relation, r.mark, r.word, r.head_is_passive, _PLACES[r.role], r.turned) for r in DEPENDENT_RULES),
 )
 """The rules of dependents for compiled code."""

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from parsing.trees.batch import Int, Int64
 from parsing.trees.role_kinds import CLAUSE, FUNCTION_WORD, KIND, WORD
 from parsing.trees.role_rules import (
     CLAUSE_TABLE,
@@ -61,6 +61,8 @@ DEEPEST = 5
 """Clauses up or down which a subject or a gap is looked for."""
 MOST_CONJUNCTS = 8
 """Conjuncts, beside the first, that share a role."""
+_VERBAL = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA | KIND.COMPLEMENT
+"""Dependents of a predicate with a verb of its own."""
 _RULELESS = KIND.SUBJECT | KIND.CONJUNCT | FUNCTION_WORD
 """Dependents that :data:`parsing.trees.role_rules.DEPENDENT_RULES` say nothing of."""
 _SHARED = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.ATTRIBUTE | KIND.NUMBER
@@ -69,37 +71,24 @@ _SHARED = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.ATTRIBUTE | K
 
 @dataclass(frozen=True)
 class Arcs:
-    """Pairs of words of a batch. M arcs."""
+    """Pairs of words of a batch: places in ``ROLES``, and tokens, [M] each."""
 
-    role: NDArray[np.int64]
-    """[M], places in ``ROLES``."""
-    head: NDArray[np.int64]
-    """[M], tokens of the batch."""
-    dependent: NDArray[np.int64]
-    """[M], tokens of the batch."""
+    role: Int64
+    head: Int64
+    dependent: Int64
 
 
-def content_words(
-    relation: NDArray[np.int64], types: Sequence[str], token: NDArray[np.integer]
-) -> NDArray[np.int64]:
+def content_words(relation: Int64, types: Sequence[str], token: Int) -> Int64:
     """The tokens that are not function words by their relation, nor punctuation: int64 [K], in order."""
     spoken = np.array([any(letter.isalnum() for letter in word) for word in types], bool)
     return np.flatnonzero(spoken[token] & ((relation & FUNCTION_WORD) == 0))
 
 
-def canonical_arcs(
-    head: NDArray[np.integer],
-    relation: NDArray[np.int64],
-    word: NDArray[np.int64],
-    sentence_offsets: NDArray[np.integer],
-) -> Arcs:
+def canonical_arcs(head: Int, relation: Int64, word: Int64, sentence_offsets: Int) -> Arcs:
     """Return the canonical roles of dependency trees.
 
-    Args:
-        head: [T], 1-based within the sentence, 0 for the root.
-        relation: int64 [T], bits from :func:`parsing.trees.role_kinds.relation_bits`.
-        word: int64 [T], bits from :func:`parsing.trees.role_kinds.word_flags`.
-        sentence_offsets: [B + 1].
+    Heads [T] are 1-based within the sentence, 0 for the root; relations and words [T] are bits of
+    :mod:`parsing.trees.role_kinds`; sentences start at the offsets [B + 1].
     """
     arcs = np.empty(((MOST_CONJUNCTS + 4) * len(word) + 17, 3), np.int64)
     arcs[0, 0] = 0
@@ -107,7 +96,7 @@ def canonical_arcs(
     return Arcs(*arcs[1 : arcs[0, 0] + 1].T.copy())
 
 
-def parents(head: NDArray[np.integer], sentence_offsets: NDArray[np.integer]) -> NDArray[np.int64]:
+def parents(head: Int, sentence_offsets: Int) -> Int64:
     """Return the token above each one, int64 [T], or -1; arguments as for :func:`canonical_arcs`."""
     offsets = sentence_offsets.astype(np.int64)
     begins = np.repeat(offsets[:-1], np.diff(offsets))
@@ -155,9 +144,6 @@ def _next_conjunct(tree, token, first):  # type: ignore[no-untyped-def]
     while token >= 0 and not tree[token].kinds & KIND.CONJUNCT:
         token = tree[token].sister
     return token
-
-
-# Clauses
 
 
 @compiled_part
@@ -224,8 +210,7 @@ def _shares_clause(tree, predicate):  # type: ignore[no-untyped-def]
 @compiled_part
 def _shares_auxiliary(tree, predicate):  # type: ignore[no-untyped-def]
     """Whether a predicate has its copula or auxiliary, too, from there: it is loose and *limp*."""
-    verbal = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA | KIND.COMPLEMENT
-    return _shares_clause(tree, predicate) and not tree[predicate].below & verbal
+    return _shares_clause(tree, predicate) and not tree[predicate].below & _VERBAL
 
 
 @compiled_part
@@ -253,8 +238,8 @@ def _is_passive(tree, predicate):  # type: ignore[no-untyped-def]
 def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
     """Whether a verb is passive by its own dependents, or a bare participle: the letter written by her."""
     participle = tree[verb].kinds & KIND.PARTICIPLE and not tree[verb].word & WORD.ING
-    bare = participle and not tree[verb].below & (KIND.SUBJECT | KIND.CASE)
-    return tree[verb].below & KIND.PASSIVE or bare
+    bare = not tree[verb].below & (KIND.SUBJECT | KIND.CASE)
+    return tree[verb].below & KIND.PASSIVE or (participle and bare)
 
 
 @compiled_part
@@ -343,14 +328,11 @@ def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
     while child >= 0:
         last = child > verb and tree[child].first < 0
         if last and tree[child].kinds & KIND.OBLIQUE and tree[child].word & WORD.PREPOSITION:
-            role = _role_of_preposition(tree[child].word)
+            role = DEPENDENT_TABLE[_rule(KIND.OBLIQUE, tree[child].word, 0, 0)].role
             relabel(tree, child, KIND.FUNCTION)
         child = tree[child].sister
     if role >= 0 and not tree[noun].word & WORD.RELATIVE_ADVERB:
         _add(tree, arcs, role, verb, noun)
-
-
-# Dependents
 
 
 @compiled_part
@@ -374,21 +356,11 @@ def _rule(kinds, mark, word, passive):  # type: ignore[no-untyped-def]
     """The place of the first rule whose condition holds of a dependent; the last one's always does."""
     place = 0
     for rule in DEPENDENT_TABLE:
-        if (
-            (rule.relation == 0 or kinds & rule.relation)
-            and (rule.mark == 0 or mark & rule.mark)
-            and (rule.word == 0 or word & rule.word)
-            and (rule.head_is_passive == 0 or passive)
-        ):
+        of_kind = (rule.relation == 0 or kinds & rule.relation) and (passive or not rule.head_is_passive)
+        if of_kind and (rule.mark == 0 or mark & rule.mark) and (rule.word == 0 or word & rule.word):
             break
         place += 1
     return place
-
-
-@compiled_part
-def _role_of_preposition(preposition):  # type: ignore[no-untyped-def]
-    """The role that a preposition gives to its object."""
-    return DEPENDENT_TABLE[_rule(KIND.OBLIQUE, preposition, 0, 0)].role
 
 
 @compiled_part
@@ -404,10 +376,10 @@ def _add_conjuncts(tree, arcs, role, head, first):  # type: ignore[no-untyped-de
         conjunct = _next_conjunct(tree, conjunct, first)
         if conjunct < 0:
             break
+        own = role
         if _TO <= role <= _AT and tree[conjunct].mark & WORD.PREPOSITION:
-            _add(tree, arcs, _role_of_preposition(tree[conjunct].mark), head, conjunct)
-        else:
-            _add(tree, arcs, role, head, conjunct)
+            own = DEPENDENT_TABLE[_rule(KIND.OBLIQUE, tree[conjunct].mark, 0, 0)].role
+        _add(tree, arcs, own, head, conjunct)
 
 
 @compiled_part
