@@ -130,7 +130,7 @@ def _table(columns: str, rows: Iterable[tuple[int, ...]]) -> np.recarray[Any, An
     return np.rec.fromrecords(list(rows), dtype=[(name, np.int64) for name in columns.split()])
 
 
-_PLACES = {None: -1, **{role: place for place, role in enumerate(ROLES)}}
+_PLACES: dict[str | None, int] = {None: -1, **{role: place for place, role in enumerate(ROLES)}}
 CLAUSE_TABLE = _table(
     "facts asked role head dependent",
     ((r.facts, r.facts | r.unless, _PLACES[r.role], r.head, r.dependent) for r in CLAUSE_RULES),
