@@ -1,30 +1,122 @@
-"""BURT's training: the objectives in turn, and the rows of Table 4."""
+"""BURT's data and training: the objectives in turn, and the rows of Table 4."""
 
 from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from torch import nn
+
+from corpora.pairs import NLI_LABELS, read_phrases
 from runtime.cli import config_to_json
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import sha256_file
-from senteval_runner.protocol.correlation import accuracy
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
-from studies.burt.data import CLASSES, read_data
-from studies.finetune.examples import Stream
-from studies.finetune.heads import PairHead, Siamese, save_tuned
+from studies.finetune.examples import (
+    MAX_WORDS,
+    MERGED,
+    RELATIONS,
+    Draw,
+    Examples,
+    Stream,
+    choose,
+    fixed,
+    hold_out,
+    normalised,
+    split_phrases,
+    with_negatives,
+)
+from studies.finetune.heads import Head, save_tuned
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import MAX_LENGTH, ready
 from studies.kit import Cell, Figures, Run
 
 if TYPE_CHECKING:
     from studies.burt.__main__ import BurtConfig
+
+CLASSES = {
+    "nli": NLI_LABELS,
+    "identification": ("different", "paraphrase"),
+    "classification": RELATIONS,
+}
+HELD_OUT_ROWS = 2000
+"""Most held-out rows that are scored during training, a fixed random choice."""
+
+
+@dataclass
+class BurtData:
+    """Training and held-out examples by objective."""
+
+    train: dict[str, Draw] = field(default_factory=dict)
+    held_out: dict[str, Examples] = field(default_factory=dict)
+    summary: list[str] = field(default_factory=list)
+    """What was read, used and dropped, one line per set."""
+
+    def add(self, objective: str, draw: Draw, held_out: Examples) -> None:
+        """Add the data of one objective."""
+        self.train[objective] = draw
+        if len(held_out):
+            self.held_out[objective] = held_out.take(choose(len(held_out), HELD_OUT_ROWS, "held"))
+
+
+def read_data(config: BurtConfig) -> BurtData:
+    """Read, filter and split all data named by the options; an objective without data is an error."""
+    data = BurtData()
+    if "nli" in config.objectives:
+        _read_nli(config, data)
+    if {"identification", "classification"} & set(config.objectives):
+        _read_paraphrases(config, data)
+    return data
+
+
+def _read_nli(config: BurtConfig, data: BurtData) -> None:
+    if not config.nli:
+        raise UserError("objective nli needs --nli FILE (or leave it out of --objectives)")
+    skipped: Counter[str] = Counter()
+    every, held_out = Examples.of_nli(config.nli, skipped), Examples.of_nli(config.nli_dev)
+    unseen = {normalised(premise) for premise in held_out.first}
+    train = every.take(np.array([normalised(text) not in unseen for text in every.first], dtype=bool))
+    dropped = len(every) - len(train)
+    if not config.nli_dev:
+        train, held_out = hold_out(train, config.held_out)
+    data.add("nli", fixed(train), held_out)
+    data.summary.append(
+        f"nli: {len(train):,} pairs to train on, {len(held_out):,} held out; dropped "
+        f"{skipped.total():,} without a three-way label, {dropped:,} whose premise is in --nli-dev"
+    )
+
+
+def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
+    if not config.ppdb:
+        raise UserError("objectives identification and classification need --ppdb FILE")
+    rows = [row for path in config.ppdb for row in read_phrases(path)]
+    train, held_out = split_phrases(rows, config.per_class, config.held_out)
+    data.summary.append(
+        f"ppdb: {len(rows):,} rows; of those with two different phrases of at most {MAX_WORDS} words and a "
+        f"label that is used, as many of each label: {len(train):,} to train on, {len(held_out):,} held out"
+    )
+    if "identification" in config.objectives:
+        draw = with_negatives(train.pairs, config.negatives, config.seed, others=held_out.pairs)
+        phrases = [*train.texts, *held_out.texts]
+        draw_unseen = with_negatives(
+            held_out.pairs, config.negatives, config.seed, "held out", train.pairs, phrases
+        )
+        data.add("identification", draw, draw_unseen(0))
+    if "classification" in config.objectives:
+        labelled, scored = (side.take(side.target >= 0) for side in (train, held_out))
+        if len(set(labelled.target.tolist())) < len(RELATIONS):
+            raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(MERGED)}")
+        data.add("classification", fixed(labelled), scored)
+
 
 FREE_OPTIONS = {"nli", "nli_dev", "ppdb", "output", "preset", "ablation", "backbone"}
 """Options that do not decide the result, or by the content of what they name."""
@@ -126,32 +218,29 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     tower = load_tower(
         backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
     )
-    heads: dict[str, PairHead] = {
-        name: PairHead(tower.dim, len(classes), config.concatenation, config.seed + place)
+    heads: dict[str, Head] = {
+        name: Head(tower.dim, len(classes), config.concatenation, config.seed + place).to(device)
         for place, (name, classes) in enumerate(CLASSES.items())
         if name in config.objectives
     }
-    net = Siamese(tower, heads).to(device)
     tasks: dict[str, Task] = {
-        name: Task(Stream(data.train[name], config.batch_size, config.seed, name), partial(net.loss, name))
-        for name in config.objectives
+        name: Task(Stream(data.train[name], config.batch_size, config.seed, name), partial(head.loss, tower))
+        for name, head in heads.items()
     }
     cycle = one_round(config.objectives)
     per_epoch = steps_per_epoch(cycle, {name: one.stream.batches_per_pass for name, one in tasks.items()})
     run.log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
     history = fit(
-        net,
+        nn.ModuleDict({"tower": tower, **heads}),
         [tasks[name] for name in cycle],
         LoopConfig(learning_rate=config.learning_rate),
         steps=max(1, round(config.epochs * per_epoch)),
         evaluate_every=config.evaluate_every,
-        evaluate=lambda: {
-            name: accuracy(net.predict(name, one), one.target) for name, one in data.held_out.items()
-        },
+        evaluate=lambda: {name: heads[name].score(tower, one) for name, one in data.held_out.items()},
         seed=config.seed,
         folder=work,
     )
-    save_tuned(tower, net.heads, folder, "heads.safetensors")
+    save_tuned(tower, nn.ModuleDict(heads), folder, "heads.safetensors")
     return {"history": history, "data": data.summary}
 
 

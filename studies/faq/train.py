@@ -81,4 +81,5 @@ def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> 
     device = pick_device(config.device)
     tower = load_tower(model, pooling=None, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
     options: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate}
-    return tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder).tower
+    tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder)
+    return tower

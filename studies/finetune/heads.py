@@ -1,13 +1,14 @@
-"""Heads over sentence vectors: they only see vectors, so they work with any tower.
+"""Heads on a tower's sentence vectors, their objectives and scores.
 
 Shapes: B pairs, D tower's width, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,14 +17,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from runtime.files import atomic_path
-from senteval_runner.towers import Concatenation
-from senteval_runner.towers.transformer import Tower, embed_all
+from senteval_runner.protocol.correlation import accuracy, pearson
+from senteval_runner.towers import Concatenation, Pooling
+from senteval_runner.towers.transformer import Tower
 from studies.finetune.examples import Draw, Examples, Stream
 from studies.finetune.loop import LoopConfig, Task, fit
 
-_WIDTH = {"uv": 2, "diff": 1, "prod": 1}
-BATCH = 16
-"""Pairs per step of :func:`tune_pairs` (BURT, UNI)."""
+Features = Concatenation | Literal["one", "cosine"]
+"""What a head sees: features of a pair of vectors, one vector, or the cosine of two."""
+_WIDTH = {"one": 1, "uv": 2, "diff": 1, "prod": 1}
+BATCH, SCORE_BATCH = 16, 64
+"""Pairs per step of :func:`tune_pairs` (BURT, UNI); examples scored at a time."""
 
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
@@ -32,64 +36,84 @@ def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
     return torch.cat([part for name in concatenation.split("-") for part in parts[name]], dim=-1)
 
 
-class PairHead(nn.Module):
-    """Linear layer over :func:`combine`; its initial weights (torch's default) depend on the seed alone."""
+class Head(nn.Module):
+    """The head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
 
-    def __init__(self, dim: int, classes: int, concatenation: Concatenation, seed: int) -> None:
+    ``outputs`` are classes, or one value. One vector is that of a text, or of a pair that is read as one.
+    ``pooling`` None is the tower's.
+    """
+
+    def __init__(
+        self, dim: int, outputs: int, features: Features, seed: int, pooling: Pooling | None = None
+    ) -> None:
         super().__init__()
-        self.concatenation: Concatenation = concatenation
-        self.linear = seeded_linear(dim * sum(_WIDTH[p] for p in concatenation.split("-")), classes, seed)
+        self.outputs, self.pooling = outputs, pooling
+        self.features: Features = features
+        if features != "cosine":
+            width = sum(_WIDTH[part] for part in features.split("-"))
+            self.linear = seeded_linear(width * dim, outputs, seed)
 
-    def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
-        """Compute logits [B, C]."""
-        logits: Tensor = self.linear(combine(u_BD, v_BD, self.concatenation))
-        return logits
+    def forward(self, tower: Tower, examples: Examples) -> Tensor:
+        """Compute logits [B, C], or one value per example [B]; both texts of a pair share a forward pass."""
+        if self.features == "one":
+            texts: Sequence[Any] = examples.first if examples.second is None else examples.pairs
+            out: Tensor = self.linear(tower.embed(texts, self.pooling))
+        else:
+            u_BD, v_BD = tower.embed(examples.texts, self.pooling).split(len(examples))
+            if self.features == "cosine":
+                return functional.cosine_similarity(u_BD, v_BD)
+            out = self.linear(combine(u_BD, v_BD, self.features))
+        return out[:, 0] if self.outputs == 1 else out
 
+    def loss(self, tower: Tower, examples: Examples) -> Tensor:
+        """Compute the objective.
 
-class Siamese(nn.Module):
-    """A tower that embeds both texts of a pair, and a softmax head per task."""
+        Of classes cross-entropy, the mean of −log softmax(logits)[target]; of a cosine the mean of
+        (cosine − t)²; of one logit binary cross-entropy, the mean of −t log σ(x) − (1−t) log(1−σ(x)).
+        """
+        out = self(tower, examples)
+        target = torch.from_numpy(examples.target).to(out.device)
+        if self.outputs > 1:
+            return functional.cross_entropy(out, target)
+        if self.features == "cosine":
+            return functional.mse_loss(out, target)
+        return functional.binary_cross_entropy_with_logits(out, target.float())
 
-    def __init__(self, tower: Tower, heads: Mapping[str, PairHead]) -> None:
-        super().__init__()
-        self.tower = tower
-        self.heads = nn.ModuleDict(heads)
-
-    def loss(self, task: str, examples: Examples) -> Tensor:
-        """Compute −1/B Σ log softmax(head(u, v))[class]; both sides share one forward pass."""
-        u_BD, v_BD = self.tower.embed(examples.texts).split(len(examples))
-        target = torch.from_numpy(examples.target).to(u_BD.device)
-        return functional.cross_entropy(self.heads[task](u_BD, v_BD), target)
-
-    def predict(self, task: str, examples: Examples) -> np.ndarray:
-        """Find the most probable class of each pair, int64 [n]."""
-        head = self.heads[task]
-        table = torch.from_numpy(embed_all(self.tower, examples.texts))
-        u_BD, v_BD = table.to(next(head.parameters()).device).split(len(examples))
-        classes: np.ndarray = head(u_BD, v_BD).argmax(dim=-1).cpu().numpy()
-        return classes
+    @torch.inference_mode()
+    def score(self, tower: Tower, examples: Examples) -> float:
+        """Measure accuracy, or the Pearson correlation with graded targets."""
+        # Texts of similar length share a batch to save padding; the scores do not depend on it.
+        order = np.argsort([len(text) for text in examples.first], kind="stable")
+        starts = range(0, len(order), SCORE_BATCH)
+        batches = [examples.take(order[start : start + SCORE_BATCH]) for start in starts]
+        out = np.concatenate([self(tower, batch).float().cpu().numpy() for batch in batches])
+        target = examples.target[order]
+        if target.dtype == np.float32:
+            return pearson(out, target)
+        predicted = out.argmax(axis=1) if self.outputs > 1 else out > 0
+        return accuracy(predicted.astype(np.int64), target)
 
 
 def tune_pairs(
     tower: Tower, draw: Draw, name: str, *, epochs: int, learning_rate: float, seed: int, folder: Path
-) -> Siamese:
+) -> Head:
     """Train a tower and a new head of two classes on [u; v; |u−v|], 16 pairs a step, as BURT and UNI do.
 
     The tower's weights move; ``seed`` is that of the head, the order of the pairs and dropout. A state of
     training in ``folder`` is resumed. The head is named ``name``.
     """
-    device = next(tower.parameters()).device
-    net = Siamese(tower, {name: PairHead(tower.dim, 2, "uv-diff", seed)}).to(device)
+    head = Head(tower.dim, 2, "uv-diff", seed).to(next(tower.parameters()).device)
     stream = Stream(draw, BATCH, seed, name)
     fit(
-        net,
-        [Task(stream, partial(net.loss, name))],
+        nn.ModuleDict({"tower": tower, name: head}),
+        [Task(stream, partial(head.loss, tower))],
         LoopConfig(learning_rate=learning_rate),
         steps=epochs * stream.batches_per_pass,
         evaluate=dict,
         seed=seed,
         folder=folder,
     )
-    return net
+    return head
 
 
 def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:

@@ -1,54 +1,185 @@
-"""The tasks' examples, the stages one after the other, and SEQ-MT's two tables.
+"""Stages of fine-tuning under SEQ-MT's names, the data of their tasks, and the paper's two tables.
 
-SST-5, Quora, STS-B and NLI are read from published files or the data folder. Sets that are not there are
-replaced:
+A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``; all but the task may be
+missing. Table 1 of the paper names its thirteen rows so::
 
-=======  =====================================  ====================================================
-task     published                              data folder
-=======  =====================================  ====================================================
-quora    quora_duplicate_questions.tsv          paraphrase/twitter_url_{train,test}: same form, tweets
-nli      SNLI/MultiNLI train .jsonl             nli/snli_dev for training, nli/snli_test for the test
-=======  =====================================  ====================================================
+    SA                sentiment, single sentences: a head on [CLS]
+    P, STS, NLI       both texts of a pair read together, a head on [CLS] (BERT)
+    P(M)              both texts read alone and pooled (SBERT): features u, v, |u-v|; (C) and (X) likewise
+    P(M)*             with u*v added: u, v, |u-v|, u*v
+    P[sub](M)         trained on a fresh random tenth of the data each epoch
+    SA-P-STS(M)       sentiment first, then paraphrases, then similarity
 
-SEQ-MT splits Quora's one file and all 8,628 pairs of STS-B at random, 7 : 1 : 2. Which pair went where it
-does not say; ``--splits paper`` draws such a split.
+Siamese ``STS`` predicts the cosine itself, joint ``STS`` a logit; ``*`` has no meaning for either.
+
+The data folder has tweets in place of Quora's pairs, in the same form, and SNLI's dev and test parts in place
+of its training and test parts. SEQ-MT splits Quora's one file and all 8,628 pairs of STS-B at random, 7 : 1 :
+2; which pair went where it does not say.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import accumulate
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from safetensors.torch import load_file
+from torch import nn
 
 from corpora.pairs import read_binary
 from corpora.senteval.files import read_task
 from runtime.cli import config_to_json
+from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Section, Table
+from senteval_runner.towers import Pooling
+from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled
+from studies.finetune.heads import Features, Head, save_tuned
 from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
 from studies.kit import Cell, Figures, Run, published
-from studies.multitask.net import (
-    TASKS,
-    MultitaskNet,
-    TaskExamples,
-    TaskName,
-    Tasks,
-    parse_stages,
-)
 
 if TYPE_CHECKING:
     from studies.multitask.__main__ import MultitaskConfig
+
+TaskName = Literal["sst", "quora", "sts", "nli"]
+TASKS: tuple[TaskName, ...] = ("sst", "quora", "sts", "nli")
+LETTERS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
+POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: which task is trained, with which head."""
+
+    task: TaskName
+    pooling: Pooling | None = None
+    """Siamese pooling; None is the joint (BERT) head."""
+    product: bool = False
+    """Add u*v to u, v, |u-v|."""
+    sampled: bool = False
+    """Train on a fresh tenth of the examples each epoch."""
+
+    @property
+    def slug(self) -> str:
+        """Write the stage as part of a folder name."""
+        parts = [self.task, "sub" * self.sampled, self.pooling or "", "prod" * self.product]
+        return "-".join(filter(None, parts))
+
+
+def parse_stages(name: str) -> tuple[Stage, ...]:
+    """Read a configuration's name; a stage of another form than above is an error."""
+    stages = []
+    for part in name.split("-"):
+        match = re.fullmatch(r"(SA|P|STS|NLI)(\[sub\])?(?:\(([CMX])\))?(\*)?", part)
+        letters, sub, letter, star = match.groups() if match else ("", "", "", "")
+        if not match or (star and not (letter and letters in ("P", "NLI"))):
+            raise UserError(
+                f"stage {part!r}: want SA, P, STS or NLI, then [sub], (C|M|X), * after P(M) or NLI(M)"
+            )
+        stages.append(Stage(LETTERS[letters], POOLINGS.get(letter), bool(star), bool(sub)))
+    return tuple(stages)
+
+
+class TaskExamples(NamedTuple):
+    """The three splits of a task."""
+
+    train: Examples
+    dev: Examples
+    test: Examples
+
+
+Tasks = dict[TaskName, TaskExamples]
+OUTPUTS = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
+"""Outputs of a head: classes, or one value for the binary and the graded task."""
+HEADS = "heads.safetensors"
+"""In the folder of a stage: the heads of all tasks trained up to it."""
+
+
+def new_head(stage: Stage, dim: int, seed: int) -> Head:
+    """Make the head of a stage.
+
+    The targets of sts are gold scores / 5: of the cosine, or read jointly the probability of "similar".
+    """
+    features: Features = "uv-diff-prod" if stage.product else "uv-diff"
+    if stage.task == "sst" or stage.pooling is None:
+        features = "one"
+    elif stage.task == "sts":
+        features = "cosine"
+    seed += TASKS.index(stage.task)
+    return Head(dim, OUTPUTS[stage.task], features, seed, stage.pooling or "cls")
+
+
+class MultitaskNet(nn.Module):
+    """Tower and heads at the beginning of the last of ``stages``; earlier heads are as their stage left them.
+
+    A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder
+    trained on pooled sentences is asked about pooled sentences.
+
+    ``start`` is what the tower starts from: the folder of the stage before, or before the first one a
+    backbone.
+    """
+
+    def __init__(self, seed: int, stages: Sequence[Stage], start: str | Path) -> None:
+        super().__init__()
+        device = pick_device("auto")
+        # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
+        pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
+        joint = next((one.pooling is None for one in reversed(stages) if one.task != "sst"), True)
+        self.tower = load_tower(str(start), pooling=pooling, device=device)
+        earlier = {one.task: one for one in stages[:-1]}
+        self.trained = {**earlier, stages[-1].task: stages[-1]}
+        """The latest stage of each task that has had one."""
+        new = {task: Stage(task, None if joint or task == "sst" else pooling) for task in TASKS}
+        styles = {**new, **self.trained}
+        self.heads = nn.ModuleDict()
+        for task in TASKS:
+            self.heads[task] = new_head(styles[task], self.tower.dim, seed)
+        same = [
+            task
+            for task, one in earlier.items()
+            if (one.pooling, one.product) == (styles[task].pooling, styles[task].product)
+        ]
+        stored = load_file(Path(start) / HEADS) if same else {}
+        kept = {name: weight for name, weight in stored.items() if name.split(".")[0] in same}
+        self.heads.load_state_dict(kept, strict=False)
+        self.to(device)
+
+    def head(self, task: str) -> Head:
+        """Take the head of a task."""
+        return self.heads[task]  # type: ignore[return-value]
+
+    def scores(self, tasks: Tasks, part: str, names: Iterable[TaskName] = TASKS) -> dict[str, float]:
+        """Measure the tasks on ``dev`` or ``test``, and their ``overall``."""
+        values: dict[str, float] = {
+            name: self.head(name).score(self.tower, getattr(tasks[name], part)) for name in names
+        }
+        return {**values, "overall": overall(values)}
+
+    def save(self, folder: Path) -> None:
+        """Write the tower as a model folder, the heads of all trained tasks beside it."""
+        save_tuned(
+            self.tower, nn.ModuleDict({task: self.heads[task] for task in self.trained}), folder, HEADS
+        )
+
+
+def overall(scores: Mapping[str, float]) -> float:
+    """Average SST accuracy, Quora accuracy and (STS Pearson + 1) / 2; NLI counts only by itself."""
+    counted = [name for name in scores if name != "nli"] or ["nli"]
+    return fmean((scores[name] + 1) / 2 if name == "sts" else scores[name] for name in counted)
+
 
 SIZES: Mapping[TaskName, tuple[int, int, int]] = {
     "quora": (283_010, 40_429, 80_859),

@@ -28,7 +28,7 @@ from runtime.files import json_digest, sha256_file
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.protocol.correlation import accuracy, cosines, spearman
+from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, load_tower
@@ -199,10 +199,10 @@ def tuned_accuracy(
 
     Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
     """
-    name = "semeval2013"
     options: dict[str, Any] = {"epochs": EPOCHS, "seed": seed, "folder": folder}
-    net = tune_pairs(load_copy(model), fixed(train), name, learning_rate=learning_rate, **options)
-    return {SEMEVAL: round(100 * accuracy(net.predict(name, test), test.target), 2)}
+    tower = load_copy(model)
+    head = tune_pairs(tower, fixed(train), "semeval2013", learning_rate=learning_rate, **options)
+    return {SEMEVAL: round(100 * head.score(tower, test), 2)}
 
 
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
@@ -211,7 +211,6 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     ``Equivalence`` is the probability that the authors' classifier gives that relation. Pairs are filtered
     and balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` keeps out of
     it, and 0 takes all.
-
     """
     lines = [(pair, pair.feature("Equivalence")) for pair in read_ppdb(file)]
     scores = {(pair.left, pair.right): score for pair, score in reversed(lines)}

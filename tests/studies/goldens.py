@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from studies.burt.__main__ import BurtConfig
-from studies.burt.data import read_data
-from studies.burt.train import train_all
+from studies.burt.train import read_data, train_all
 from studies.finetune.tiny import build_tiny
 from studies.kit import run_study
 from studies.multitask.__main__ import MultitaskConfig

@@ -17,8 +17,7 @@ from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
-from studies.burt.data import read_data
-from studies.burt.train import GRIDS, one_round, steps_per_epoch, train_all, variants
+from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import (
     MAX_WORDS,
     PER_CLASS,

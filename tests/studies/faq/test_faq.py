@@ -21,7 +21,7 @@ from studies.faq.__main__ import FaqConfig, cli
 from studies.faq.data import read_faq
 from studies.faq.train import cosines, labelled_pairs
 from studies.finetune.examples import Examples
-from studies.finetune.heads import BATCH, PairHead, Siamese
+from studies.finetune.heads import BATCH, Head
 from studies.finetune.tiny import build_tiny
 from studies.kit import read_presets
 
@@ -134,17 +134,16 @@ def test_pairs_are_a_right_entry_and_wrong_ones(*, guided: bool) -> None:
 def test_the_pair_loss_equals_a_loop() -> None:
     """UNI: softmax of a linear layer over [u; v; |u-v|]; the tower has one vector per text."""
     tower, table = nn.Module(), torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    tower.dim, tower.embed = 3, lambda texts: table[["abxyz".index(text) for text in texts]]
-    net = Siamese(tower, {"faq": PairHead(3, 2, "uv-diff", 3)})
-    layer = net.heads["faq"].linear
-    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    tower.dim, tower.embed = 3, lambda texts, *_: table[["abxyz".index(text) for text in texts]]
+    head = Head(3, 2, "uv-diff", 3)
+    weight, bias = head.linear.weight.detach().numpy(), head.linear.bias.detach().numpy()
     pairs = [("a", "x", 1), ("a", "y", 0), ("b", "z", 0)]
     losses = []
     for query, entry, label in pairs:
-        u, v = net.tower.embed([query, entry]).detach().numpy()
+        u, v = tower.embed([query, entry]).detach().numpy()
         logits = weight @ np.concatenate([u, v, np.abs(u - v)]) + bias
         losses.append(-math.log(math.exp(logits[label]) / sum(math.exp(x) for x in logits)))
-    assert net.loss("faq", Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert head.loss(tower, Examples.of_pairs(pairs)).item() == pytest.approx(sum(losses) / 3, rel=1e-5)
     expected = nn.functional.cosine_similarity(table[:2, None], table[None, 2:], dim=-1)
     np.testing.assert_allclose(cosines(tower, ["a", "b"], ["x", "y", "z"]), expected, atol=1e-6)
 

@@ -24,10 +24,9 @@ from senteval_runner.towers.backbones import (
     transformer_layers,
 )
 from studies.kit import Run, published, read_presets, run_study
-from studies.layers import evaluate, report
+from studies.layers import evaluate
 from studies.layers.__main__ import LayersConfig, cli
-from studies.layers.evaluate import evaluate as layers
-from studies.layers.report import (
+from studies.layers.evaluate import (
     AVERAGE,
     TASK_GROUPS,
     difference,
@@ -38,6 +37,7 @@ from studies.layers.report import (
     normalised,
     pooling_table,
 )
+from studies.layers.evaluate import evaluate as layers
 from tests.studies.layers.transformers_tiny import WORDS, build
 
 PUBLISHED_TASKS = {*TASK_NAMES} - {*STRUCTURE_TASKS, *BOOK_TASKS}
@@ -124,7 +124,7 @@ def test_an_encoder_taken_whole_counts_for_the_best_and_has_one_row() -> None:
     }
     # Table 1 compares poolings, of which a whole encoder has none to choose
     assert list(cells(pooling_table(scores))) == [("bert", "mean")]
-    assert [one.caption for one in report.heat_maps(scores)] == ["bert: % of each task's best"]
+    assert [one.caption for one in evaluate.heat_maps(scores)] == ["bert: % of each task's best"]
 
 
 SIX = ("STS12", "MR", "SNLI", "Length", "Depth", "Tense")
@@ -134,7 +134,7 @@ SIX = ("STS12", "MR", "SNLI", "Length", "Depth", "Tense")
 def test_published_averages_are_those_of_their_rows() -> None:
     """Tables 1 and 2: the last number of a row is the mean of the six before it."""
     for name, rows in (("poolings", 4), ("layers", 9)):
-        table = pd.DataFrame(published(Path(report.__file__).with_name(f"published-{name}.csv"))).T
+        table = pd.DataFrame(published(Path(evaluate.__file__).with_name(f"published-{name}.csv"))).T
         assert len(table) == rows and list(table) == [*TASK_GROUPS, AVERAGE]
         np.testing.assert_allclose(table[[*TASK_GROUPS]].mean(axis=1), table[AVERAGE], atol=0.06)
     row = ("bert", "-1", "mean")
@@ -159,7 +159,7 @@ def test_likeness_to_word_vectors_by_hand() -> None:
 def test_published_rows_stand_below_the_normalised_tables() -> None:
     ones = dict.fromkeys(SIX, 50.0)
     scores = frame({("bert", layer, "mean"): ones for layer in ("-2", "-1")})
-    text = report.page(scores, frame({}), []).markdown()
+    text = evaluate.page(scores, frame({}), []).markdown()
     tables = {block.split("\n")[0]: block for block in text.split("### ")[1:]}
     one, two = (tables[name] for name in tables if "normalised" in name)
     assert "| BERT † | sep | 13.00 | 88.90 | 66.10 | 42.80 | 72.20 | 86.70 | 61.60 |" in one

@@ -12,12 +12,23 @@ import torch
 from runtime.errors import UserError
 from runtime.files import read_record
 from runtime.training_task import Task as LoopTask
+from studies.finetune import heads
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
-from studies.multitask import net
 from studies.multitask.__main__ import MultitaskConfig, cli
-from studies.multitask.net import MultitaskNet, TaskHead, TaskName, overall, parse_stages
-from studies.multitask.run import SEQ_MT, SIZES, best, read_all_tasks, resplit, train_all
+from studies.multitask.run import (
+    SEQ_MT,
+    SIZES,
+    MultitaskNet,
+    TaskName,
+    best,
+    new_head,
+    overall,
+    parse_stages,
+    read_all_tasks,
+    resplit,
+    train_all,
+)
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.studies.finetune.fixtures import write_tasks
@@ -98,7 +109,7 @@ class Lookup(torch.nn.Module):
 
 @pytest.mark.parametrize("text", ["SA", "SA(X)", "P", "P(M)*", "STS", "STS(C)", "NLI", "NLI(M)"])
 def test_heads_equal_plain_formulas(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(net, "BATCH", 4)
+    monkeypatch.setattr(heads, "SCORE_BATCH", 4)
     stage, tower = parse_stages(text)[0], Lookup()
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(2, 6, 3)).round(3)
@@ -106,16 +117,14 @@ def test_heads_equal_plain_formulas(text: str, monkeypatch: pytest.MonkeyPatch) 
     classes = {"sst": 5, "quora": 2, "sts": 0, "nli": 3}[stage.task]
     target = rng.integers(classes, size=6) if classes else rng.random(6).astype(np.float32)
     examples = Examples(first, None if stage.task == "sst" else second, target)
-    head = TaskHead(stage, tower, seed=4)  # type: ignore[arg-type]
+    head = new_head(stage, dim=3, seed=4)
     u, v = (torch.tensor(side, dtype=torch.float32) for side in vectors)
     pooled, joint = torch.cat([u, v, (u - v).abs(), *([u * v] if stage.product else [])], dim=1), u - v
     features = u if stage.task == "sst" else pooled if stage.pooling else joint
-    siamese_sts = stage.task == "sts" and stage.pooling is not None
-    if siamese_sts:
+    if siamese_sts := stage.task == "sts" and stage.pooling is not None:
         expected = (u * v).sum(1) / (u.norm(dim=1) * v.norm(dim=1))
     else:
-        layer = getattr(head.layer, "linear", head.layer)
-        expected = features @ layer.weight.T + layer.bias
+        expected = features @ head.linear.weight.T + head.linear.bias
         expected = expected[:, 0] if stage.task in ("quora", "sts") else expected
     torch.testing.assert_close(head(tower, examples), expected)
     assert tower.pooling == (stage.pooling or "cls")
@@ -147,7 +156,8 @@ def test_a_grid_shares_stages_and_shows_forgetting(
     def scores(net: MultitaskNet, *of: Any) -> dict[str, float]:
         found = real(net, *of)
         asked.append(("-".join(of[2] if of[2:] else ["all"]), found["overall"]))
-        styles[asked[-1][0]] = net.head("nli").stage.slug
+        head = net.head("nli")
+        styles[asked[-1][0]] = (head.features, head.pooling)
         return found
 
     monkeypatch.setattr(MultitaskNet, "scores", scores)
@@ -169,11 +179,8 @@ def test_a_grid_shares_stages_and_shows_forgetting(
     assert stored(last)["overall"] == max(epochs) > epochs[-1], "the best epoch is kept"
     starts = dict(reversed(asked))  # before a stage's first step: as the stage before it ended
     assert starts["sst-nli"] == stored(stages / "sst")["sst"] == 1.0
-    assert [styles[names] for names in ("sst", "sst-quora", "sst-quora-sts")] == [
-        "nli",
-        "nli-max",
-        "nli-mean",
-    ]
+    styled = [styles[names] for names in ("sst", "sst-quora", "sst-quora-sts")]
+    assert styled == [("one", "cls"), ("uv-diff", "max"), ("uv-diff", "mean")]
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 128)
 
 
