@@ -3,11 +3,11 @@
     python -m benchmarks.tree_engine [--rounds 7] [--threads 2] [--clock cpu]
 
 A step is forward and backward over a batch of 400 sentences of documentation, parsed first (fewer from
-D = 1200). ``floor`` makes the same matrix products at the same level
-sizes by ``torch.mm``, with weight gradients merged, and nothing else: ``floor_fraction`` is its time over
-ours, above 1 where the engine's products are faster. ``products_fraction`` is the same with the engine's own
-products. ``ratio_dgl`` is DGL's time over ours; DGL's graphs and frontiers are made beforehand, like our
-plans. For seq the peer is ``nn.GRU`` alone on a packed sequence. Prints a table and one line of JSON.
+D = 1200). ``floor`` makes the matrix products of our step again, by ``torch.mm``, and nothing else:
+``floor_fraction`` is its time over ours, above 1 where the engine's products are faster.
+``products_fraction`` is the same with the engine's own products. ``ratio_dgl`` is DGL's time over ours; DGL's
+graphs and frontiers are made beforehand, like our plans. For seq the peer is ``nn.GRU`` alone on a packed
+sequence. Prints a table and one line of JSON.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -29,7 +31,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from benchmarks import alternate, ratios
 from multiview.encoders.registry import Encoder, view_class
-from multiview.engines.plan import SequencePlan, TreePlan
+from multiview.engines.plan import SequencePlan
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
@@ -87,9 +89,9 @@ def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
         rows, sizes = x[torch.from_numpy(plan.packed)], torch.from_numpy(plan.batch_sizes)
         gru = lambda rows, sizes: native.gru(PackedSequence(rows, sizes))[1]  # noqa: E731
         return {**steps, "floor": trained(native, rows, sizes, gru)}
-    floor = floor_const if view == "const" else floor_dep
-    steps["floor"] = floor(native, x, plan, Products(None, onednn=False))
-    steps["products"] = floor(native, x, plan, Products.of(x))
+    calls = products_of(steps["native"])
+    steps["floor"] = partial(repeat, calls, Products(None, onednn=False))
+    steps["products"] = partial(repeat, calls, Products.of(x))
     if find_spec("dgl"):
         peer = view_class(view)(WORD_DIM, hidden, "dgl")
         peer.load_state_dict(native.state_dict())
@@ -109,55 +111,36 @@ def trained(encoder: Encoder, x: Tensor, plan: Any, forward: Callable[..., Tenso
     return step
 
 
-def floor_const(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> Step:
-    """Make the products of CONST: leaves, every level both ways, and merged weight gradients."""
-    assert isinstance(plan, TreePlan)
-    w, u = encoder.input_weight.detach(), encoder.recurrent_weight.detach()
-    hidden, levels = encoder.dim, plan.levels()
-    pairs, gates = torch.randn(plan.internal, 2 * hidden), torch.randn(plan.internal, 5 * hidden)
-    dpairs, dx, leaf = torch.empty_like(pairs), torch.empty_like(x), torch.empty(len(x), 3 * hidden)
+def products_of(step: Step) -> list[tuple[str, tuple[Tensor, ...]]]:
+    """Run a step of the native engine, and note its matrix products: the kind and the operands of each."""
+    calls: list[tuple[str, tuple[Tensor, ...]]] = []
+    inside = False
 
-    def step() -> None:
-        products.mm(x, w.t(), leaf)
-        for low, high, *_ in levels:
-            products.mm(pairs[low:high], u.t(), gates[low:high])
-        for low, high, *_ in reversed(levels):
-            products.mm(gates[low:high], u, dpairs[low:high])
-        products.mm(leaf, w, dx)
-        products.gradient(leaf, x)
-        products.gradient(gates, pairs)
+    def noting(name: str) -> Callable[..., Tensor]:
+        method = getattr(Products, name)
 
-    return step
+        def noted(products: Products, *operands: Tensor) -> Tensor:
+            nonlocal inside
+            if inside:  # one product by means of another
+                return method(products, *operands)
+            calls.append((name.removeprefix("add"), operands))  # what is added to would grow without end
+            inside = True
+            result = method(products, *operands)
+            inside = False
+            return result
+
+        return noted
+
+    with patch.multiple(Products, **{name: noting(name) for name in ("mm", "addmm", "new_mm", "gradient")}):
+        step()
+    return calls
 
 
-def floor_dep(encoder: Encoder, x: Tensor, plan: Any, products: Products) -> Step:
-    """Make the products of DEP: inputs, two per level each way, and merged weight gradients."""
-    assert isinstance(plan, TreePlan)
-    w, wp = encoder.input_weight.detach(), encoder.parent_weight.detach()
-    uc, u = encoder.child_weight.detach(), encoder.recurrent_weight.detach()
-    hidden, leaves, levels = encoder.dim, plan.leaves, plan.levels()
-    h, gates = torch.randn(len(x), hidden), torch.randn(len(x), 3 * hidden)
-    mixed, parents = torch.randn(plan.internal, hidden), torch.randn(plan.internal, 2 * hidden)
-    children = torch.randn(len(x) - plan.sentences, 2 * hidden)
-    edges, dx = len(children), torch.empty_like(x)
-
-    def step() -> None:
-        products.mm(x, w.t(), gates)
-        products.mm(x[leaves:], wp.t(), parents)
-        for low, high, edge_low, edge_high in levels:
-            products.mm(h[edge_low:edge_high], uc.t(), children[edge_low:edge_high])
-            products.mm(mixed[low:high], u.t(), gates[leaves + low : leaves + high])
-        for low, high, edge_low, edge_high in reversed(levels):
-            products.mm(gates[leaves + low : leaves + high], u, mixed[low:high])
-            products.mm(children[edge_low:edge_high], uc, h[edge_low:edge_high])
-        products.mm(gates, w, dx)
-        products.mm(parents, wp, dx[leaves:])
-        products.gradient(gates, x)
-        products.gradient(parents, x[leaves:])
-        products.gradient(children, h[:edges])
-        products.gradient(gates[leaves:], mixed)
-
-    return step
+@torch.no_grad()
+def repeat(calls: list[tuple[str, tuple[Tensor, ...]]], products: Products) -> None:
+    """Make the products again, and nothing else."""
+    for name, operands in calls:
+        getattr(products, name)(*operands)
 
 
 cli = Command(TreeEngineConfig, main, "benchmarks.tree_engine", "The tree engine beside DGL and its floor.")
