@@ -24,18 +24,14 @@ class ToyConfig:
     gold: Path | None = None
 
 
-def write(value: float) -> Callable[[Path], Figures]:
-    """Computes ``value``, beside a file in the folder for unfinished work."""
+def cell(name: str, compute: Callable[[Path], Figures] | float) -> Cell:
+    """A cell that gives a value, beside a file in the folder for unfinished work; or computes."""
 
-    def compute(work: Path) -> Figures:
+    def write(work: Path) -> Figures:
         (work / "state").write_text("begun")
-        return {"value": value}
+        return {"value": compute}
 
-    return compute
-
-
-def cell(name: str, compute: Callable[[Path], Figures], folder: str = "") -> Cell:
-    return Cell(name=name, identity=[name], compute=compute, folder=folder)
+    return Cell(name=name, identity=[name], compute=compute if callable(compute) else write)
 
 
 def refuse(work: Path) -> Figures:
@@ -43,7 +39,7 @@ def refuse(work: Path) -> Figures:
 
 
 def test_finished_cells_are_kept_and_a_damaged_one_is_computed_again(tmp_path: Path) -> None:
-    found = Run(tmp_path).figures({1: cell("a", write(0.5)), 2: cell("b", write(1))})
+    found = Run(tmp_path).figures({1: cell("a", 0.5), 2: cell("b", 1)})
     assert found == {1: {"value": 0.5}, 2: {"value": 1}}
     assert not list((tmp_path / "unfinished").iterdir())
     again = {1: cell("a", refuse), 2: cell("b", refuse)}
@@ -59,35 +55,34 @@ def test_unfinished_work_stays_after_a_kill(tmp_path: Path) -> None:
         (work / "state").write_text("step 12")
         raise KeyboardInterrupt
 
-    def resumes(work: Path) -> Figures:
-        return {"resumed": (work / "state").read_text()}
-
     with pytest.raises(KeyboardInterrupt):
         Run(tmp_path).figures({0: cell("a", dies)})
-    assert Run(tmp_path).figures({0: cell("a", resumes)}) == {0: {"resumed": "step 12"}}
+    resumes = cell("a", lambda work: {"resumed": (work / "state").read_text()})
+    assert Run(tmp_path).figures({0: resumes}) == {0: {"resumed": "step 12"}}
 
 
 def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
+    weights = tmp_path / "model/weights.safetensors"
+
     def train(work: Path) -> Figures:
-        (tmp_path / "model").mkdir(exist_ok=True)
-        (tmp_path / "model/weights.safetensors").write_text("1 2 3")
+        weights.parent.mkdir(exist_ok=True)
+        weights.write_text("1 2 3")
         return {}
 
-    def cells(rate: float) -> dict[int, Cell]:
-        one = Cell(name="a", identity=[rate], compute=train, folder="model")
-        return {0: one}
+    def trained(rate: float) -> tuple[dict[int, Figures], str]:
+        run = Run(tmp_path)
+        figures = run.figures({0: Cell(name="a", identity=[rate], compute=train, folder="model")})
+        return figures, str(run.left_out)
 
-    assert Run(tmp_path).figures(cells(1)) == Run(tmp_path).figures(cells(1)) == {0: {}}
-    other, damaged = Run(tmp_path), Run(tmp_path)
-    assert not other.figures(cells(2)) and "other options" in str(other.left_out)
-    (tmp_path / "model/weights.safetensors").write_text("1 2 4")
-    assert not damaged.figures(cells(1)) and "weights.safetensors: damaged" in str(damaged.left_out)
+    assert trained(1) == trained(1) == ({0: {}}, "{}")
+    assert trained(2)[0] == {} and "other options" in trained(2)[1]
+    weights.write_text("1 2 4")
+    assert trained(1)[0] == {} and "weights.safetensors: damaged" in trained(1)[1]
 
 
 def toy(config: ToyConfig, run: Run) -> Page:
-    found = run.figures(
-        {n: cell(f"cell {n}", write(n * config.rate)) for n in range(3)} | {9: cell("9", refuse)}
-    )
+    cells = {n: cell(f"cell {n}", n * config.rate) for n in range(3)} if config.rate else {}
+    found = run.figures(cells | {9: cell("9", refuse)})
     return Page("Toy", [Section("Values", [str(sum(one["value"] for one in found.values()))])])
 
 
@@ -98,7 +93,7 @@ def test_the_report_has_the_page_and_what_was_left_out(tmp_path: Path) -> None:
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["cells"][2] == {"cell": "cell 2", "value": 2.0} and results["config"]["rate"] == 1.0
     with pytest.raises(UserError, match="9: no such data"):
-        run_study(ToyConfig(output=tmp_path / "none"), lambda _, run: toy_without(run))
+        run_study(ToyConfig(output=tmp_path / "none", rate=0), toy)
 
 
 def test_commands_of_other_models_have_other_reports_and_share_their_cells(tmp_path, monkeypatch) -> None:
@@ -133,8 +128,3 @@ def test_one_of_several_that_can_be_read_is_enough(tmp_path: Path, monkeypatch) 
     here = (Path("gone"), tmp_path)
     check_inputs(ToyConfig(models=("gone.vec", "bag:random"), texts=here, output=Path("new")))
     check_inputs(ToyConfig())
-
-
-def toy_without(run: Run) -> Page:
-    run.figures({9: cell("9", refuse)})
-    return Page("Toy", [])
