@@ -13,21 +13,19 @@ import re
 from latex2mathml.converter import convert
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
-ROLE = re.compile(r":(?:class|func|mod|meth|attr|data):<code>~?([\w.]+)</code>")
+ROLE = re.compile(r":(?:class|func|mod|meth|attr|data):<code>~?((?:\w+\.)*(\w+))</code>")
 
 
 def on_page_content(content: str, **_: object) -> str:
-    """Replace formulas and references; mkdocs calls it with a page's HTML, before it resolves links."""
-    return ROLE.sub(_reference, FORMULA.sub(_mathml, content))
+    """Replace formulas and references; mkdocs calls it with a page's HTML, before it resolves links.
+
+    ``:class:`package.module.Name``` becomes ``Name``, a link if the name has a place on the site.
+    """
+    content = FORMULA.sub(_mathml, content)
+    return ROLE.sub(r'<autoref identifier="\1" optional><code>\2</code></autoref>', content)
 
 
 def _mathml(formula: re.Match[str]) -> str:
     block = formula[1] == "div"
     drawn = convert(html.unescape(formula[2]).strip(), display="block" if block else "inline")
     return f'<div class="formula">{drawn}</div>' if block else drawn
-
-
-def _reference(role: re.Match[str]) -> str:
-    """``:class:`package.module.Name``` as ``Name``, a link if the name has a place on the site."""
-    short = role[1].rpartition(".")[2]
-    return f'<autoref identifier="{role[1]}" optional><code>{short}</code></autoref>'
