@@ -133,8 +133,7 @@ class Card:
             fixed = replace(config, words="fixed", vectors=vectors, name=name)
             return f"start from words that know more than this text: {training_command(fixed)}"
         if sentences < ENOUGH or not builtin_reads:
-            more = "python -m parsing.run MORE_TEXT, then train on that"
-            return f"more text than {sentences:,} sentences: {more}"
+            return f"train on more text than {sentences:,} sentences: python -m parsing.run umbc"
         command = f"multiview.search {BUILTIN} {trees.folder}"
         return f"the encoder in the package, without training: python -m {command}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ import parsing
 from parsing import verify
 from parsing.export_trees import ExportConfig, main
 from parsing.import_trees import import_trees
-from parsing.trees.cache import Manifest, TreeCache
+from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, Trees, cached_sentences
 from runtime.errors import UserError
-from tests.parsing.trees.test_cache import corpus_of, write_cache
 
 CONLLU = """# newdoc id = one
 # sent_id = 1
@@ -131,19 +129,6 @@ def test_slices_are_trees() -> None:
     assert isinstance(trees[::-1], Trees) and trees[-1].words == ["Why", "?"]
 
 
-def test_a_parsed_cache_goes_out_and_in(tmp_path: Path) -> None:
-    sentences = [tuple(w for w in s if w.isprintable()) or ("x",) for s in corpus_of(50)]
-    write_cache(tmp_path / "first", sentences, documents=(0, 20))
-    for at, again in (("first", "second"), ("second", "third")):
-        names = {"conllu": tmp_path / f"{at}.conllu", "ptb": tmp_path / f"{at}.ptb"}
-        export(tmp_path / at, **names)
-        import_trees(tmp_path / again, **names, shard_sentences=16)
-    stored = [list(cached_sentences(TreeCache.open(tmp_path / name), 0, 50)) for name in ("first", "second")]
-    assert stored[0] == stored[1]
-    assert (tmp_path / "first.conllu").read_bytes() == (tmp_path / "second.conllu").read_bytes()
-    assert Manifest.read(tmp_path / "second").inventories == Manifest.read(tmp_path / "third").inventories
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -176,27 +161,3 @@ def test_one_format_alone_and_a_cache_that_is_not_overwritten(files, tmp_path: P
     assert not left.exists()
     with pytest.raises(UserError, match="--conllu or --ptb"):
         import_trees(tmp_path / "other")
-
-
-def test_an_export_goes_through_a_link_and_never_over_a_device(files, tmp_path: Path) -> None:
-    import_trees(tmp_path / "cache", conllu=files[0], ptb=files[1])
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "b.ptb").symlink_to("disk/b.ptb")
-    export(tmp_path / "cache", ptb=tmp_path / "b.ptb")
-    assert (tmp_path / "b.ptb").is_symlink() and (tmp_path / "disk" / "b.ptb").read_text() == PTB
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "out").symlink_to("/proc/self/fd/1")
-    for path in (tmp_path / "pipe", tmp_path / "out", tmp_path, Path("/"), Path("..")):
-        for option in ("conllu", "ptb"):
-            with pytest.raises(UserError, match="is not a regular file"):
-                export(tmp_path / "cache", **{option: path})
-    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "out").is_symlink()
-
-
-def test_an_import_of_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", tmp_path / "nowhere", tmp_path, Path("-")):
-        for option in ("conllu", "ptb"):
-            with pytest.raises(UserError, match=r"a pipe or a device|no such file|a folder"):
-                import_trees(tmp_path / "cache", **{option: path})
-    assert not (tmp_path / "cache").exists()

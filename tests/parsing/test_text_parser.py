@@ -73,10 +73,8 @@ def test_a_parser_that_fails_on_any_sentence_is_an_error(toys: TextParser, monke
         raise RuntimeError("expected Float\nbut found BFloat16")
 
     monkeypatch.setattr(toys.constituency, "parse", broken)
-    with pytest.raises(
-        UserError,
-        match=r"^constituency parser: fails on any sentence here \(RuntimeError: expected Float but",
-    ):
+    message = r"^constituency parser: fails on any sentence here \(RuntimeError: expected Float but"
+    with pytest.raises(UserError, match=message):
         toys.arrays([("fine", "words")] * 9)
 
 
@@ -116,19 +114,15 @@ def test_dependency_heights_and_defects_against_walking(sentences: list[list[int
             assert not defects[i] and heights[offsets[i] : offsets[i + 1]].tolist() == walked
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "defect"),
-    [
+def test_constituency_defects() -> None:
+    offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
+    for *children, defect in (
         ([1, 0], [2, 3], 0),
         ([0, 4], [1, 2], 4),
         ([0, 0], [1, 2], 5),
         ([0, 2], [1, 3], 6),
-    ],
-)
-def test_constituency_defects(left: list[int], right: list[int], defect: int) -> None:
-    offsets = np.array([0, 1, 4], np.int64)  # a one-word sentence before it has no node
-    _, defects, *_ = constituency_heights(np.array(left), np.array(right), offsets)
-    assert defects.tolist() == [0, defect]
+    ):
+        assert constituency_heights(*map(np.array, children), offsets)[1].tolist() == [0, defect]
 
 
 @given(
@@ -198,15 +192,9 @@ def test_a_line_break_ends_a_sentence_as_in_files(parser, tmp_path: Path) -> Non
     path.write_bytes(text.encode())
     read = [s.tokens for doc in text_corpus(path, format="running") for s in doc.sentences]
     assert [tuple(s.words) for s in parser(text)] == read
-    assert [" ".join(words) for words in read] == [
-        "Chapter One",
-        "The rain fell on",
-        "the town .",
-        "Nobody slept .",
-    ]
-
-
-def test_a_return_ends_a_line_where_nothing_else_does(parser) -> None:
+    expected = ["Chapter One", "The rain fell on", "the town .", "Nobody slept ."]
+    assert [" ".join(words) for words in read] == expected
+    # A return ends a line where nothing else does.
     assert [" ".join(s.words) for s in parser("Chapter One\rIt rained.\r")] == ["Chapter One", "It rained ."]
     assert [" ".join(s.words) for s in parser("It\rrained.\n")] == ["It rained ."]
 
@@ -230,10 +218,7 @@ def test_one_parser_alone():
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [
-        (
-            [["It"], "The cat sat ."],
-            r"input 1, a str \('The cat sat \.'\), is a string; give a list of its tokens",
-        ),
+        ([["It"], "A cat ."], r"input 1, a str \('A cat \.'\), is a string; give a list of its tokens"),
         ([["a"], ["b", None]], r"input 1, a list .* it holds a NoneType \(None\)"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 
 import numpy as np
@@ -13,7 +12,7 @@ from benepar.integrations.nltk_plugin import InputSentence
 
 from parsing.convert import cli as convert
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
-from parsing.networks.cky import best_labels, best_trees, decode_batch, span_offsets
+from parsing.networks.cky import best_labels, decode_batch, span_offsets
 from parsing.networks.constituency import SpanHead, SpanParser, margin_loss
 from parsing.text_parser import load_parser
 from runtime.errors import UserError
@@ -25,30 +24,6 @@ from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser
 
 # torch-struct's, under today's torch.
 pytestmark = pytest.mark.filterwarnings("ignore:.*arg_constraints:UserWarning")
-
-
-def bracketings(start, end):
-    """Every binary bracketing as a list of spans."""
-    if end - start == 1:
-        return [[(start, end)]]
-    return [
-        [(start, end), *left, *right]
-        for k in range(start + 1, end)
-        for left in bracketings(start, k)
-        for right in bracketings(k, end)
-    ]
-
-
-@pytest.mark.parametrize("n", range(1, 8))
-def test_cky_finds_the_best_of_all_bracketings(n) -> None:
-    rng = np.random.default_rng(n)
-    for _ in range(20):
-        best = rng.normal(size=n * (n + 1) // 2).astype(np.float32)
-        place = {span: k for k, span in enumerate(itertools.combinations(range(n + 1), 2))}
-        starts, ends, spans = best_trees(best, np.array([n]), np.array([0, len(best)]))
-        assert [place[span] for span in zip(starts, ends, strict=True)] == spans.tolist()
-        oracle = max(sum(best[place[span]] for span in tree) for tree in bracketings(0, n))
-        assert best[spans].sum() == pytest.approx(oracle, abs=1e-5)
 
 
 @pytest.mark.parametrize("ties", [True, False])

@@ -120,9 +120,7 @@ def test_agreement_counts() -> None:
     one, other = (DependencyParse(np.array([2, 0]), np.array(ids)) for ids in ([1, 0], [0, 0]))
     assert equal([one, one], [one, other]) == 50
     flat, deep = (
-        ConstituencyParse(
-            np.array([1, 2]), np.zeros(len(ends), int), np.array(ends), np.array([1, 3])[: len(ends)]
-        )
+        ConstituencyParse(*map(np.array, ([1, 2], [0] * len(ends), ends, [1, 3][: len(ends)])))
         for ends in ([2], [2, 1])
     )
     assert equal([flat, flat, flat, deep], [flat, deep, flat, deep]) == 75

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -137,11 +138,7 @@ def test_words_that_arrive_together_get_rows_of_their_own(encoder, monkeypatch):
     words = [[f"new{i}", f"newer{i}", "both"] for i in range(8)]
     with ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(table.rows, words))
-    distinct = {
-        word: row
-        for some, where in zip(words, rows, strict=True)
-        for word, row in zip(some, where, strict=True)
-    }
+    distinct = dict(zip(np.concatenate(words).tolist(), np.concatenate(rows).tolist(), strict=True))
     assert len(set(distinct.values())) == len(distinct) == 17
     for some, where in zip(words, rows, strict=True):
         assert (table.rows(some) == where).all()

@@ -61,24 +61,20 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "message"),
+    ("kind", "heads", "message"),
     [
-        ("dep", "1\tx\t_\t_\t_\t_\t5\troot\t_\t_\n\n", ":1: head '5'"),
-        ("dep", "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "has no heads"),
-        (
-            "dep",
-            "1\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n2\tx\t_\t_\t_\t_\t3\tdep\t_\t_\n3\tx\t_\t_\t_\t_\t2\tdep\t_\t_\n\n",
-            "'x x x': the heads have a cycle",
-        ),
-        (
-            "dep",
-            "1\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n2\tx\t_\t_\t_\t_\t0\tdep\t_\t_\n\n",
-            "'x x': not exactly one root",
-        ),
+        ("dep", "5", ":1: head '5'"),
+        ("dep", "_", "has no heads"),
+        ("dep", "032", "'x x x': the heads have a cycle"),
+        ("dep", "00", "'x x': not exactly one root"),
         ("const", "", "no trees"),
     ],
 )
-def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind, text, message):
+def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind, heads, message):
     path = tmp_path / "bad.txt"
-    path.write_text(text)
+    rows = [
+        f"{i}\tx\t_\t_\t_\t_\t{head}\t{'_' if head == '_' else 'dep'}\t_\t_\n"
+        for i, head in enumerate(heads, 1)
+    ]
+    path.write_text("".join(rows) + "\n" * bool(rows))
     refused(capsys, path, message, *command({**treebank, kind: path}, tmp_path / "m", kinds=(kind,)))

@@ -162,17 +162,9 @@ def test_rows_of_a_manifest_become_json_once(tmp_path: Path, monkeypatch) -> Non
     monkeypatch.setattr(ShardRow.line, "func", lambda row: made.append(row.index) or real(row))
     names = ('"shards": [', "é", "\n")
     manifest = Manifest(identity={"shards": [], "corpus": {}}, relations=names, labels=names, tags=names)
+    counts = {"sentences": 8192, "tokens": 9000, "documents": 1, "flagged": 2, "reasons": {'"too long"': 2}}
     for count in range(4):
-        row = ShardRow(
-            index=count,
-            file=f"shard-{count:06d}.h5",
-            sha256="0" * 64,
-            sentences=8192,
-            tokens=9000,
-            documents=1,
-            flagged=2,
-            reasons={'"too long"': 2},
-        )
+        row = ShardRow(index=count, file=f"shard-{count:06d}.h5", sha256="0" * 64, **counts)
         manifest = replace(manifest, shards=(*manifest.shards, row))
         manifest.write(tmp_path)
         assert Manifest.read(tmp_path) == manifest
@@ -239,9 +231,8 @@ def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
     replace(manifest, shards=(first, *others)).write(long_cache)
     with pytest.raises(UserError, match="does not list every shard"):
         verify(long_cache)
-    replace(manifest, shards=(first, replace(row, file="../other/shard-000001.h5"), *others)).write(
-        long_cache
-    )
+    elsewhere = replace(row, file="../other/shard-000001.h5")
+    replace(manifest, shards=(first, elsewhere, *others)).write(long_cache)
     with pytest.raises(UserError, match=r"manifest.json: shards: row 2 \(\.\./other/shard"):
         verify(long_cache)
 

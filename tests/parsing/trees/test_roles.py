@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsing.text_parser import load_parser
-from parsing.training.scores import read_dependencies
 from parsing.trees import role_trees, roles
 from parsing.trees.batch import Batch
 from parsing.trees.child_roles import CHILD_ROLES, child_roles
@@ -168,23 +165,3 @@ def test_cycles_end() -> None:
     ring = "man:1:root they:3:nsubj say:1:acl:relcl see:5:xcomp want:4:ccomp go:3:xcomp do:6:ccomp be:7:conj"
     for tree in (ring, ring.replace("say:1", "say:6"), ring.replace("see:5", "see:3")):
         assert ("agent", "say", "they") in arcs_of(tree)
-
-
-@pytest.mark.data
-def test_roles_of_our_trees_are_those_of_gold_trees(data_folder: Path) -> None:
-    gold = read_dependencies([data_folder / "treebank/ewt/dev.conllu"])[::8]
-    parser = load_parser("dep")
-    parses = parser.parse([list(s.tokens) for s in gold])
-    flags = word_flags([word for s in gold for word in s.tokens])
-    offsets, found = np.cumsum([0, *(len(s.tokens) for s in gold)]), []
-    labels = [label for s in gold for label in s.relations or ()]
-    for heads, relations in (
-        (np.concatenate([s.heads for s in gold]), labels),
-        (
-            np.concatenate([p.heads for p in parses]),
-            [parser.relations[i] for p in parses for i in p.relations],
-        ),
-    ):
-        arcs = canonical_arcs(heads, relation_bits(relations), flags, offsets)
-        found.append(set(zip(arcs.role.tolist(), arcs.head.tolist(), arcs.dependent.tolist(), strict=True)))
-    assert 2 * len(found[0] & found[1]) > 0.84 * (len(found[0]) + len(found[1]))
