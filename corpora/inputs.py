@@ -244,11 +244,6 @@ def is_encodable(word: str) -> bool:
     return LONE_SURROGATE.search(word) is None
 
 
-def encodable(word: str) -> str:
-    """Replace lone surrogates in a word."""
-    return word.encode("utf-8", "replace").decode("utf-8")
-
-
 # Tables
 
 

@@ -172,9 +172,6 @@ class ScoredPairs:
     score: tuple[float, ...]
     file: Path
 
-    def __len__(self) -> int:
-        return len(self.score)
-
 
 def find_set(name: str, folder: Path) -> ScoredPairs | None:
     """Read the set ``name`` from anywhere below ``folder``, or return None if it is not there."""
@@ -191,38 +188,26 @@ def find_set(name: str, folder: Path) -> ScoredPairs | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WordPhrasePairs:
-    """The pairs of one split of SemEval-2013 task 5(a): 1 where the phrase means the word (first), else 0."""
-
-    words: list[str]
-    phrases: list[str]
-    same: list[int]
-
-    def __len__(self) -> int:
-        return len(self.same)
-
-
-def read_semeval2013_5a(folder: Path) -> tuple[WordPhrasePairs, WordPhrasePairs]:
-    """Read the training and the test pairs; all four files are there and hold pairs."""
-    train, test = (WordPhrasePairs(words=[], phrases=[], same=[]) for _ in range(2))
-    for split, part in (("train", train), ("test", test)):
-        for kind, label in (("positive", 1), ("negative", 0)):
-            name = f"en.{split}Set.{kind}Instances"
-            path = next(_below(folder, f"{name}*"), None)
-            if path is None:
-                raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
-            rows = list(read_rows(path, 2))
-            if not rows:
-                raise UserError(f"{path}: holds no pairs")
-            part.words.extend(row.cells[0] for row in rows)
-            part.phrases.extend(row.cells[1] for row in rows)
-            part.same.extend([label] * len(rows))
-    return train, test
+def read_semeval2013_5a(folder: Path, split: str) -> tuple[list[str], list[str], list[int]]:
+    """Read words, phrases, and 1 where the phrase means the word or 0, of ``train`` or ``test``."""
+    words: list[str] = []
+    phrases: list[str] = []
+    same: list[int] = []
+    for kind, label in (("positive", 1), ("negative", 0)):
+        name = f"en.{split}Set.{kind}Instances"
+        path = next(_below(folder, f"{name}*"), None)
+        if path is None:
+            raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
+        for row in read_rows(path, 2):
+            words.append(row.cells[0])
+            phrases.append(row.cells[1])
+            same.append(label)
+        if label not in same:
+            raise UserError(f"{path}: holds no pairs")
+    return words, phrases, same
 
 
 def _below(folder: Path, name: str) -> Iterator[Path]:
-    """Find the files of a name anywhere below a folder, sorted."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     yield from sorted(folder.rglob(name))

@@ -117,7 +117,6 @@ def _crossings(heads: Sequence[int], mark: int, head: int) -> int:
 
 
 def _upwards(heads: Sequence[int], word: int) -> Iterator[int]:
-    """Yield the word, its head, and so on up to the root."""
     while word:
         yield word
         word = heads[word - 1]

@@ -166,9 +166,14 @@ def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
     may_be_here = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
     if device == "cpu" or (device == "auto" and not may_be_here):
         return ["cpu"]
-    from runtime.device import devices_of
+    import torch
 
-    return devices_of(device)
+    from runtime.device import pick_device
+
+    chosen = pick_device(device)
+    if chosen.type == "cuda" and device in ("auto", "cuda"):
+        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    return [str(chosen)]
 
 
 def report(name: str, output: Path, summary: RunSummary) -> str:

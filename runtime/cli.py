@@ -216,7 +216,6 @@ class Command:
             return int(stop.code or 0)
 
     def _parse(self, words: list[str]) -> Any:
-        """The configuration that a command line gives."""
         import tyro
 
         prog, about = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"

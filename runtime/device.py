@@ -64,14 +64,6 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
 
 
-def devices_of(name: str) -> list[str]:
-    """Return the devices that a name stands for, ``cuda`` for all GPUs of this machine."""
-    device = pick_device(name)
-    if device.type == "cuda" and name in ("auto", "cuda"):
-        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    return [str(device)]
-
-
 def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
     """Queue the copy of a tensor to the host; the result waits for this copy, not for what follows it."""
     tensor = tensor.detach()

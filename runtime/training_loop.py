@@ -19,13 +19,11 @@ steps since the last one, the scores}``). Lines of steps that run again after a 
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic
@@ -131,12 +129,19 @@ class Loop(Generic[Batch]):
                 temporary.write_text("".join(lines), encoding="utf-8")
         if not self.resumed and self.plan.evaluate_first:
             self._evaluate(epoch=0)
-        show = None if self.first else False
-        bar = progress(
-            total=position.steps, initial=position.step, unit="step", description="train", show=show
-        )
-        with _signals(functools.partial(setattr, self, "_signal")), bar:
-            return self._train(bar)
+        steps, done, show = position.steps, position.step, None if self.first else False
+        self._handlers = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        try:
+            with progress(total=steps, initial=done, unit="step", description="train", show=show) as bar:
+                return self._train(bar)
+        finally:
+            for number, handler in self._handlers.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, _: object) -> None:
+        """Note the first Ctrl-C or SIGTERM; the next one acts as before."""
+        signal.signal(number, self._handlers[signal.Signals(number)])
+        self._signal = number
 
     def _train(self, bar: Bar) -> int:
         position, plan = self.position, self.plan
@@ -197,7 +202,6 @@ class Loop(Generic[Batch]):
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
     def _read(self, bar: Bar) -> None:
-        """Take the metrics of the last steps."""
         rows = self.task.read()
         for step, row in enumerate(rows, self.position.step - len(rows) + 1):
             for name, value in row.items():
@@ -208,7 +212,6 @@ class Loop(Generic[Batch]):
             bar.set_postfix({name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name})
 
     def _evaluate(self, epoch: int) -> None:
-        """Score, log and keep the best."""
         position = self.position
         with self.task.evaluating():
             scores = dict(self.task.evaluate())
@@ -240,25 +243,8 @@ class Loop(Generic[Batch]):
         return next((int(number) for number, count in zip(SIGNALS, counts, strict=True) if count), 0)
 
     def _sum(self, values: list[float]) -> list[float]:
-        """Sum the values over the processes."""
         sums: list[float] = values if self.processes is None else self.processes.sum_on_hosts(values)
         return sums
-
-
-@contextlib.contextmanager
-def _signals(stop: Callable[[int], None]) -> Iterator[None]:
-    """Within it, the first Ctrl-C or SIGTERM calls ``stop(number)``; the next one acts as before."""
-
-    def asked(number: int, _: object) -> None:
-        signal.signal(number, previous[signal.Signals(number)])
-        stop(number)
-
-    previous = {number: signal.signal(number, asked) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def read_log(path: Path) -> list[Row]:

@@ -217,7 +217,6 @@ def _insuranceqa(source: _Source) -> Questions:
 
 
 def _known(row: Row, names: str, known: Mapping[str, T], what: str) -> list[T]:
-    """Look up each of the names in a cell."""
     unknown = [name for name in names.split() if name not in known]
     if unknown:
         raise UserError(f"{row.where}: {what} {unknown[0]!r} is not listed")
@@ -232,7 +231,6 @@ def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[
 
 
 def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    """Return ``value`` if it is an object that has these keys, with values of these types."""
     for key, kind in types.items():
         if not isinstance(value, dict) or not isinstance(value.get(key), kind):
             raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")

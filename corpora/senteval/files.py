@@ -177,7 +177,6 @@ def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, s
 
 
 def _value(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
-    """Return a class id, or without classes a score."""
     if classes:
         if text not in classes:
             raise bad_row(path, row, f"a label among {' '.join(classes)}", text)

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from corpora.inputs import encodable
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
 from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
@@ -334,7 +333,7 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
         for position, sentence in enumerate(document.sentences):
             if position == 0 and not document.continued:
                 shard.document_starts.append(len(shard.sentences))
-                shard.document_ids.append(encodable(document.id))
+                shard.document_ids.append(document.id.encode("utf-8", "replace").decode("utf-8"))
             shard.sentences.append(sentence.tokens)
             shard.flags.append(TOO_LONG * sentence.truncated | REPLACED_BYTES * sentence.replaced_bytes)
             if len(shard.sentences) == size:

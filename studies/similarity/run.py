@@ -118,10 +118,8 @@ def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[S
         score = partial(sentence_similarity, task=task, seed=config.seed)
         yield SimilaritySet(task.name, data_hashes(task), texts, score)
     if config.semeval2013 is not None:
-        train, test = (
-            Examples(pairs.words, pairs.phrases, np.array(pairs.same, dtype=np.int64))
-            for pairs in read_semeval2013_5a(config.semeval2013)
-        )
+        splits = [read_semeval2013_5a(config.semeval2013, split) for split in ("train", "test")]
+        train, test = (Examples(words, phrases, np.array(same, np.int64)) for words, phrases, same in splits)
         digest = json_digest([[one.first, one.second, one.target.tolist()] for one in (train, test)], 64)
         options: dict[str, Any] = {"train": train, "test": test, "seed": config.seed}
         yield SimilaritySet(FROZEN, digest, (train + test).texts, partial(frozen_accuracy, **options))

@@ -170,6 +170,7 @@ def test_words_are_those_of_the_text_and_trees_those_of_the_parsers(parser, tree
     ("text", "same"),
     [
         ("The mayor’s aide donʼt know ‘em.", "The mayor's aide don't know 'em."),
+        ("I don`t know if it`s Tom＇s.", "I don't know if it's Tom's."),
         ("Zoe\u0308 co\u00adoperates\u200b.", "Zoë cooperates."),
         ("A well\u2011known oﬃcer slept.", "A well-known officer slept."),
     ],

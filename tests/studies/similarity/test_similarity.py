@@ -61,7 +61,7 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
     counts = {"SimLex-999": 999, "WS-353-sim": 203, "WS-353-rel": 252, "RW": 2034, "SimVerb-3500": 3499}
     for name, count in counts.items():
         pairs = find_set(name, data_folder / "wordsim")
-        assert pairs is not None and abs(len(pairs) - count) <= 1, name
+        assert pairs is not None and abs(len(pairs.score) - count) <= 1, name
 
 
 class Letters:
