@@ -61,7 +61,7 @@ def texts(config: SentencesConfig) -> Iterator[str]:
     """
     from corpora.ranking.sets import read_set
     from studies.analogies.questions import read_questions
-    from studies.faq.data import read_faq
+    from studies.faq.evaluate import read_faq
     from studies.similarity.__main__ import SimilarityConfig
     from studies.similarity.run import open_sets
 

@@ -1,28 +1,45 @@
-"""Scores of every method on a FAQ set (UNI Table 8, Figure 6): nothing trained, then everything trained.
+"""FAQ sets, the scores of every method on one (UNI Table 8, Figure 6), and what is trained (UNI section 6).
 
-A method gives one score per query and entry; higher is better. The files of a set fix which queries train and
-which test, so the deviation is over trainings.
+``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries-train.tsv`` and
+``queries-test.tsv`` have ``query_id``, ``query``; ``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``,
+``relevance`` (relevant if above 0). Further columns are ignored. The files fix which queries train and which
+test, so the deviation is over trainings.
+
+A method gives one score per query and entry; higher is better. An encoder gives the cosine of the two
+vectors. In training, a linear layer and a softmax over [u; v; |u-v|] tell the right entry of a query from
+K = 4 wrong ones; it is the shared loop, so a killed run resumes to the same weights.
+
+Legend: Q queries, N entries, D embedding size, K wrong entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from corpora.inputs import number_of, read_table
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
+from multiview.names.grammar import split_parts
 from multiview.names.opened import OpenedEncoder
+from multiview.names.sources import find_source
+from runtime.device import pick_device
 from runtime.errors import UserError
+from runtime.files import json_digest
+from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Section, Table
+from senteval_runner.towers.transformer import Tower, embed_all, load_tower
 from senteval_runner.vectors import open_model
-from studies.faq.data import Data, embedded, read_faq
-from studies.faq.train import cosines, labelled_pairs, tune
+from studies.finetune.examples import Draw, Examples, rng
+from studies.finetune.heads import tune_pairs
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:
@@ -40,6 +57,139 @@ TRAINED = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"
 """What follows a model's name, by how its negatives were sampled."""
 PUBLISHED = "published (UNI, Table 8), on the authors' own set, which is not at hand"
 QUERIES_SHOWN = 150
+WRONG = 4
+"""Wrong entries per query; fewer where some query has fewer."""
+DROPOUT = 0.1
+"""Rate of every dropout layer, as in UNI's multi-task training."""
+MAX_LENGTH = 128
+"""Longest text in word pieces; longer ones are cut."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Data:
+    """A set; the tokens of its texts are joined by one space."""
+
+    name: str
+    queries: list[str]
+    questions: list[str]
+    answers: list[str]
+    relevant_QN: NDArray[np.bool_]
+    """Which entries answer which query; each has one."""
+    train: NDArray[np.int64]
+    """Rows of the training queries."""
+    test: NDArray[np.int64]
+
+    @property
+    def digest(self) -> str:
+        """Digest everything in the set."""
+        rows = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
+        return json_digest([self.queries, self.questions, self.answers, *rows], 20)
+
+    def measure(self, scores_QN: Scores) -> dict[str, float]:
+        """Measure a ranking of test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
+        order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
+        rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
+        return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
+
+
+@cache
+def embedded(data: Data, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
+    """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
+    texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
+    return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
+
+
+def read_faq(folder: Path) -> Data:
+    """Read a folder with these files. Queries without a relevant entry are dropped.
+
+    Raises:
+        UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both parts,
+            or a part without a query that has an answer.
+    """
+    rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
+    parts = {part: folder / f"queries-{part}.tsv" for part in ("train", "test")}
+    train, test = (
+        {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
+        for path in parts.values()
+    )
+    if both := sorted(train.keys() & test.keys()):
+        raise UserError(f"{parts['test']}: query {both[0]!r} is in {parts['train'].name} too")
+    texts = [*train.values(), *test.values()]
+    queries = {query: place for place, query in enumerate([*train, *test])}
+    entries = {row.cells[0]: place for place, row in enumerate(rows)}
+    path = folder / "qrels.tsv"
+    path = path if path.exists() else folder / "qrels.tsv.gz"
+    relevant_QN = np.zeros((len(queries), len(entries)), dtype=bool)
+    for row in read_table(path, ("query_id", "doc_id", "relevance")):
+        query, entry, grade = row.cells
+        for kind, name, names in (("query", query, queries), ("entry", entry, entries)):
+            if name not in names:
+                raise UserError(f"{row.where}: unknown {kind} {name!r}")
+        if (value := number_of(grade)) is None or value % 1:
+            raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
+        relevant_QN[queries[query], entries[entry]] |= value > 0
+    answered = np.flatnonzero(relevant_QN.any(axis=1))
+    is_train = answered < len(train)
+    for file, those in zip(parts.values(), (is_train, ~is_train), strict=True):
+        if not those.any():
+            raise UserError(f"{path}: no query of {file.name} has a relevant entry")
+    return Data(
+        name=folder.absolute().name,  # "." has a name too
+        queries=[" ".join(texts[place].split()) for place in answered],
+        questions=[" ".join(row.cells[1].split()) for row in rows],
+        answers=[" ".join(row.cells[2].split()) for row in rows],
+        relevant_QN=relevant_QN[answered],
+        train=np.flatnonzero(is_train),
+        test=np.flatnonzero(~is_train),
+    )
+
+
+def labelled_pairs(
+    queries: Sequence[str],
+    entries: Sequence[str],
+    relevant_QN: NDArray[np.bool_],
+    retrieved_QN: Scores | None,
+    seed: int,
+) -> Draw:
+    """Give each query with a right entry (class 1) and with each of K wrong ones (class 0), side by side.
+
+    Wrong are the entries of highest ``retrieved_QN``, best first; without it random ones, new in every pass.
+    """
+    each = 1 + min(WRONG, int((~relevant_QN).sum(axis=1).min()))
+    first = [query for query in queries for _ in range(each)]
+    target = np.tile(np.arange(each) == 0, len(queries)).astype(np.int64)
+
+    def draw(pass_index: int) -> Examples:
+        generator = rng(seed, "faq", pass_index)
+        right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
+        order_QN = -generator.random(relevant_QN.shape) if retrieved_QN is None else retrieved_QN
+        best_QN = np.argsort(np.where(relevant_QN, np.inf, -order_QN), axis=1, kind="stable")
+        chosen_QK = np.column_stack([right_Q, best_QN[:, : each - 1]])
+        return Examples(first, [entries[entry] for entry in chosen_QK.ravel()], target)
+
+    return draw
+
+
+def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
+    """Compute the cosines of queries and entries, float32 [Q, N]."""
+    table = unit(embed_all(tower, [*queries, *entries]))
+    scores: Scores = table[: len(queries)] @ table[len(queries) :].T
+    return scores
+
+
+def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
+    """Train a copy of a model on pairs; a state in ``folder`` is resumed.
+
+    Raises:
+        UserError: the model has no weights to tune.
+    """
+    if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
+        raise UserError(f"{model!r} is not one transformer: nothing to tune")
+    device = pick_device(config.device)
+    tower = load_tower(model, pooling=None, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
+    options: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate}
+    tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder)
+    return tower
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:

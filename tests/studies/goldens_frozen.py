@@ -25,8 +25,7 @@ from senteval_runner.vectors import open_model
 from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import FaqConfig
 from studies.faq.__main__ import cli as faq
-from studies.faq.data import embedded, read_faq
-from studies.faq.train import cosines, labelled_pairs, tune
+from studies.faq.evaluate import cosines, embedded, labelled_pairs, read_faq, tune
 from studies.finetune import heads
 from studies.finetune.tiny import build_tiny
 from studies.layers import evaluate

@@ -16,10 +16,9 @@ from torch import nn
 from corpora.ranking.lexical import Bm25, Tfidf
 from runtime.errors import UserError
 from senteval_runner.towers.transformer import load_tower
-from studies.faq import evaluate, train
+from studies.faq import evaluate
 from studies.faq.__main__ import FaqConfig, cli
-from studies.faq.data import read_faq
-from studies.faq.train import cosines, labelled_pairs
+from studies.faq.evaluate import cosines, labelled_pairs, read_faq
 from studies.finetune.examples import Examples
 from studies.finetune.heads import BATCH, Head
 from studies.finetune.tiny import build_tiny
@@ -170,7 +169,7 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
 ) -> None:
     words, out, told = tmp_path / "words.txt", tmp_path / "out", []
     monkeypatch.setattr(
-        train, "load_tower", lambda *of, **how: told.append(how["dropout"]) or load_tower(*of, **how)
+        evaluate, "load_tower", lambda *of, **how: told.append(how["dropout"]) or load_tower(*of, **how)
     )
     monkeypatch.setattr(
         evaluate, "labelled_pairs", lambda *of: told.append(np.ptp(of[3])) or labelled_pairs(*of)
