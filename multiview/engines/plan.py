@@ -270,7 +270,8 @@ def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
         if fitting:
             memory = min(fitting, key=len)
         else:
-            memory = torch.empty(int(size_bytes * _SLACK), dtype=torch.uint8, device="cpu").numpy()
+            whole = np.empty(int(size_bytes * _SLACK) + _ALIGNMENT_BYTES, np.uint8)  # torch has no huge pages
+            memory = whole[-whole.ctypes.data % _ALIGNMENT_BYTES :]
         others = sorted((block for block in _free if block is not memory), key=len)
         _free[:] = others if fitting else others[:-1]
     # torch keeps this view alive while a tensor uses its memory; after that the block is free again.

@@ -91,10 +91,10 @@ class Trainer(Task[Job]):
         self.config, self.folder = config, config.folder
         self.identity = decisive_options(config)
         """What another run in the folder must have in common with this one to go on."""
-        self.card = Card(config, cache)
         self.device = pick_device(config.device, self.distributed.local_rank)
         teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
         words = new_table(config, cache, len(trained_views(views)))
+        self.card = Card(config, cache)
         torch.manual_seed(config.seed)
         dim = 0 if teacher is None else teacher.shape[1]
         self.network = MultiViewNetwork(views, words, config.encoder, objective, dim)

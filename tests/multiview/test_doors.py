@@ -218,13 +218,6 @@ def test_an_adapter_refuses_in_one_line(adapted, call, message: str) -> None:
     np.testing.assert_allclose(adapted.encode(tokens), adapted[0].encoder.encode(tokens), atol=1e-6)
 
 
-def test_a_saved_structure_model_says_what_loads_it(adapted, builtin, tmp_path) -> None:
-    model = with_structure(adapted, 0.15, builtin)
-    model.save(str(tmp_path))
-    card = (tmp_path / "README.md").read_text()
-    assert "pip install multiview-embeddings" in card and "trust_remote_code=True" in card
-
-
 def test_scikit_learn_names_its_columns_and_wants_fit_first(builtin: MultiViewEncoder) -> None:
     step = MultiViewTransformer(builtin).set_output(transform="pandas")
     with pytest.raises(NotFittedError):

@@ -10,7 +10,6 @@ import torch
 
 from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, projections
 from multiview.model import MultiViewEncoder
-from multiview.sklearn import MultiViewTransformer
 from multiview.structure import WithStructure, with_structure
 from runtime.errors import UserError
 from senteval_runner.vectors import open_model
@@ -145,14 +144,6 @@ def test_names_of_encoders_take_a_share(builtin: MultiViewEncoder) -> None:
         open_model("builtin?structure=3")
 
 
-def test_scikit_learn_takes_a_share(builtin: MultiViewEncoder) -> None:
-    step = MultiViewTransformer(builtin, structure=0.3).fit([])
-    vectors = step.transform([ACTIVE, EXCHANGED])
-    expected = builtin.encode([ACTIVE, EXCHANGED], readout="features", structure=0.3)
-    assert np.array_equal(vectors, expected) and len(step.get_feature_names_out()) == vectors.shape[1]
-    assert vectors.shape[1] > MultiViewTransformer(builtin).fit_transform([ACTIVE]).shape[1]
-
-
 def test_forms_of_a_verb_are_spelt_alike(builtin: MultiViewEncoder) -> None:
     a, same, other = builtin.structure_vectors(
         ["Ann gave hats.", "Hats were given by Ann.", "Hats were grown by Ann."]
@@ -178,6 +169,8 @@ def test_a_structured_sentence_transformer_is_saved_and_loaded(
     plain = sentence_transformers.SentenceTransformer(modules=[MultiViewModule(builtin)])
     model = with_structure(plain, 0.3, builtin)
     model.save(str(tmp_path))
+    card = (tmp_path / "README.md").read_text()
+    assert "pip install multiview-embeddings" in card and "trust_remote_code=True" in card
     again = sentence_transformers.SentenceTransformer(str(tmp_path), trust_remote_code=True)
     vectors = model.encode([ACTIVE, EXCHANGED])
     np.testing.assert_allclose(again.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)

@@ -127,25 +127,22 @@ PORTABLE = {
 }
 
 
-@pytest.fixture
-def portable(tiny: TrainConfig, request, monkeypatch) -> TrainConfig:
-    """Kernels that do nothing: a GPU's own do not wait, and numba's read the tensors as arrays."""
+@pytest.mark.parametrize("options", PORTABLE)
+def test_a_step_stays_on_its_device(tiny: TrainConfig, options: str, monkeypatch) -> None:
+    """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error.
+
+    Kernels do nothing: a GPU's own do not wait, and numba's read the tensors as arrays.
+    """
     names = [f"{kind}_{way}" for kind in ("leaf", "const", "dep") for way in ("forward", "backward")]
     steps = dict.fromkeys((*names, "dep_attend", "dep_attend_backward"), lambda *_: None)
     kernels = SimpleNamespace(array=lambda tensor: tensor, BIAS_AFTERWARDS=True, **steps)
     monkeypatch.setattr(recurrent, "kernels_for", lambda x: kernels)
-    return changed(tiny, **PORTABLE[request.param])
-
-
-@pytest.mark.parametrize("portable", PORTABLE, indirect=True)
-def test_a_step_stays_on_its_device(portable: TrainConfig, monkeypatch) -> None:
-    """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error."""
     monkeypatch.setattr(trainer_module, "pick_device", lambda *_: torch.device("meta"))
     # Autocast does not know that device, and the fused kernel needs memory.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: None)
-    trainer = Trainer(portable, open_trees(portable.trees))
+    trainer = Trainer(changed(tiny, **PORTABLE[options]), open_trees(tiny.trees))
     step = trainer.prepare(next(trainer.jobs()))
     with OneDevice():
         result = trainer.gradient(step)

@@ -91,21 +91,6 @@ def test_the_teacher() -> None:
     assert objective.metrics == ["loss", "loss/0-dep,1-const", "loss/teacher", "accuracy@1/0-dep,1-const"]
 
 
-@pytest.mark.parametrize("config", [*VARIANTS[::3], VARIANTS[-2]], ids=name_of)
-def test_gradient_is_the_numerical_one(config: ObjectiveConfig) -> None:
-    torch.manual_seed(0)
-    objective = Objective(("a", "b"), 3, config, 6, 4).double()
-    positions = make_positions(7, seed=2, contents=bool(config.same))
-    features, taught = drawn(2, 7, 3), drawn(1, 7, 4)[0].detach()
-    where = neighbour_targets(positions, config.boundary)
-
-    def loss(*inputs: Tensor) -> Tensor:
-        value: Tensor = objective(inputs[:2], where, teacher_BK=taught).loss
-        return value
-
-    assert torch.autograd.gradcheck(loss, (*features, *objective.to_teacher.parameters()))
-
-
 @pytest.mark.parametrize("denominator", ["paper", "all"])
 @pytest.mark.parametrize(("documents", "anchors"), [([0, 1, 2, 3], 0), ([0, 0], 2)])
 def test_without_positives_or_negatives_there_is_no_nan(
