@@ -74,10 +74,9 @@ class Card:
     def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
         """Write the README.md: how the model was trained, what that gained, its limits."""
         config, network, words = self.config, member.network, member.network.words
-        step, seen = member.training["step"], member.training["sentences"]
-        weights = f"The weights are those of step {step}, which had seen {seen:,} sentences."
-        if not step:
-            weights = "The weights are those of the start: no validation since had a lower loss."
+        step, seen, trees = (member.training[key] for key in ("step", "sentences", "trees"))
+        kept = f"step {step}, which had seen {seen:,} sentences"
+        kept = kept if step else "the start: no validation since had a lower loss"
         views = ", ".join(
             f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True)
         )
@@ -92,9 +91,8 @@ class Card:
             + "    from multiview.model import MultiViewEncoder\n"
             f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
             f"## Training\n\n    {training_command(config)}\n\n"
-            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content "
-            f"{member.training['trees'][:16]}. "
-            f"{weights} The configuration is in config.json.\n\n"
+            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {trees[:16]}. The weights "
+            f"are those of {kept}. The configuration is in config.json.\n\n"
         )
         if config.objective.teacher is not None:
             text += (

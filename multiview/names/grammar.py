@@ -74,11 +74,11 @@ class EncoderName:
     """The tree cache over which features have one scale, ``none``, or nothing."""
     structure: float | None
     """λ, where it is given."""
-    expand: Path | None
+    expand: Path | None = None
     """Word vectors whose words a model gets too."""
-    vectors: Path | None
+    vectors: Path | None = None
     """Word vectors of random encoders."""
-    corpus: Path | None
+    corpus: Path | None = None
     """A tree cache of training text."""
 
     @property
@@ -138,9 +138,7 @@ def parse_name(spec: str) -> EncoderName:
         readout=options.get("readout"),
         scale=options.get("scale", ""),
         structure=float(options["structure"]) if "structure" in options and is_share else None,
-        expand=Path(options["expand"]) if "expand" in options else None,
-        vectors=Path(options["vectors"]) if "vectors" in options else None,
-        corpus=Path(options["corpus"]) if "corpus" in options else None,
+        **{key: Path(options[key]) for key in ("expand", "vectors", "corpus") if key in options},
     )
     form, own = FORMS[prefix], options.keys() - {"scale", "structure"}
     if (
@@ -148,7 +146,7 @@ def parse_name(spec: str) -> EncoderName:
         or (not base or ("?" in base and not os.path.exists(base)))
         or (sized and not name.is_drawn)
         or not own <= set(form.options)
-        or ("corpus" in form.options and not own)
+        or (not own and "corpus" in form.options)
     ):
         raise name.wrong_form()
     _check_files(name)

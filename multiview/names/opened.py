@@ -250,14 +250,10 @@ def open_encoder(
 ) -> OpenedEncoder:
     """Return the encoder a name means, ``A+B`` both side by side; loaded when the first vector is missing.
 
-    Args:
-        spec: the name; one that cannot mean any encoder is a UserError.
-        cache: folder of stores, one subfolder per part; None keeps vectors in memory.
-        seed: of random encoders and of the projection.
-        project: dimensions of a random projection; None does not project.
-        device: of the models; None is a GPU if there is one.
-        trees: finds the trees of a multi-view encoder's sentences; None parses all.
-        parsers: by annotation, of multi-view encoders whose parsers are not the builtin ones.
+    ``cache`` is a folder of stores, one subfolder per part; without, vectors are kept in memory. ``seed`` is
+    that of random encoders and of the projection to ``project`` dimensions. Without ``device`` a GPU is taken
+    if there is one. ``trees`` finds the trees of a multi-view encoder's sentences; others are parsed, by
+    ``parsers`` where, by annotation, they are not the builtin ones.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
     features = [source.for_classifiers() for source in sources]
