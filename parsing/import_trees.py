@@ -155,7 +155,7 @@ def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path) -> Batch
     faults: list[str] = []
     # Gold trees of any length are kept, and of any words.
     sentences, flags = [gold.tokens for gold in golds], np.zeros(len(golds), np.uint8)
-    batch = assemble(sentences, flags, names.inventories, arcs, spans, faults.append)
+    batch = assemble(sentences, flags, names, arcs, spans, faults.append)
     if faults:
         raise UserError(f"{where}: {faults[0]}")
     return batch

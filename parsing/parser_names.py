@@ -9,11 +9,7 @@ from runtime.files import path_of
 
 
 def check_parser(kind: str, spec: str) -> None:
-    """Refuse a parser, as :func:`parsing.text_parser.load_parser` takes it, that is not there.
-
-    Raises:
-        UserError: no such folder and, for ``const``, no such file and no name of benepar's.
-    """
+    """Refuse a parser, as :func:`parsing.text_parser.load_parser` takes it, that is not there."""
     if path_of(spec, f"{kind} parser").is_dir() or spec == "builtin":
         return
     if kind == "dep":

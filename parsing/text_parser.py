@@ -188,10 +188,8 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 
     ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
     model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, whose
-    type is part of the parser's identity, unless it is the CPU.
-
-    Raises:
-        UserError: no such model, a damaged one, or one that has to be converted first; no such device.
+    type is part of the parser's identity, unless it is the CPU. A UserError says that there is no such model
+    or device, that a model is damaged or has to be converted first.
     """
     check_parser(kind, spec)
     from parsing.networks.parser import load_model_folder

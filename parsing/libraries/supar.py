@@ -36,11 +36,7 @@ MLPS = {
 
 
 def checkpoint_path(name: str) -> Path:
-    """The path of a checkpoint file, or of supar's download of a published name (kept in its cache).
-
-    Raises:
-        UserError: neither a file nor a published name, or the download failed.
-    """
+    """The path of a checkpoint file, or of supar's download of a published name (kept in its cache)."""
     if os.path.exists(name):
         check_regular(Path(name))
         return Path(name)
@@ -57,8 +53,7 @@ def checkpoint_path(name: str) -> Path:
 def from_state(state: Any, *, where: str) -> DependencyModel:
     """Our model from what supar's ``Parser.save`` wrote to the file ``where``.
 
-    Raises:
-        UserError: another kind of parser, or inputs other than words and characters.
+    A UserError refuses another kind of parser, and inputs other than words and characters.
     """
     name, known = state.get("name") if isinstance(state, dict) else None, BiaffineDependencyParser.NAME
     if name != known:

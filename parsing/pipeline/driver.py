@@ -316,10 +316,10 @@ def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
     """The shards whose files are as they were written, and sound; the log tells of the others."""
-    fields, names = TreeCache(folder, manifest).fields, manifest.inventories
+    fields = TreeCache(folder, manifest).fields
     for row in manifest.shards:
         try:
-            open_shard(folder / row.file, row, row.index * manifest.shard_sentences, names, fields).close()
+            open_shard(folder / row.file, row, row.index * manifest.shard_sentences, manifest, fields).close()
         except UserError as error:
             log.warning("%s; parsing it again", error)
         else:

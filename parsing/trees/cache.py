@@ -63,25 +63,17 @@ LIBVER = ("v108", "v108")
 
 
 @configuration
-class Manifest:
+class Manifest(Inventories):
     """Identity, inventories and the finished shards of one cache."""
 
     format_version: int = FORMAT_VERSION
     identity: dict[str, Any]
     """Corpus, parsers and options: everything that determines the content."""
-    relations: tuple[str, ...]
-    labels: tuple[str, ...]
-    tags: tuple[str, ...]
     shard_sentences: Count = SHARD_SENTENCES
     complete: bool = False
     """The whole corpus is parsed."""
     shards: tuple[ShardRow, ...] = ()
     """Finished shards in order; while a run is under way there may be gaps."""
-
-    @property
-    def inventories(self) -> Inventories:
-        """Return the names of the trees' ids."""
-        return Inventories(relations=self.relations, labels=self.labels, tags=self.tags)
 
     def prefix(self) -> list[ShardRow]:
         """Return the rows from shard 0 up to the first gap."""
@@ -324,7 +316,7 @@ class TreeCache:
         if index in self._checked:
             return h5py.File(path, "r", libver=LIBVER, locking=False)
         row, start = self.rows[index], int(self._starts[index])
-        file = open_shard(path, row, start, self.manifest.inventories, self.fields)
+        file = open_shard(path, row, start, self.manifest, self.fields)
         self._checked.add(index)
         return file
 

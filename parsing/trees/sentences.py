@@ -158,7 +158,7 @@ def cached_sentences(cache: TreeCache, start: int, stop: int) -> Iterator[Parsed
     """The sentences ``start`` to ``stop`` (excluded) of a cache, a few hundred in memory at a time."""
     for begin in range(start, stop, STEP):
         batch = cache.read(begin, min(begin + STEP, stop))
-        yield from batch_sentences(batch, cache.manifest.inventories)
+        yield from batch_sentences(batch, cache.manifest)
 
 
 def dependency_text(
