@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,10 @@ from corpora.senteval.tasks import (
     RELATEDNESS_TASKS,
     STRUCTURE_TASKS,
     STS_SUBSETS,
-    TRIPLET_TASKS,
     canonical_task,
 )
 from multiview.model import MultiViewEncoder
-from multiview.names.opened import (
-    Encoder,
-    OpenedEncoder,
-    SentenceVectors,
-    SingleEncoder,
-    as_vectors,
-)
+from multiview.names.opened import Encoder, OpenedEncoder, SentenceVectors, SingleEncoder, as_vectors
 from multiview.names.sources import Reading
 from runtime import __version__
 from runtime.errors import UserError
@@ -48,17 +41,7 @@ from runtime.progress import progress
 from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
-from senteval_runner.protocol.cosine_tasks import (
-    binding_scores,
-    nearer,
-    nearest,
-    neighbour_ranks,
-    neighbour_scores,
-    opposite_scores,
-    pair_scores,
-    sts_scores,
-    triplet_scores,
-)
+from senteval_runner.protocol.cosine_tasks import cosine_result, neighbour_result
 from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
 from senteval_runner.vectors import EvaluationTrees
 
@@ -75,16 +58,15 @@ def evaluate(
     seed: int = 1111,
     *,
     nhid: int | None = None,
-    done: Callable[[TaskResult], None] | None = None,
     trees: Path | str | None = None,
 ) -> Results:
     """Score an encoder: an object with ``encode(list of sentences) -> [n, d]``, or a function of token lists.
 
     ``tasks`` are SentEval's names or aliases; a string holds several, separated by commas. ``data`` is the
     folder with ``downstream/`` and ``probing/``. The seed is that of every fit, and of the folds of TREC and
-    MRPC; ``nhid`` is the width of the classifier's hidden layer, instead of the protocol's. ``done``
-    is called with each task's result as soon as it is ready. ``trees`` is a folder of tree caches
-    (``runs/trees``): a multi-view encoder's own parsers parse every sentence once and keep its trees there.
+    MRPC; ``nhid`` is the width of the classifier's hidden layer, instead of the protocol's. ``trees`` is
+    a folder of tree caches (``runs/trees``): a multi-view encoder's own parsers parse every sentence once and
+    keep its trees there.
 
     Returns:
         Scores by task; a task that could not be scored is under ``skipped`` with the reason.
@@ -105,16 +87,12 @@ def evaluate(
     with progress(total=len(read), unit="task", description="evaluate") as bar:
         for task in read:
             try:
-                result = evaluate_task(vectors, task, protocol, seed)
+                results.tasks[task.name] = evaluate_task(vectors, task, protocol, seed)
             except UserError as error:
                 # Nothing is lost yet: with a broken encoder every task would be skipped, one after the other.
                 if isinstance(error, EncoderError) and not results.tasks:
                     raise
                 results.skipped[task.name] = str(error)
-            else:
-                results.tasks[task.name] = result
-                if done:
-                    done(result)
             bar.update(1)
     return results
 
@@ -200,8 +178,16 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     started = time.perf_counter()
     if task.name in RELATEDNESS_TASKS:
         scored = _score_relatedness(rows, seed)
+    elif task.name == "Neighbours":
+        scored = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
     elif by_cosine:
-        scored = _score_cosines(task, rows)
+        by_split = {
+            name: np.array(part.to_file_order(cosines(part.u, part.v)))
+            for name, part in rows.items()
+            if part.v is not None
+        }
+        gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
+        scored = cosine_result(task.name, by_split, gold)
     else:
         scored = _score_classes(task, rows, protocol, seed)
     return TaskResult(
@@ -300,46 +286,4 @@ def _score_relatedness(rows: dict[str, _Rows], seed: int) -> _Scored:
         "metrics": metrics,
         "predictions": {"test": test.to_file_order(predictions), "cosine": test.to_file_order(untrained)},
         "gold": {"test": test.to_file_order(test.y)},
-    }
-
-
-def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _Scored:
-    """Score without training: STS12-16, the tasks of structure, and the neighbours of a book's sentences."""
-    if task.name == "Neighbours":
-        ranks = neighbour_ranks({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
-        metrics, right = neighbour_scores(ranks), {title: rank_N == 1 for title, rank_N in ranks.items()}
-        return {"metrics": metrics, **_right_or_wrong(right)}
-    cosine = {
-        name: np.array(part.to_file_order(cosines(part.u, part.v)))
-        for name, part in rows.items()
-        if part.v is not None
-    }
-    if task.name == "Binding":  # one item a triplet
-        return {
-            "metrics": binding_scores(cosine),
-            **_right_or_wrong({k: nearer(v) for k, v in cosine.items()}),
-        }
-    if task.name in TRIPLET_TASKS:
-        return {
-            "metrics": triplet_scores(cosine),
-            **_right_or_wrong({k: nearest(v) for k, v in cosine.items()}),
-        }
-    if task.name == "Opposites":
-        metrics, below = opposite_scores(cosine)
-        return {"metrics": metrics, **_right_or_wrong({"all": below})}
-    gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
-    if task.name in STS_SUBSETS:
-        metrics = sts_scores(cosine, gold)
-    else:
-        metrics = pair_scores(*(np.concatenate([part[name] for name in gold]) for part in (gold, cosine)))
-    listed = ({name: values.tolist() for name, values in part.items()} for part in (cosine, gold))
-    return {"metrics": metrics, **dict(zip(("predictions", "gold"), listed, strict=True))}
-
-
-def _right_or_wrong(right: Mapping[str, NDArray[Any]]) -> _Scored:
-    """Give items that are right or wrong as predictions beside a gold of ones."""
-    predictions = {name: part_N.astype(float).tolist() for name, part_N in right.items()}
-    return {
-        "predictions": predictions,
-        "gold": {name: [1.0] * len(part) for name, part in predictions.items()},
     }

@@ -125,8 +125,14 @@ def main(config: SentEvalConfig) -> int:
     data = data_folder(config.data, names)
     from senteval_runner.evaluation import read_tasks
     from senteval_runner.protocol.config import get_protocol
-    from senteval_runner.results import write_results
-    from senteval_runner.scoring import Cells, expand_models, open_models, score_models, starts_of
+    from senteval_runner.scoring import (
+        Cells,
+        expand_models,
+        open_models,
+        score_models,
+        starts_of,
+        write_results,
+    )
     from senteval_runner.vectors import EvaluationTrees
 
     folder, options = config.folder, config_to_json(config)

@@ -23,6 +23,7 @@ from threading import Event
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from runtime.compiled import compiled
@@ -164,7 +165,7 @@ class Fit:
     train: Int
     """Rows of the design matrix, in the order the permutations index."""
     dev: Int
-    """Rows whose accuracy decides when to stop and which weights to keep."""
+    """Rows whose score decides when to stop and which weights to keep."""
     l2: tuple[float, ...]
     """Weight decay of each model."""
     drawn: int = 0
@@ -175,10 +176,16 @@ class Fit:
 class Fitted:
     """Result of one :class:`Fit`, per regulariser."""
 
-    accuracy: list[float]
-    """Best development accuracy, in [0, 1]."""
+    score: list[float]
+    """Best development score: of classes the accuracy in [0, 1]."""
     weights: list[list[Tensor]]
     """The best parameters [k, in] of each model; empty unless they were asked for."""
+
+
+Gradients = Callable[[Tensor, Tensor, Sequence[Tensor]], list[Tensor]]
+"""Of every model's loss on a batch [F, B, D] with targets [F, C, B], in the shapes of the parameters."""
+Score = Callable[[Tensor, Sequence[Tensor]], NDArray[np.float64]]
+"""The scores [R] of a fold's models, by their parameters, on development rows."""
 
 
 def split_fit(rows: Int, l2: float, seed: int) -> Fit:
@@ -196,28 +203,29 @@ def split_fit(rows: Int, l2: float, seed: int) -> Fit:
 
 def train_fits(
     x_ND: Tensor,
-    y_N: Int,
+    target_NC: Tensor,
     fits: Sequence[Fit],
-    classes: int,
+    gradient: Gradients,
+    score: Score,
     protocol: Protocol,
     seed: int,
     *,
-    keep_weights: bool = False,
+    keep_weights: bool,
 ) -> list[Fitted]:
     """Train every fit until its own early stopping ends it; fits of equal lengths are trained together.
 
-    The design matrix is float32, its last column all ones (:func:`senteval_runner.protocol.features.design`);
-    ``y_N`` are ids of ``classes`` classes. Every fit starts from the seed.
+    The design matrix is float32, its last column all ones (:func:`senteval_runner.protocol.features.design`).
+    Every fit starts from the seed.
     """
-    onehot = torch.nn.functional.one_hot(torch.as_tensor(np.asarray(y_N)), classes).float()
     hidden = [protocol.nhid] if protocol.nhid else []
     groups = _groups(fits, max(1, GROUP_BYTES // (protocol.batch_size * x_ND.shape[1] * 4)))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        weights = initial_head(x_ND.shape[1] - 1, *hidden, classes)
+        weights = initial_head(x_ND.shape[1] - 1, *hidden, target_NC.shape[1])
 
     def train(group: list[int], stopped: Event) -> list[Fitted]:
-        trainer = _GroupTrainer(x_ND, onehot, [fits[i] for i in group], weights, protocol, keep_weights)
+        members = [fits[i] for i in group]
+        trainer = _GroupTrainer(x_ND, target_NC, members, weights, gradient, score, protocol, keep_weights)
         return trainer.run(np.random.RandomState(seed), stopped)
 
     results: dict[int, Fitted] = {}
@@ -265,21 +273,22 @@ class _GroupTrainer:
     def __init__(
         self,
         x_ND: Tensor,
-        onehot_NC: Tensor,
+        target_NC: Tensor,
         fits: Sequence[Fit],
         weights: Sequence[Tensor],
+        gradient: Gradients,
+        score: Score,
         protocol: Protocol,
         keep_weights: bool,
     ) -> None:
-        self.x, self.onehot, self.fits = x_ND, onehot_NC, fits
+        self.x, self.target, self.fits, self.gradient, self.score = x_ND, target_NC, fits, gradient, score
         self.protocol, self.keep_weights = protocol, keep_weights
-        self.labels = onehot_NC.argmax(1)
         F, R = len(fits), len(fits[0].l2)
         self.params = [p.repeat(F, R, 1, 1) for p in weights]
         self.state = [[torch.zeros_like(p) for _ in range(2)] for p in self.params]
-        self.folds = list(range(F))
+        self.folds = np.arange(F)
         self.model_FR = np.tile(np.arange(R), (F, 1))
-        self.best_FR = np.full((F, R), -1, dtype=np.int64)
+        self.best_FR = np.full((F, R), -1.0)
         self.misses_FR = np.zeros((F, R), dtype=np.int64)
         self.alive_FR = np.ones((F, R), dtype=bool)
         self.best_weights: dict[tuple[int, int], list[Tensor]] = {}
@@ -288,9 +297,9 @@ class _GroupTrainer:
 
     def _refresh(self) -> None:
         """Derive train rows [F, n], L2 [F * R] and numpy views of the models still in training."""
-        self.train_Fn = torch.as_tensor(np.stack([self.fits[f].train for f in self.folds]))
+        self.train_Fn = torch.as_tensor(np.stack([self.fits[f].train for f in self.folds.tolist()]))
         l2 = np.array([fit.l2 for fit in self.fits], dtype=np.float32)
-        self.l2 = l2[np.array(self.folds)[:, None], self.model_FR].reshape(-1)
+        self.l2 = l2[self.folds[:, None], self.model_FR].reshape(-1)
         self.flat = [
             (flat(w), [flat(s) for s in state]) for w, state in zip(self.params, self.state, strict=True)
         ]
@@ -304,47 +313,36 @@ class _GroupTrainer:
             for _ in range(self.protocol.epoch_size):
                 self._epoch(stream)
             epochs += self.protocol.epoch_size
-            self._stop_or_keep(self._dev_correct())
+            self._stop_or_keep()
             self._compact()
-        results = []
-        for f, fit in enumerate(self.fits):
-            models = range(len(fit.l2))
-            accuracy = [int(self.best_FR[f, r]) / len(fit.dev) for r in models]
-            results.append(Fitted(accuracy, [self.best_weights[f, r] for r in models if self.keep_weights]))
-        return results
+        models = range(len(self.fits[0].l2)) if self.keep_weights else ()
+        weights = [[self.best_weights[f, r] for r in models] for f in range(len(self.fits))]
+        return list(map(Fitted, self.best_FR.tolist(), weights))
 
     def _epoch(self, stream: np.random.RandomState) -> None:
         F, n = self.train_Fn.shape
         rows_Fn = self.train_Fn[:, torch.as_tensor(stream.permutation(n))]
-        y_FCn = self.onehot.index_select(0, rows_Fn.view(-1)).view(F, n, -1).transpose(1, 2).contiguous()
+        y_FCn = self.target.index_select(0, rows_Fn.view(-1)).view(F, n, -1).transpose(1, 2).contiguous()
         size = self.protocol.batch_size
         for rows_FB, y_FCB in zip(rows_Fn.split(size, dim=1), y_FCn.split(size, dim=2), strict=True):
             x_FBD = self.x.index_select(0, rows_FB.reshape(-1)).view(F, -1, self.x.shape[1])
             self.step += 1
-            steps = zip(self.flat, gradients(x_FBD, y_FCB, self.params), strict=True)
+            steps = zip(self.flat, self.gradient(x_FBD, y_FCB, self.params), strict=True)
             for (w, state), gradient in steps:
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
-    def _dev_correct(self) -> Int:
-        """Return the number of correct development rows of each model still in training: [F, R]."""
-        correct = []
-        for position, f in enumerate(self.folds):
-            rows = torch.as_tensor(self.fits[f].dev)
-            weights = [p[position : position + 1] for p in self.params]
-            logits_RCB = logits(self.x.index_select(0, rows)[None], weights)[0]
-            correct.append((logits_RCB.argmax(1) == self.labels[rows]).sum(1).numpy())
-        return np.stack(correct)
-
-    def _stop_or_keep(self, correct_FR: Int) -> None:
+    def _stop_or_keep(self) -> None:
         """Keep better weights, or stop a model at its (tenacity + 1)-th round without improvement."""
-        for position, f in enumerate(self.folds):
+        for position, f in enumerate(self.folds.tolist()):
+            params = [p[position : position + 1] for p in self.params]
+            score_R = self.score(torch.as_tensor(self.fits[f].dev), params)
             for slot, r in enumerate(self.model_FR[position].tolist()):
                 if not self.alive_FR[f, r]:
                     continue
-                if correct_FR[position, slot] > self.best_FR[f, r]:
-                    self.best_FR[f, r] = correct_FR[position, slot]
+                if score_R[slot] > self.best_FR[f, r]:
+                    self.best_FR[f, r] = score_R[slot]
                     if self.keep_weights:
-                        self.best_weights[f, r] = [p[position, slot].clone() for p in self.params]
+                        self.best_weights[f, r] = [p[0, slot].clone() for p in params]
                 elif self.misses_FR[f, r] >= self.protocol.tenacity:
                     self.alive_FR[f, r] = False
                 else:
@@ -352,7 +350,7 @@ class _GroupTrainer:
 
     def _compact(self) -> None:
         """Drop finished folds, pack the remaining models of each fold to the left, cut spare columns."""
-        alive = self.alive_FR[np.array(self.folds)[:, None], self.model_FR]
+        alive = self.alive_FR[self.folds[:, None], self.model_FR]
         width = int(alive.sum(1).max())
         positions = np.flatnonzero(alive.any(1))
         if width == 0 or (width == alive.shape[1] and len(positions) == len(alive)):
@@ -362,5 +360,5 @@ class _GroupTrainer:
         self.params = [p[pick].contiguous() for p in self.params]
         self.state = [[s[pick].contiguous() for s in states] for states in self.state]
         self.model_FR = self.model_FR[positions[:, None], slots]
-        self.folds = [self.folds[position] for position in positions]
+        self.folds = self.folds[positions]
         self._refresh()

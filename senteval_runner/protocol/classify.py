@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from senteval_runner.protocol.batched import Fit, Fitted, logits, split_fit, train_fits
+from senteval_runner.protocol.batched import Fit, Fitted, gradients, logits, split_fit, train_fits
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 
@@ -56,7 +56,7 @@ class Classification:
 
 
 @dataclass(frozen=True)
-class _Torch:
+class Torch:
     """Batched early-stopped classifiers of one task."""
 
     x: Float
@@ -66,9 +66,19 @@ class _Torch:
     seed: int
     candidates: Sequence[float]
 
-    def _train(self, fits: Sequence[Fit], *, keep: bool) -> list[Fitted]:
-        x = torch.from_numpy(self.x)
-        return train_fits(x, self.y, fits, self.classes, self.protocol, self.seed, keep_weights=keep)
+    def train(self, fits: Sequence[Fit], *, keep: bool) -> list[Fitted]:
+        """Train every fit, with the accuracy on its development rows as score; ``keep`` its best weights."""
+        x_ND, y_N = torch.from_numpy(self.x), torch.as_tensor(np.asarray(self.y))
+
+        def accuracy(rows: torch.Tensor, params: Sequence[torch.Tensor]) -> Accuracies:
+            chosen_RB = logits(x_ND.index_select(0, rows)[None], params)[0].argmax(1)
+            correct: Accuracies = (chosen_RB == y_N[rows]).sum(1).numpy() / len(rows)
+            return correct
+
+        onehot = torch.nn.functional.one_hot(y_N, self.classes).float()
+        return train_fits(
+            x_ND, onehot, fits, gradients, accuracy, self.protocol, self.seed, keep_weights=keep
+        )
 
     def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
         scores = logits(torch.from_numpy(self.x[rows])[None], [w[None, None] for w in weights])
@@ -78,18 +88,18 @@ class _Torch:
     def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
         """Train on the first rows of each fold, measure on the second."""
         fits = [Fit(train=train, dev=dev, l2=tuple(self.candidates)) for train, dev in folds]
-        return np.array([one.accuracy for one in self._train(fits, keep=False)])
+        return np.array([one.score for one in self.train(fits, keep=False)])
 
     def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
         """Predict ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
         fits = [split_fit(train, self.candidates[chosen], self.seed) for train, _, chosen in jobs]
-        fitted = self._train(fits, keep=True)
+        fitted = self.train(fits, keep=True)
         return [self._predict(test, one.weights[0]) for (_, test, _), one in zip(jobs, fitted, strict=True)]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """Search on a given development set. A final fit would repeat the search, so its weights are used."""
-        [fitted] = self._train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
-        return np.array([fitted.accuracy]), [self._predict(test, one) for one in fitted.weights]
+        [fitted] = self.train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
+        return np.array([fitted.score]), [self._predict(test, one) for one in fitted.weights]
 
 
 @dataclass(frozen=True)
@@ -131,10 +141,10 @@ def _backend(
     seed: int,
     inverses: Sequence[float] = SKLEARN_INVERSES,
     l2: Sequence[float] = TORCH_REGULARISERS,
-) -> _Torch | _Sklearn:
+) -> Torch | _Sklearn:
     if protocol.backend == "sklearn":
         return _Sklearn(x, y, seed, inverses)
-    return _Torch(x, y, classes, protocol, seed, l2)
+    return Torch(x, y, classes, protocol, seed, l2)
 
 
 def _percent(correct: NDArray[np.bool_]) -> float:

@@ -8,7 +8,7 @@ early-stopped on development Pearson.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from senteval_runner.protocol.batched import flat, fold_products, initial_head, update
+from senteval_runner.protocol.batched import Fit, fold_products, train_fits
+from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float
 
 CLASSES = 5
-BATCH = 64
-EPOCHS_PER_ROUND = 50
-MAX_EPOCH = 1000
-FORGIVEN_ROUNDS = 3
+PROTOCOL = Protocol(name="relatedness", tenacity=3, epoch_size=50, max_epoch=1000)
 Scores = NDArray[np.float64]
 
 
@@ -76,13 +74,13 @@ def target_distribution(scores: Scores) -> Float:
     return targets
 
 
-def _gradient(x_BD: Tensor, target_KB: Tensor, w_KD: Tensor) -> Tensor:
+def _gradients(x_FBD: Tensor, target_FKB: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
     """L = mean((p - t)²); dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
-    size = w_KD.numel()
-    p_KB = torch.softmax(fold_products(w_KD[None], x_BD.t()[None], size)[0], dim=0)
-    g_KB = (p_KB - target_KB).mul_(2.0 / target_KB.numel())
-    g_KB = p_KB * (g_KB - (g_KB * p_KB).sum(dim=0))
-    return fold_products(g_KB[None], x_BD[None], size)[0]
+    w_FKD = params[0][:, 0]
+    p_FKB = torch.softmax(fold_products(w_FKD, x_FBD.transpose(1, 2), w_FKD[0].numel()), dim=1)
+    g_FKB = (p_FKB - target_FKB).mul_(2.0 / target_FKB[0].numel())
+    g_FKB = p_FKB * (g_FKB - (g_FKB * p_FKB).sum(dim=1, keepdim=True))
+    return [fold_products(g_FKB, x_FBD, w_FKD[0].numel())[:, None]]
 
 
 def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
@@ -101,34 +99,16 @@ def relatedness(
         Correlations in [-1, 1] and the mean squared error on the 1..5 scale; a predicted score per test row.
     """
     x_ND, x_dev, x_test = (torch.from_numpy(part[0]) for part in (train, dev, test))
-    targets_NK = torch.from_numpy(target_distribution(train[1]))
-    stream = np.random.RandomState(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        w = initial_head(x_ND.shape[1] - 1, CLASSES)[0][None, None].contiguous()
-    no_l2 = np.zeros(1, dtype=np.float32)
-    flat_w = flat(w)
-    state = [np.zeros_like(flat_w), np.zeros_like(flat_w)]
-    best, best_w, misses, step = -1.0, w, 0, 0
-    for _ in range(0, MAX_EPOCH + 1, EPOCHS_PER_ROUND):
-        for _ in range(EPOCHS_PER_ROUND):
-            order = torch.from_numpy(stream.permutation(len(x_ND)))
-            for rows in order.split(BATCH):
-                step += 1
-                gradient = _gradient(
-                    x_ND.index_select(0, rows), targets_NK.index_select(0, rows).t(), w[0, 0]
-                )
-                update("adam", flat_w, flat(gradient[None, None]), state, no_l2, step)
-        score = pearson(_expected_score(x_dev, w[0, 0]), dev[1])
-        if score > best:
-            best, best_w = score, w.clone()
-        elif misses >= FORGIVEN_ROUNDS:
-            break
-        else:
-            misses += 1
-    predictions = _expected_score(x_test, best_w[0, 0])
+
+    def score(rows: Tensor, params: Sequence[Tensor]) -> Scores:
+        return np.array([pearson(_expected_score(x_dev, params[0][0, 0]), dev[1])])
+
+    fit = Fit(train=np.arange(len(x_ND)), dev=np.arange(0), l2=(0.0,))
+    targets = torch.from_numpy(target_distribution(train[1]))
+    [fitted] = train_fits(x_ND, targets, [fit], _gradients, score, PROTOCOL, seed, keep_weights=True)
+    predictions = _expected_score(x_test, fitted.weights[0][0])
     metrics = {
-        "devpearson": best,
+        "devpearson": fitted.score[0],
         "pearson": pearson(predictions, test[1]),
         "spearman": spearman(predictions, test[1]),
         "mse": float(np.mean((predictions - test[1]) ** 2)),

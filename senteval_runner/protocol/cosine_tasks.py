@@ -9,12 +9,14 @@ Legend of dimension suffixes: N sentences of a book, D embedding size.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from corpora.senteval.structure import FILLINGS
+from corpora.senteval.tasks import STS_SUBSETS, TRIPLET_TASKS
 from senteval_runner.protocol.correlation import Scores, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, unit
 from senteval_runner.protocol.statistics import grouped_mean, interval
@@ -24,6 +26,40 @@ TIE = 1e-6
 DRAWS = 1000
 ACCEPTED = 0.9
 """Of the paraphrases, where opposites are measured."""
+
+
+def cosine_result(task: str, cosines: Mapping[str, Scores], gold: Mapping[str, Scores]) -> dict[str, Any]:
+    """Score STS12-16 or a task of structure, by cosines and gold [n] of each split.
+
+    Gives ``metrics``, ``predictions`` and ``gold``; items that are right or wrong have a gold of ones.
+    """
+    if task in STS_SUBSETS:
+        return _result(sts_scores(cosines, gold), cosines, gold)
+    if task == "Binding":  # one item a triplet
+        return _result(binding_scores(cosines), {kind: nearer(part) for kind, part in cosines.items()})
+    if task in TRIPLET_TASKS:
+        return _result(triplet_scores(cosines), {split: nearest(part) for split, part in cosines.items()})
+    if task == "Opposites":
+        metrics, below = opposite_scores(cosines)
+        return _result(metrics, {"all": below})
+    together = (np.concatenate([part[name] for name in gold]) for part in (gold, cosines))
+    return _result(pair_scores(*together), cosines, gold)
+
+
+def neighbour_result(books: Mapping[str, Float]) -> dict[str, Any]:
+    """Score Neighbours, by vectors [N, D] of each book: ``metrics``, ``predictions`` and ``gold``."""
+    ranks = neighbour_ranks(books)
+    return _result(neighbour_scores(ranks), {title: rank_N == 1 for title, rank_N in ranks.items()})
+
+
+def _result(
+    metrics: dict[str, float],
+    predicted: Mapping[str, NDArray[Any]],
+    gold: Mapping[str, NDArray[Any]] | None = None,
+) -> dict[str, Any]:
+    gold = gold or {name: np.ones(len(part)) for name, part in predicted.items()}
+    listed = ({name: part.astype(float).tolist() for name, part in of.items()} for of in (predicted, gold))
+    return {"metrics": metrics, **dict(zip(("predictions", "gold"), listed, strict=True))}
 
 
 def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> dict[str, float]:

@@ -25,8 +25,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks import alternate, ratios, spread
 from corpora.senteval.files import read_task
-from senteval_runner.protocol import batched
-from senteval_runner.protocol.classify import TORCH_REGULARISERS
+from senteval_runner.protocol import classify
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.features import design
 from tests.oracles import senteval as oracle
@@ -58,13 +57,11 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
     cut = list(StratifiedKFold(10, shuffle=True, random_state=SEED).split(x, y))[:folds]
     protocol = dataclasses.replace(get_protocol("default"), max_epoch=max_epoch)
     plain = dataclasses.replace(oracle.Settings(), max_epoch=max_epoch)
-    matrix = torch.from_numpy(design([x]))
-    fits = [batched.Fit(train=a, dev=b, l2=TORCH_REGULARISERS) for a, b in cut]
+    batched = classify._backend(design([x]), y, classes, protocol, SEED)
     scores: dict[str, np.ndarray] = {}
 
     def ours() -> None:
-        trained = batched.train_fits(matrix, y, fits, classes, protocol, SEED)
-        scores["ours"] = np.array([fit.accuracy for fit in trained])
+        scores["ours"] = batched.search(cut)
 
     def peer() -> None:
         scores["peer"] = np.asarray(oracle.search(x, y, cut, classes, SEED, plain))

@@ -33,8 +33,8 @@ def settings_of(protocol: Protocol) -> oracle.Settings:
 
 
 def train(of: Problem, fits: list[batched.Fit], protocol: Protocol, seed: int) -> list[batched.Fitted]:
-    x, y = torch.from_numpy(design([of[0]])), of[1]
-    return batched.train_fits(x, y, fits, int(y.max()) + 1, protocol, seed, keep_weights=True)
+    classes = int(of[1].max()) + 1
+    return classify.Torch(design([of[0]]), of[1], classes, protocol, seed, ()).train(fits, keep=True)
 
 
 VARIANTS = {
@@ -127,7 +127,7 @@ def test_groups_compaction_and_threads_change_nothing(monkeypatch: pytest.Monkey
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
     for a, b, c in zip(together, side_by_side, train(of, fits, protocol, 1), strict=True):
-        assert a.accuracy == b.accuracy == c.accuracy
+        assert a.score == b.score == c.score
         torch.testing.assert_close(a.weights, b.weights, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(b.weights, c.weights, rtol=0, atol=0)
 
