@@ -53,7 +53,6 @@ class Classifier:
             self.model = nn.Sequential(nn.Linear(dim, s.nhid), nn.Sigmoid(), nn.Linear(s.nhid, classes))
         optimiser = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[s.optim]
         self.optimiser = optimiser(self.model.parameters(), weight_decay=reg)
-        self.rounds = 0
 
     def fit(self, x, y, *, dev=None, split=None):
         if dev is None:
@@ -67,7 +66,6 @@ class Classifier:
             for _ in range(self.s.epoch_size):
                 self.one_epoch(x, y)
             epoch += self.s.epoch_size
-            self.rounds += 1
             accuracy = self.score(*dev)
             if accuracy > best:
                 best, best_model = accuracy, copy.deepcopy(self.model)
