@@ -11,16 +11,7 @@ from corpora.treebanks import write_conllu
 from corpora.universal import _UPOS, valid
 from corpora.universal import RELATIONS as KNOWN
 
-RELATIONS = [
-    *sorted(KNOWN),
-    *["punct"] * 15,
-    "goeswith",
-    "nsubj:outer",
-    "obj",
-    "obl",
-    "obl:arg",
-    "csubj",
-]
+RELATIONS = [*sorted(KNOWN), *["punct"] * 15, "goeswith", "nsubj:outer", "obj", "obl", "obl:arg", "csubj"]
 
 
 @st.composite
