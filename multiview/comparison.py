@@ -1,107 +1,142 @@
-"""Compare what two sentences say, and give the reasons why they do not say the same.
+"""The numbers of pairs of sentences that :mod:`multiview.judge` reads, of many pairs at once.
 
-A sentence is read as *facts*: its content words and its canonical arcs (:mod:`parsing.trees.roles`), each
-word as its base and a sign (:mod:`multiview.encoders.poles`).
+A sentence is read as *facts*: its words and its canonical arcs (:mod:`parsing.trees.roles`), each word as its
+base and a sign (:mod:`multiview.encoders.poles`). Words and arcs of each side are keys that hold the pair, so
+that what two sentences have in common is a search in sorted keys.
 
-Legend of dimension suffixes: S sentences, K content words, M arcs, U words, E size of their vectors.
+Legend of dimension suffixes: S sentences, T words of all, M arcs, U distinct words, E size of their vectors,
+n pairs, F numbers of a pair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from corpora.characters import plain
-from multiview.encoders.poles import agreement, negators, poles, signed, turned
+from multiview.encoders.poles import SIDES, poles, signed, spoken_content, turned
+from multiview.pretrained import unit_rows
+from multiview.words.table import WordTable
 from parsing.trees.batch import Batch, places_of_ranges
-from parsing.trees.role_kinds import relation_bits, word_flags
+from parsing.trees.role_kinds import KIND, relation_bits, word_flags
 from parsing.trees.role_rules import ROLES
-from parsing.trees.roles import canonical_arcs, content_words
+from parsing.trees.roles import canonical_arcs
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+LONGEST = 400
+"""Words of a text that are compared; the parsers take fewer."""
+RARE = 60_000
+"""Rank of a word that counts as rare as any."""
+CHUNK = 1 << 14
+"""Pairs of words whose vectors are multiplied at a time."""
 _NEG = ROLES.index("neg")
 _FEW = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
 )
 _VALUES = {word: str(value) for value, word in enumerate(_FEW.split())}
+_ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
+
+
+class Kind(IntEnum):
+    """What a word is; others have none."""
+
+    NUMBER = 1
+    NAME = 2
+    BESIDE = 3
+    """On, off, up and down: content or not as the parser has it, so that they are compared for their own."""
+
+
+class Form(NamedTuple):
+    """What is known of a word as it is written."""
+
+    text: str
+    base: str
+    """What its forms have in common."""
+    key: int
+    """The place of the base."""
+    sign: int
+    kind: int
+    """A :class:`Kind` or 0."""
 
 
 class Forms:
-    """The words of some sentences, each as it is written once, and what is known of each.
+    """The distinct words of some sentences."""
 
-    Args:
-        vectors_of: gives the vectors [U, E] of words.
-    """
-
-    def __init__(self, vectors_of: Callable[[list[str]], NDArray[np.floating]]) -> None:
-        self.vectors_of = vectors_of
-        self.words: list[str] = []
+    def __init__(self) -> None:
+        self.read: list[Form] = []
         self.bases: dict[str, int] = {}
-        self._names: list[str] = []
         self._place: dict[str, int] = {}
-        self._read: list[tuple[int, int, bool, bool]] = []
-        self._vectors: list[NDArray[np.float32]] = []
 
     def places(self, types: Sequence[str]) -> Ints:
         """The place of each word, [U]; those that are new are read."""
-        new = [word for word in types if word not in self._place]
-        for word in new:
-            base, sign = signed(word.lower())
-            value = _VALUES.get(base, base)
-            self._place[word] = len(self.words)
-            self.words.append(word)
-            number = value[:1].isdigit() or value[-1:].isdigit()
-            name = not number and (word.isupper() or (word[:1].isupper() and word[1:].islower()))
-            if value not in self.bases:
-                self.bases[value] = len(self._names)
-                self._names.append(value)
-            self._read.append((self.bases[value], sign, number, name))
-        if new:
-            rows = np.asarray(self.vectors_of(new), np.float32)
-            self._vectors.append(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+        for word in types:
+            if self._place.setdefault(word, len(self.read)) == len(self.read):
+                base, sign = base_of(word)
+                key = self.bases.setdefault(base, len(self.bases))
+                self.read.append(Form(word, base, key, sign, _kind(word)))
         return np.array([self._place[word] for word in types], np.int64)
 
-    def read(self, place: int) -> tuple[str, int, bool, bool]:
-        """Base, sign, whether a number, whether a name, of one word."""
-        base, *others = self._read[place]
-        return (self._names[base], *others)  # type: ignore[return-value]
 
-    def known(self) -> tuple[Ints, NDArray[np.float32]]:
-        """Base, sign, whether a number, whether a name, of each word [U, 4]; the vectors [U, E]."""
-        return np.array(self._read, np.int64).reshape(-1, 4), np.concatenate(self._vectors)
+def _kind(word: str) -> int:
+    if word[:1].isdigit() or word[-1:].isdigit() or word.lower() in _VALUES:
+        return Kind.NUMBER
+    if word.lower() in {*SIDES, *SIDES.values()}:
+        return Kind.BESIDE
+    return Kind.NAME if word.isupper() or (word[:1].isupper() and word[1:].islower()) else 0
+
+
+def base_of(word: str) -> tuple[str, int]:
+    """What forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
+    base, sign = signed(word.lower())
+    if base in SIDES:
+        return SIDES[base], -sign
+    base = _VALUES.get(base, base)
+    if poles(base) or not base.isalpha():
+        return base, sign
+    endings = (ending for ending in _ENDINGS if base.endswith(ending) and len(base) > len(ending) + 2)
+    ending = next(endings, "")
+    if ending and not base.endswith(("ss", "us", "is")):
+        base = base.removesuffix(ending) + _ENDINGS[ending]
+        if ending in ("ed", "ing") and base[-1] == base[-2] and base[-1] not in "sl":
+            base = base[:-1]  # stopping
+    return (base.removesuffix("e") if len(base) > 3 else base), sign
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Words and arcs of sentences; those of one sentence follow one another. Words are places in a Forms."""
+    """Words and arcs of sentences; those of one sentence follow one another. Words are places in a Forms.
 
-    word_offsets: Ints
-    """[S + 1], where each sentence's content words start."""
+    ``words`` and ``arcs`` [S] say how many a sentence has, ``negations`` [S] how many words are denied.
+    """
+
+    words: Ints
     word: Ints
-    """[K]."""
+    """[T]."""
+    content: Flags
+    """[T], whether the word is no function word, nor one that denies."""
+    preposition: Flags
     denied: Ints
-    """[K], -1 of what a negation turns, else 1."""
-    first: Ints
-    """[K], whether the word begins its sentence."""
-    arc_offsets: Ints
-    """[S + 1]."""
+    """[T], -1 of what a negation turns, else 1."""
+    first: Flags
+    """[T], whether the word begins its sentence."""
+    arcs: Ints
     role: Ints
     """[M]."""
     head: Ints
-    """[M], words."""
     dependent: Ints
-    """[M], words."""
     turned: Ints
     """[M], -1 where one of the two is denied."""
     head_denied: Ints
-    """[M]."""
     negations: Ints
-    """[S], how many tokens a negation turns."""
 
 
 def facts(batch: Batch, forms: Forms) -> Facts:
@@ -112,191 +147,239 @@ def facts(batch: Batch, forms: Forms) -> Facts:
     form_N = forms.places(types)[word_N]
     relation = relation_bits(batch.relations)[batch.relation]
     arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
-    sign_N = turned(batch, relation, types, word_N, arcs).astype(np.int64)
-    content = content_words(relation, types, word_N)
-    content = content[~negators(types)[word_N[content]]]
+    sign_N = turned(batch, relation, types, word_N, arcs, sides=False).astype(np.int64)
+    content_N = np.isin(np.arange(len(word_N)), spoken_content(relation, types, word_N))
+    place_N = np.arange(len(word_N)) - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
+    spoken = np.array([any(map(str.isalnum, word)) for word in types], bool)[word_N]
+    word = np.flatnonzero(spoken & (place_N < LONGEST))
     said = np.flatnonzero((arcs.role != _NEG) & (arcs.head != arcs.dependent))
-    sentence = np.searchsorted(batch.sentence_offsets, arcs.head[said], side="right")
-    said = said[np.argsort(sentence, kind="stable")]
+    said = said[np.argsort(_sentence(batch, arcs.head[said]), kind="stable")]
     head, dependent = arcs.head[said], arcs.dependent[said]
     return Facts(
-        word_offsets=np.searchsorted(content, batch.sentence_offsets),
-        word=form_N[content],
-        denied=sign_N[content],
-        first=np.isin(content, batch.sentence_offsets[:-1]).astype(np.int64),
-        arc_offsets=np.append(0, np.cumsum(np.bincount(sentence - 1, minlength=len(batch)))),
+        words=np.bincount(_sentence(batch, word), minlength=len(batch)),
+        word=form_N[word],
+        content=content_N[word],
+        preposition=(relation[word] & KIND.CASE) > 0,
+        denied=sign_N[word],
+        first=place_N[word] == 0,
+        arcs=np.bincount(_sentence(batch, head), minlength=len(batch)),
         role=arcs.role[said],
         head=form_N[head],
         dependent=form_N[dependent],
         turned=sign_N[head] * sign_N[dependent],
         head_denied=sign_N[head],
-        negations=np.diff(np.append(0, np.cumsum(sign_N < 0))[batch.sentence_offsets]),
+        negations=np.bincount(_sentence(batch, np.flatnonzero(sign_N < 0)), minlength=len(batch)),
     )
 
 
-def in_order(parts: Sequence[tuple[NDArray[np.integer], Facts]]) -> Facts:
-    """The facts of several batches as one, by each sentence's place; their words are of one Forms."""
-    place = np.argsort(np.concatenate([places for places, _ in parts]))
-    found = {f.name: np.concatenate([getattr(one, f.name) for _, one in parts]) for f in fields(Facts)}
-    for offsets, names in _FIELDS.items():
-        length = np.concatenate([np.diff(getattr(one, offsets)) for _, one in parts])
-        item = places_of_ranges((np.cumsum(length) - length)[place], length[place])
-        found[offsets] = np.append(0, np.cumsum(length[place]))
-        found |= {name: found[name][item] for name in names}
-    return Facts(**found | {"negations": found["negations"][place]})
+def _sentence(batch: Batch, token: NDArray[np.integer]) -> Ints:
+    """The sentence of each token."""
+    return np.searchsorted(batch.sentence_offsets, token, side="right") - 1
 
 
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "word_offsets": ("word", "denied", "first"),
-    "arc_offsets": ("role", "head", "dependent", "turned", "head_denied"),
-}
+class Read(NamedTuple):
+    """Pairs as they were read."""
+
+    facts: Facts
+    forms: Forms
+    rows: Ints
+    """[n, 2], the sentences of each pair."""
+    numbers: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """The words that have a role of a word in the first sentence and in the second, in lower case."""
+class _Side:
+    """The words and arcs of one sentence of each pair, as keys that hold the pair."""
 
-    role: str
-    head: str
-    """With both forms where one is denied: came | not came."""
-    a: tuple[str, ...]
-    b: tuple[str, ...]
+    match: Ints
+    """[T], of each word 1 if the other side has it, -1 if it has it with another sign alone, else 0."""
+    lone: Flags
+    """[T], content words that the other side does not have."""
 
-    @property
-    def same(self) -> bool:
-        """Whether both have the same words."""
-        return set(self.a) == set(self.b) and " | " not in self.head
+    def __init__(self, read: Read, column: int) -> None:
+        found, row_n, size = read.facts, read.rows[:, column], len(read.forms.bases)
+        key, sign, kind = np.array([form[2:] for form in read.forms.read], np.int64).reshape(-1, 3).T
+        self.pairs, self.size, self.odd = len(row_n), size, found.negations[row_n] % 2
+        self.pair, item = _expanded(found.words, row_n)
+        self.word, self.first, self.preposition = found.word[item], found.first[item], found.preposition[item]
+        self.base, self.sign = key[self.word], sign[self.word] * found.denied[item]
+        self.key, self.kind = self.pair * size + self.base, kind[self.word]
+        self.content = found.content[item] & (self.kind != Kind.BESIDE)
+        self.arc_pair, arc = _expanded(found.arcs, row_n)
+        head, dependent = found.head[arc], found.dependent[arc]
+        self.slot = (self.arc_pair * len(ROLES) + found.role[arc]) * size + key[head]
+        self.arc_key = self.slot * size + key[dependent]
+        self.arc_sign = found.turned[arc] * sign[head] * sign[dependent]
+        self.filler = self.arc_pair * size + key[dependent]
 
-    def __str__(self) -> str:
-        words = [", ".join(side) or "-" for side in ([self.a] if self.a == self.b else [self.a, self.b])]
-        return f"  {'=' if self.same else '≠'} {self.role} of {self.head}: {' | '.join(words)}"
+    def compare(self, other: _Side) -> None:
+        """Find the words that the other side has."""
+        self.match = _matched(self.key, other.key, self.sign, other.sign)
+        self.lone = self.content & (self.match == 0)
 
+    def count(self, chosen: Flags | Ints) -> Floats:
+        """How many words of each pair are chosen, [n]."""
+        return np.bincount(self.pair[chosen], minlength=self.pairs).astype(np.float64)
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Where two sentences differ."""
+    def of_kind(self, kind: int) -> Flags:
+        """Which content words are of a kind, [T]; a word that begins a sentence is no name."""
+        chosen: Flags = self.content & (self.kind == kind)
+        return chosen & ~self.first if kind == Kind.NAME else chosen
 
-    kind: str
-    """opposite, negation, roles, number, name, missing; or agreeing, of other words that say the same."""
-    a: str
-    """What the first sentence has, "" if it has nothing."""
-    b: str
-    place: str = ""
-    """Which role differs, such as agent of praised; for reasons of roles alone."""
-
-    def __str__(self) -> str:
-        place = f"{self.place}: " if self.place else ""
-        return f"{self.kind}: {place}{self.a or '-'} | {self.b or '-'}"
-
-
-def bindings(found: Facts, forms: Forms, one: int, other: int) -> list[Binding]:
-    """Who did what to whom in two sentences, what differs first."""
-    sides = [_slots(found, forms, row) for row in (one, other)]
-    both = []
-    for role, base in sides[0] | sides[1]:
-        a, b = (side.get((role, base), []) for side in sides)
-        heads = list(dict.fromkeys(head for head, _ in a + b))
-        denied = {head.startswith("not ") for head in heads}
-        shown = " | ".join(heads) if len(denied) > 1 and a and b else heads[0]
-        words = (tuple(dependent for _, dependent in side) for side in (a, b))
-        both.append(Binding(ROLES[role], shown, *words))
-    return sorted(both, key=lambda binding: binding.same)
+    def share(self, chosen: NDArray[Any], pair: Ints, weight: NDArray[Any]) -> Floats:
+        """Of each pair's items how much is chosen, by their weight, 0 where there are none: [n]."""
+        part, whole = (np.bincount(pair, of, self.pairs) for of in (chosen * weight, weight))
+        return part / np.maximum(whole, 1e-9)
 
 
-def _slots(found: Facts, forms: Forms, row: int) -> dict[tuple[int, str], list[tuple[str, str]]]:
-    """Heads and dependents as they are written, by role and the head's base."""
-    slots: dict[tuple[int, str], list[tuple[str, str]]] = {}
-    for arc in range(found.arc_offsets[row], found.arc_offsets[row + 1]):
-        head, dependent = (forms.words[part[arc]].lower() for part in (found.head, found.dependent))
-        denied = int(found.head_denied[arc])
-        shown = "not " * (denied < 0) + head
-        dependent = "not " * (denied * int(found.turned[arc]) < 0) + dependent
-        slots.setdefault((int(found.role[arc]), signed(head)[0]), []).append((shown, dependent))
-    return slots
+def _expanded(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
+    """The items of each pair's sentence: the pair and the place of each."""
+    begin = np.cumsum(lengths) - lengths
+    return np.repeat(np.arange(len(row_n)), lengths[row_n]), places_of_ranges(begin[row_n], lengths[row_n])
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    text: str
-    base: str
-    sign: int
-    kind: int
+def _matched(key: Ints, others: Ints, sign: Ints, other_sign: Ints) -> Ints:
+    """1 where the key is among the others, -1 where it is with another sign alone, else 0."""
+    if not len(others):
+        return np.zeros(len(key), np.int64)
+    sorted_keys, place = np.unique(others, return_index=True)
+    found = np.minimum(np.searchsorted(sorted_keys, key), len(sorted_keys) - 1)
+    return np.where(sorted_keys[found] == key, sign * other_sign[place[found]], 0)
 
 
-def _words_of(found: Facts, forms: Forms, row: int) -> list[_Word]:
-    words = []
-    for place in range(found.word_offsets[row], found.word_offsets[row + 1]):
-        form = int(found.word[place])
-        text, denied = forms.words[form], int(found.denied[place])
-        base, sign, number, name = forms.read(form)
-        kind = 1 if number else 2 if name and not found.first[place] else 0
-        words.append(
-            _Word("not " * (denied < 0) + (text if kind else text.lower()), base, sign * denied, kind)
-        )
-    return words
-
-
-def reasons(found: Facts, forms: Forms, one: int, other: int) -> list[Reason]:
-    """Why two sentences do not say the same, what turns the sense first; and which other words agree."""
-    a, b = (_words_of(found, forms, row) for row in (one, other))
-    signs = [{word.base: word.sign for word in side} for side in (a, b)]
-    result = [
-        Reason("negation", x.text, y.text)
-        for x in dict.fromkeys(a)
-        for y in dict.fromkeys(b)
-        if x.base == y.base and x.sign != signs[1][y.base] and y.sign != signs[0][x.base]
+def numbers(read: Read, words: WordTable) -> Floats:
+    """The numbers of pairs, by the names of :data:`multiview.judge.NUMBERS`: [n, F]."""
+    types = [form.text for form in read.forms.read]
+    vectors = unit_rows(words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy())
+    rank = np.minimum(words.vocabulary.lookup([word.lower() for word in types]), RARE)
+    rarity = np.log1p(rank).astype(np.float64)
+    a, b = sides = [_Side(read, column) for column in (0, 1)]
+    a.compare(b)
+    b.compare(a)
+    rare = [rarity[x.word] * x.content for x in sides]
+    near = _nearest(vectors, a, b)
+    worst = np.ones(a.pairs)
+    for x, nearness in zip(sides, near, strict=True):
+        np.minimum.at(worst, x.pair, np.where(nearness > 0, nearness, 1))  # 0: no partner
+    kinds = (Kind.NUMBER, Kind.NAME)
+    numerals, names = ([x.count(x.lone & x.of_kind(kind)) for x in sides] for kind in kinds)
+    length = [np.maximum(x.count(x.content), 1) for x in sides]
+    columns = [
+        _cosine(vectors, a, b, *(rarity[x.word] for x in sides)),
+        *np.mean([_of_arcs(a, b), _of_arcs(b, a)], axis=0),
+        np.mean([x.share(x.match != 0, x.pair, x.content) for x in sides], axis=0),
+        np.mean([x.share(x.match != 0, x.pair, np.ones(len(x.pair))) for x in sides], axis=0),
+        np.min([x.share(x.match != 0, x.pair, own) for x, own in zip(sides, rare, strict=True)], axis=0),
+        np.min([x.share(n, x.pair, own) for x, n, own in zip(sides, near, rare, strict=True)], axis=0),
+        *_opposites(list(read.forms.bases), a, b),
+        a.odd != b.odd,
+        np.minimum(*numerals),
+        np.minimum(*names),
+        np.abs(numerals[0] - numerals[1]) + np.abs(names[0] - names[1]),
+        _cosine(vectors, a, b, *((x.lone | (x.kind == Kind.BESIDE)) & (x.match == 0) for x in sides)),
+        worst,
+        np.mean([_followers(a, b), _followers(b, a)], axis=0),
+        *_moves(a, b),
+        np.minimum(*(x.count(x.preposition & (x.match == 0)) for x in sides)),
+        np.abs(np.log(length[0] / length[1])),
+        np.log(length[0] * length[1]) / 2,
+        np.mean([x.share(x.of_kind(Kind.NAME), x.pair, x.content) for x in sides], axis=0),
+        np.sqrt(a.count(a.lone) + b.count(b.lone)),
+        np.sqrt(np.abs(np.bincount(a.pair, minlength=a.pairs) - np.bincount(b.pair, minlength=a.pairs))),
     ]
-    left, right = (
-        [word for word in side if word.base not in of] for side, of in ((a, signs[1]), (b, signs[0]))
-    )
-    pole_a, pole_b = ({pole for word in side for pole in _places(word)} for side in (left, right))
-    near = [word for word in right if not pole_a.isdisjoint(_places(word))]
-    for x in [word for word in left if not pole_b.isdisjoint(_places(word))]:
-        for y in near:
-            sign = agreement(x.base, y.base) * x.sign * y.sign
-            if sign and x in left and y in right:
-                result.append(Reason("opposite" if sign < 0 else "agreeing", x.text, y.text))
-                left.remove(x)
-                right.remove(y)
-    result += _moved(found, forms, one, other)
-    for kind, name in ((1, "number"), (2, "name")):
-        ones, others = ([w for w in side if w.kind == kind] for side in (left, right))
-        for x, y in zip(ones, others, strict=False):
-            result.append(Reason(name, x.text, y.text))
-            left.remove(x)
-            right.remove(y)
-    if left or right:
-        result.append(Reason("missing", *(", ".join(word.text for word in side) for side in (left, right))))
-    order = ["opposite", "negation", "roles", "number", "name", "missing", "agreeing"]
-    return sorted(result, key=lambda reason: order.index(reason.kind))
+    return np.column_stack(columns).astype(np.float64)
 
 
-def _places(word: _Word) -> set[str]:
-    """The base and its poles; words that share none neither agree nor are opposed."""
-    base = signed(word.base)[0]
-    return {base, *poles(base)}
+def _of_arcs(side: _Side, other: _Side) -> list[Floats]:
+    """Shares of arcs: in both, in both with another sign, otherwise filled, filled by a moved word."""
+    match = _matched(side.arc_key, other.arc_key, side.arc_sign, other.arc_sign)
+    filled = (match == 0) & np.isin(side.slot, other.slot)
+    moved = (match == 0) & np.isin(side.filler, other.filler[~np.isin(other.arc_key, side.arc_key)])
+    every = np.ones(len(match))
+    return [side.share(chosen, side.arc_pair, every) for chosen in (match > 0, match < 0, filled, moved)]
 
 
-def _moved(found: Facts, forms: Forms, one: int, other: int) -> list[Reason]:
-    """The roles that words of both sentences have in one place here, in another there."""
-    sides = [
-        {
-            signed(forms.words[form].lower())[0]
-            for form in found.word[slice(*found.word_offsets[row : row + 2])]
-        }
-        for row in (one, other)
-    ]
-    both = sides[0] & sides[1]
-    return [
-        Reason("roles", ", ".join(binding.a), ", ".join(binding.b), f"{binding.role} of {binding.head}")
-        for binding in bindings(found, forms, one, other)
-        if not binding.same
-        and binding.a
-        and binding.b
-        and all(any(_base(word) in both for word in side) for side in (binding.a, binding.b))
-        and {_base(word) for word in binding.a} != {_base(word) for word in binding.b}
-    ]
+def _followers(side: _Side, other: _Side) -> Floats:
+    """The share of a side's words that come after the same word, or begin, on the other side, too: [n]."""
+    keys = []
+    for x in (side, other):
+        begins = np.append(True, x.pair[1:] != x.pair[:-1])[: len(x.pair)]
+        before = np.where(begins, x.size, np.roll(x.base, 1))
+        keys.append(x.key * (x.size + 1) + before)
+    return side.share(np.isin(keys[0], keys[1]), side.pair, np.ones(len(side.pair)))
 
 
-def _base(shown: str) -> str:
-    return signed(shown.removeprefix("not "))[0]
+def _moves(a: _Side, b: _Side) -> list[NDArray[Any]]:
+    """Of the content words that both have once: the share of pairs in the other order, and how they moved.
+
+    Words that follow one another in one sentence alone have a break between them. A block that moves makes
+    three breaks, two that change places without being neighbours make four.
+    """
+    once = []
+    for side in (a, b):
+        place = np.flatnonzero(side.content)
+        key, first, count = np.unique(side.key[place], return_index=True, return_counts=True)
+        once.append((key[count == 1], place[first[count == 1]]))
+    _, *both = np.intersect1d(once[0][0], once[1][0], assume_unique=True, return_indices=True)
+    place_a, place_b = (place[chosen] for (_, place), chosen in zip(once, both, strict=True))
+    order = np.argsort(place_a)
+    pair, rank = a.pair[place_a[order]], np.argsort(np.argsort(place_b[order]))
+    count, place = np.bincount(pair, minlength=a.pairs), np.arange(len(pair))
+    begins, ends = (np.isin(place, edge) for edge in (np.cumsum(count) - count, np.cumsum(count) - 1))
+    follows = rank == np.append(-2, rank[:-1] + 1)[: len(rank)]
+    broken = np.where(begins, rank != place, ~follows) + 1 * (ends & (rank != place))
+    breaks = np.bincount(pair, broken, a.pairs)
+    inverted = np.zeros(a.pairs)
+    for step in range(1, count.max(initial=0)):
+        later = (pair[step:] == pair[:-step]) & (rank[step:] < rank[:-step])
+        inverted += np.bincount(pair[step:][later], minlength=a.pairs)
+    return [inverted / np.maximum(count * (count - 1) / 2, 1), breaks > 0, breaks > 3]
+
+
+def _opposites(bases: Sequence[str], a: _Side, b: _Side) -> tuple[Floats, Floats]:
+    """How many words of each pair are opposed, and how many agree without being the same: [n], [n]."""
+    names: dict[str, int] = {}
+    owners, keys, signs = [], [], []
+    for side in (a, b):
+        word = np.flatnonzero(side.lone)
+        of = {base: poles(bases[base]) for base in np.unique(side.base[word]).tolist()}
+        rows = [
+            (item, names.setdefault(pole, len(names)), np.sign(value))
+            for item, base in zip(word.tolist(), side.base[word].tolist(), strict=True)
+            for pole, value in of[base].items()
+        ]
+        owner, pole, sign = np.array(rows, np.int64).reshape(-1, 3).T
+        owners.append(owner)
+        keys.append(pole * side.pairs + side.pair[owner])
+        signs.append(sign * side.sign[owner])
+    joined = _matched(*keys, *signs)
+    opposed, agreeing = (np.unique(owners[0][joined == value]) for value in (-1, 1))
+    flipped = (a.match < 0) & (a.content | (a.kind == Kind.BESIDE))
+    return a.count(opposed) + a.count(flipped), a.count(agreeing)
+
+
+def _cosine(
+    vectors: NDArray[np.float32], a: _Side, b: _Side, weight_a: NDArray[Any], weight_b: NDArray[Any]
+) -> Floats:
+    """The cosine of the sums of both sides' vectors, 1 where one has none: [n]."""
+    sums = []
+    for side, weight in ((a, weight_a), (b, weight_b)):
+        entries = weight.astype(np.float32), (side.pair, side.word)
+        sums.append(unit_rows(csr_array(entries, (side.pairs, len(vectors))) @ vectors))
+    some = sums[0].any(axis=1) & sums[1].any(axis=1)
+    return np.where(some, np.einsum("nd,nd->n", *sums), 1)
+
+
+def _nearest(vectors: NDArray[np.float32], a: _Side, b: _Side) -> tuple[Floats, Floats]:
+    """Each lone word's cosine with the nearest lone word of the other side, 0 if that has none; others' 1."""
+    one, other = np.flatnonzero(a.lone), np.flatnonzero(b.lone)
+    count = np.bincount(b.pair[other], minlength=b.pairs)
+    length = count[a.pair[one]]
+    left = np.repeat(one, length)
+    right = other[places_of_ranges((np.cumsum(count) - count)[a.pair[one]], length)]
+    near_a, near_b = (~a.lone).astype(np.float64), (~b.lone).astype(np.float64)
+    for start in range(0, len(left), CHUNK):
+        i, k = left[start : start + CHUNK], right[start : start + CHUNK]
+        cosine = np.einsum("me,me->m", vectors[a.word[i]], vectors[b.word[k]])
+        np.maximum.at(near_a, i, cosine)
+        np.maximum.at(near_b, k, cosine)
+    return near_a, near_b

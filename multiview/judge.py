@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
+from scipy.special import expit
 from tyro.conf import Positional, arg
 
 from corpora.inputs import read_rows
@@ -38,35 +39,40 @@ from runtime.errors import UserError
 from runtime.files import output_file, path_of, read_record, write_record
 
 if TYPE_CHECKING:  # they import torch
-    from multiview.comparison import Reason
+    from multiview.comparison import Read
     from multiview.model import MultiViewEncoder
-    from multiview.pair_numbers import Read
+    from multiview.reasons import Reason
 
 Text = str | tuple[str, ...]
 Floats = NDArray[np.float64]
 NUMBERS: Mapping[str, str] = {
-    "meaning": "cosine of the meanings",
-    "structure": "cosine of the structures",
+    "meaning": "cosine of the sums of words, rare ones weighing more; or that of another encoder",
     "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
     "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
     "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
     "moved": "share of words in another place: the lawyer praised the doctor | the doctor praised the lawyer",
     "words": "share of words that both have: a red hat | a red coat",
-    "words, fewer": "the same of the sentence with the smaller share: he came | he came home late",
-    "opposites": "words opposed to words of the other: good | bad; good | not good",
+    "every word": "the same with function words: a red hat | the red hat",
+    "rare words": "the first, rare ones weighing more, of the sentence that shares less: he came | Tom came",
+    "near words": "that, other words counted by their nearest word: a red car | a red automobile",
+    "opposites": "words opposed to words of the other: good | bad; good | not good; on | off",
     "agreeing": "words that agree with words of the other: not good | bad",
     "negation": "whether one sentence denies an odd number of words and the other does not: good | not good",
     "numbers": "numbers that the other lacks, on both sides: two hats | three hats",
     "names": "names that the other lacks, on both sides: Rome | Paris",
     "missing names": "names or numbers that one side has alone: he came | Tom came",
-    "partners": "cosine of words without an equal with their nearest word: car | automobile",
-    "worst partner": "the smallest of these: a red hat | a red idea",
-    "neighbours": "share of neighbouring words that both have: red hat, blue coat | red coat, blue hat",
+    "other words": "cosine of the sums of words that the other lacks: enable it | turn it on",
+    "worst partner": "the least cosine of such a word with its nearest: a red hat | a red idea",
+    "neighbours": "share of words after the same word in both: red hat, blue coat | red coat, blue hat",
     "inversions": "share of pairs of words in the other order: Rome to Paris | Paris to Rome",
+    "moves": "whether words are in another order: in May he came | he came in May",
+    "exchanges": "whether more than one block has moved: a red hat on a blue coat | a blue hat on a red coat",
+    "prepositions": "prepositions that the other lacks, on both sides: from Rome | to Rome",
     "length": "logarithm of the lengths' ratio: he came | he came home late",
     "words in all": "logarithm of how many words a sentence has",
     "names in all": "share of words that are names",
     "words alone": "root of how many words have no equal: a red hat | a red coat",
+    "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
 }
 """The numbers of a pair, each with what it says and an example."""
 PACKAGED = Path(__file__).with_name("judges")
@@ -74,10 +80,9 @@ STRENGTH = 5.0
 """Of the ridge, for a thousand pairs."""
 ALIKE = 1e-5
 """Numbers that vary less are always the same, but for rounding."""
+BATCH = 512
 STEPS = 30
 """Of Newton's method, at most."""
-
-
 _Number = Annotated[float, Ge(-1e9), Le(1e9)]
 
 
@@ -124,7 +129,7 @@ class Weights:
         weight, ridge = np.zeros(design.shape[1]), np.full(design.shape[1], strength)
         ridge[0] = 1e-6
         for _ in range(STEPS):
-            chance = _logistic(design @ weight)
+            chance = expit(design @ weight)
             slope = design.T @ (share * (label_n - chance)) - ridge * weight
             curve = (design * (share * chance * (1 - chance))[:, None]).T @ design + np.diag(ridge)
             step = np.linalg.solve(curve, slope)
@@ -141,7 +146,8 @@ class Weights:
 
     def probabilities(self, numbers_nF: Floats) -> Floats:
         """That both sentences say the same, [n]."""
-        return _logistic(self._design(numbers_nF) @ self.weight)
+        chance: Floats = expit(self._design(numbers_nF) @ self.weight)
+        return chance
 
     def save(self, path: Path) -> None:
         """Write JSON.
@@ -173,9 +179,29 @@ class Weights:
         return cls(mean, deviation, weight, record.about)
 
 
-def _logistic(score: Floats) -> Floats:
-    chance: Floats = 1 / (1 + np.exp(-np.clip(score, -30, 30)))
-    return chance
+def read_numbers(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None) -> Read:
+    """Parse the sentences of pairs, each once, and number the pairs."""
+    import torch
+
+    from multiview.comparison import Facts, Forms, Read, facts, numbers
+    from multiview.pretrained import rows_of, unit_rows
+    from runtime.device import torch_threads
+
+    place: dict[Text, int] = {}
+    row_n2 = np.array([[place.setdefault(text, len(place)) for text in pair] for pair in pairs], np.int64)
+    texts, forms, parts, order = list(place), Forms(), [], []
+    with torch.inference_mode(), torch_threads(1):
+        for places, batch in source.reader.batches(texts, {"tokens", "dep"}, None, BATCH):
+            parts.append(facts(batch, forms))
+            order.append(places)
+        known = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Facts)}
+        read = Read(Facts(**known), forms, np.argsort(np.concatenate(order))[row_n2], np.empty(0))
+        found = numbers(read, source.members[0].network.words)
+    if encoder is not None:
+        strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
+        meaning = unit_rows(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
+        found[:, 0] = np.einsum("nd,nd->n", *meaning[row_n2.T])
+    return read._replace(numbers=found)
 
 
 @dataclass(frozen=True)
@@ -193,10 +219,9 @@ class Judgement:
     @cached_property
     def reasons(self) -> list[Reason]:
         """Where the two differ, what turns the sense first."""
-        from multiview.comparison import reasons
+        from multiview.reasons import reasons
 
-        read, pair = self._read
-        return reasons(read.facts, read.forms, *read.rows[pair].tolist())
+        return reasons(*self._read)
 
     def __str__(self) -> str:
         said = f"{self.probability:.2f} that both say the same"
@@ -206,10 +231,8 @@ class Judgement:
 class Judge:
     """Judges pairs of sentences.
 
-    Args:
-        weights: of the numbers of a pair.
-        encoder: gives the meanings, by ``encode(list of str) -> [n, D]``; without, ``source`` does.
-        source: the multi-view encoder that parses and has the words; ``builtin`` by default.
+    ``source``, ``builtin`` by default, parses and has the words; ``encoder`` gives the meanings, by
+    ``encode(list of str) -> [n, D]``, which are the sums of the words without it.
     """
 
     def __init__(self, weights: Weights, encoder: Any = None, source: MultiViewEncoder | None = None) -> None:
@@ -247,13 +270,8 @@ class Judge:
     ) -> Self:
         """Fit a judge to pairs of one's own, in seconds.
 
-        Args:
-            pairs: of two sentences each.
-            labels: 1 or True where both say the same, else 0 or False.
-            encoder: see :class:`Judge`.
-            source: see :class:`Judge`.
-            strength: of the ridge, for a thousand pairs.
-            about: what the file is to say of data and licences.
+        Labels are 1 or True where both say the same; ``about`` is what the file is to say of data and
+        licences, ``strength`` that of the ridge for a thousand pairs.
 
         Raises:
             UserError: labels are of another number, are no 0 or 1, or all the same; ``strength`` is not
@@ -269,10 +287,8 @@ class Judge:
             raise UserError(f"Judge.fit: strength: {described(strength)} is not from 1e-6 to 1e9")
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {described(about)} is no mapping")
-        from multiview.pair_numbers import numbered_pairs
-
         source = _source_for(encoder, source)
-        found = numbered_pairs(checked, source, encoder).numbers
+        found = read_numbers(checked, source, encoder).numbers
         about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(checked)}
         label_n = np.array([int(label) for label in given])
         weights = Weights.fit(found, label_n, strength=float(strength), about=about)
@@ -289,18 +305,17 @@ class Judge:
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
-        A sentence says the same as itself, by rule: hardly any such pair was fitted.
+        By rule a sentence says the same as itself, and one without words as no other.
 
         Raises:
             UserError: something is no pair of sentences.
         """
-        from multiview.pair_numbers import numbered_pairs
-
         checked = read_pairs(pairs, "judge")
         if not checked:
             return []
-        read = numbered_pairs(checked, self.source, self.encoder)
+        read = read_numbers(checked, self.source, self.encoder)
         chances = self.weights.probabilities(read.numbers)
+        chances[(read.facts.words[read.rows] == 0).any(axis=1)] = 0.0
         chances[[_plain(a) == _plain(b) for a, b in checked]] = 1.0
         rows = zip(checked, chances.tolist(), read.numbers.tolist(), strict=True)
         return [

@@ -29,8 +29,8 @@ from runtime.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from multiview.comparison import Binding
     from multiview.encoders.registry import Encoder
+    from multiview.reasons import Binding
     from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
 
@@ -172,7 +172,14 @@ def explain_pair(
     vectors = {**wholes, **dict(zip((view.name for view in nodes), parts, strict=True))}
     cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
     whole = cosines.pop(next(iter(wholes)))
-    return Explanation(pair[0], pair[1], whole, cosines, trees, matches, _bindings(batch))
+    found: list[Binding] = []
+    if "relation" in batch.fields:
+        from multiview.comparison import Forms, Read, facts  # here: it compiles
+        from multiview.reasons import bindings
+
+        forms = Forms()
+        found = bindings(Read(facts(batch, forms), forms, np.array([[0, 1]]), np.empty(0)), 0)
+    return Explanation(pair[0], pair[1], whole, cosines, trees, matches, found)
 
 
 def _matches_of(
@@ -193,15 +200,6 @@ def _matches_of(
     trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
     for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
         yield Match(view.name, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m]))
-
-
-def _bindings(batch: Batch) -> list[Binding]:
-    if "relation" not in batch.fields:
-        return []
-    from multiview.comparison import Forms, bindings, facts  # here: it compiles
-
-    forms = Forms(lambda types: np.zeros((len(types), 1)))
-    return bindings(facts(batch, forms), forms, 0, 1)
 
 
 def covers_of(

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import embedding, normalize
 
-from multiview.encoders.poles import has_opposite, negators, spelt, turned
+from multiview.encoders.poles import has_opposite, spelt, spoken_content, turned
 from multiview.encoders.registry import register_view
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
@@ -36,7 +36,7 @@ from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import relation_bits, word_flags
 from parsing.trees.role_rules import ROLES
-from parsing.trees.roles import Arcs, canonical_arcs, content_words
+from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.compiled import compiled
 
 WIDTH = 1024
@@ -117,24 +117,6 @@ def order_pairs(
     return in_order(batch, spoken_content(relation, types, word_N), APART)
 
 
-def spoken_content(
-    relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
-) -> NDArray[np.int64]:
-    """Return the content words, without those that deny: int64 [K]."""
-    content = content_words(relation, types, word_N)
-    spoken: NDArray[np.int64] = content[~negators(types)[word_N[content]]]
-    return spoken
-
-
-def _unbound(batch: Batch, arcs: Arcs, content: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the content words of sentences without arcs, which are bound to nothing."""
-    place, bound = (
-        np.searchsorted(batch.sentence_offsets, tokens, side="right") for tokens in (content, arcs.head)
-    )
-    lone: NDArray[np.int64] = content[~np.isin(place, bound)]
-    return lone
-
-
 def in_order(batch: Batch, content: NDArray[np.integer], apart: int) -> Arcs:
     """Pair those tokens that are at most ``apart`` apart among themselves."""
     sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
@@ -165,7 +147,11 @@ class BindingView(WeightlessView):
         parts = [pairs(batch, relation, types, word_N) for pairs in self.pairs]
         arcs = Arcs(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Arcs)))
         sign_N = turned(batch, relation, types, word_N, arcs).astype(np.float32)
-        lone = _unbound(batch, arcs, spoken_content(relation, types, word_N))
+        content = spoken_content(relation, types, word_N)
+        of_content, of_arcs = (
+            np.searchsorted(batch.sentence_offsets, tokens, side="right") for tokens in (content, arcs.head)
+        )
+        lone = content[~np.isin(of_content, of_arcs)]  # of sentences without arcs
         token = np.append(arcs.head, lone)
         return BindingPlan(
             **{field.name: getattr(base, field.name) for field in fields(base)},
@@ -204,11 +190,8 @@ class BindingView(WeightlessView):
         as_dependent_US = torch.cat([as_dependent_US, x_NE.new_ones(1, WIDTH)])  # what is bound to nothing
         sum_BS = x_NE.new_zeros(len(plan.node_offsets) - 1, WIDTH)
         if x_NE.device.type == "cpu" and not x_NE.requires_grad:
-            left, right, signs, sums = (
-                table.numpy() for table in (as_head_US, as_dependent_US, sign_RS, sum_BS)
-            )
-            pairs = (plan.head, plan.dependent, plan.role, plan.sign, plan.sentence)
-            _add_pairs(left, right, signs, sums, *pairs)
+            tables = (table.numpy() for table in (as_head_US, as_dependent_US, sign_RS, sum_BS))
+            _add_pairs(*tables, plan.head, plan.dependent, plan.role, plan.sign, plan.sentence)
             return sum_BS, as_head_US
         names = ("head", "dependent", "role", "sign", "sentence")
         for head, dependent, role, turn, sentence in zip(
@@ -223,12 +206,8 @@ class BindingView(WeightlessView):
 def _add_pairs(head_US, dependent_US, sign_RS, sum_BS, head, dependent, role, turn, sentence):  # type: ignore[no-untyped-def]
     """Add every bound pair to its sentence, without keeping it: a tenth of the time of whole tensors."""
     for m in range(len(head)):
-        a, b, sign, total = (
-            head_US[head[m]],
-            dependent_US[dependent[m]],
-            sign_RS[role[m]],
-            sum_BS[sentence[m]],
-        )
+        a, b = head_US[head[m]], dependent_US[dependent[m]]
+        sign, total = sign_RS[role[m]], sum_BS[sentence[m]]
         for s in range(len(total)):
             total[s] += turn[m] * sign[s] * a[s] * b[s]
 

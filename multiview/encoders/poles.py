@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from multiview.encoders.weightless import signs_of, spellings
 from parsing.trees.batch import Batch
 from parsing.trees.role_kinds import KIND_BITS, WORD_BITS, word_flags
 from parsing.trees.role_rules import ROLES
-from parsing.trees.roles import Arcs, parents
+from parsing.trees.roles import Arcs, content_words, parents
 
 HERE = Path(__file__)
 POLE = 0.7
@@ -175,11 +176,13 @@ def spelt(types: Sequence[str], width: int) -> NDArray[np.float32]:
 # Negation.
 
 _NO, _NOBODY, _NOT, _PARTICLE = 1, 2, 3, 4
+SIDES = {"off": "on", "down": "up"}
+"""Particles, each with its opposite."""
 _KIND = {
     "no": _NO,
     **dict.fromkeys(_words("nobody nothing none nowhere no-one"), _NOBODY),
     **dict.fromkeys(_words("not n't nt never hardly scarcely barely neither nor cannot"), _NOT),
-    **dict.fromkeys(_words("without off down"), _PARTICLE),
+    **dict.fromkeys(("without", *SIDES), _PARTICLE),
 }
 """Words that turn others. Particles are the second of with | without, on | off and up | down."""
 _SKIPPED = _words("only just merely necessarily")
@@ -196,27 +199,34 @@ _ABOVE = KIND_BITS["adverb"] | KIND_BITS["determiner"] | KIND_BITS["auxiliary"] 
 _THAN = ROLES.index("than")
 
 
-def negators(types: Sequence[str]) -> NDArray[np.bool_]:
-    """Which words deny and name nothing: bool [U]."""
-    return np.array([_KIND.get(word.lower(), 0) in (_NO, _NOT) for word in types], bool)
+def spoken_content(
+    relation: NDArray[np.int64], types: Sequence[str], word_N: NDArray[np.integer]
+) -> NDArray[np.int64]:
+    """Return the content words, without those that deny and name nothing: int64 [K]."""
+    denying = np.array([_KIND.get(word.lower(), 0) in (_NO, _NOT) for word in types], bool)
+    content = content_words(relation, types, word_N)
+    spoken: NDArray[np.int64] = content[~denying[word_N[content]]]
+    return spoken
 
 
 def turned(
-    batch: Batch, relation: NDArray[np.int64], types: Sequence[str], word_N: NDArray[np.integer], arcs: Arcs
+    batch: Batch,
+    relation: NDArray[np.int64],
+    types: Sequence[str],
+    word_N: NDArray[np.integer],
+    arcs: Arcs,
+    *,
+    sides: bool = True,
 ) -> NDArray[np.int8]:
     """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
 
     A comparison with *less* or *not as* gives the arcs of that with *more*, so its words are not turned.
-
-    Args:
-        batch: its ``head`` and ``sentence_offsets`` are read.
-        relation: bits of each token's relation, [N].
-        types: the distinct words in plain characters, U of them.
-        word_N: each token's word.
-        arcs: the canonical roles.
+    ``relation`` [N] are bits, ``types`` the distinct words in plain characters; ``sides`` says whether the
+    particles of :data:`SIDES` turn words, too.
     """
     lower = [word.lower() for word in types]
-    kind_N = np.array([_KIND.get(word, 0) for word in lower], np.int8)[word_N]
+    kinds = [_KIND.get(word, 0) if sides or word not in SIDES else 0 for word in lower]
+    kind_N = np.array(kinds, np.int8)[word_N]
     sentence = _Tokens(parents(batch.head, batch.sentence_offsets), relation, lower, word_N)
     sign_N = np.ones(len(word_N), np.int8)
     for token in np.flatnonzero(kind_N).tolist():
@@ -234,17 +244,14 @@ def turned(
     return sign_N
 
 
+@dataclass(frozen=True)
 class _Tokens:
     """A batch's trees, as the rules of negation ask for them; tokens are places in the batch, -1 is none."""
 
-    def __init__(
-        self,
-        above: NDArray[np.int64],
-        relation: NDArray[np.int64],
-        lower: list[str],
-        word_N: NDArray[np.integer],
-    ) -> None:
-        self.above, self.relation, self.lower, self.word_N = above, relation, lower, word_N
+    above: NDArray[np.int64]
+    relation: NDArray[np.int64]
+    lower: list[str]
+    word_N: NDArray[np.integer]
 
     def word(self, token: int) -> str:
         """Give the word in lower case; "" where there is none."""

@@ -217,11 +217,12 @@ def test_command(
 
 
 def test_bindings_are_named() -> None:
-    found = MultiViewEncoder.load("builtin", "cpu").explain(
-        "The lawyer praised the doctor.", "The doctor praised the lawyer."
-    )
+    builtin = MultiViewEncoder.load("builtin", "cpu")
+    found = builtin.explain("The lawyer praised the doctor.", "The doctor praised the lawyer.")
     assert "≠ agent of praised: lawyer | doctor" in str(found)
     assert [(b.role, b.a, b.b) for b in found.bindings] == [
         ("agent", ("lawyer",), ("doctor",)),
         ("patient", ("doctor",), ("lawyer",)),
     ]
+    found = builtin.explain("The film is good.", "The film is not bad.")
+    assert "≠ attr of film: good | not bad" in str(found)
