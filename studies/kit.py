@@ -7,7 +7,7 @@ from it, each a method on a data set with a seed, and a page of tables of their 
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.figures(cells))
 
-    cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", "Retrieve answers.")
+    cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", __doc__)
 
 Output: ``report.html``, ``report.md``, ``results.json`` (without ``--output`` in a folder of the command's
 own), ``log.txt``; finished cells below ``cells/`` or in their own folders.
@@ -204,12 +204,11 @@ def check_inputs(config: Any) -> None:
             raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
 
 
-def command(
-    config: type[Any], study: str, module: str, description: str, *, plugins: bool = False
-) -> Command:
+def command(config: type[Any], study: str, module: str, about: str | None) -> Command:
     """Make the command ``python -m MODULE`` of a study, which has presets and owns its output.
 
-    ``study`` is the function's ``MODULE:NAME``, imported late so that ``--help`` is fast.
+    ``study`` is the function's ``MODULE:NAME``, imported late so that ``--help``, which shows the first line
+    of ``about``, is fast.
     """
 
     def main(chosen: Any) -> int:
@@ -221,11 +220,11 @@ def command(
         config,
         main,
         module,
-        description,
+        (about or "").split("\n")[0],
         defaults=lambda name: with_defaults(config, read_presets(config).get(name, {})),
         owns=lambda chosen: chosen.output,
         kept="finished cells and the last saved states are kept; the same command resumes",
-        plugins=plugins,
+        plugins=True,
     )
 
 

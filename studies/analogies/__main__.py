@@ -67,11 +67,7 @@ cli = Commands(
             owns=lambda config: config.output,
         ),
         "run": command(
-            ScoreConfig,
-            "studies.analogies.score:score",
-            "studies.analogies run",
-            "score models.",
-            plugins=True,
+            ScoreConfig, "studies.analogies.score:score", "studies.analogies run", "score models."
         ),
     },
     "studies.analogies",

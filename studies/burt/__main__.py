@@ -72,12 +72,7 @@ class BurtConfig:
     """Seed of new weights, batch order, negatives and dropout."""
 
 
-cli = command(
-    BurtConfig,
-    "studies.burt.train:train_all",
-    "studies.burt",
-    "Train a Siamese encoder for words, phrases and sentences on NLI and PPDB (BURT).",
-)
+cli = command(BurtConfig, "studies.burt.train:train_all", "studies.burt", __doc__)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class FaqConfig:
     """Where encoders are trained."""
 
 
-cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", "FAQ retrieval.", plugins=True)
+cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", __doc__)
 
 
 if __name__ == "__main__":

@@ -54,13 +54,7 @@ class LayersConfig:
     """Folder of sentence vectors, one subfolder per backbone and choice of columns."""
 
 
-cli = command(
-    LayersConfig,
-    "studies.layers.evaluate:evaluate",
-    "studies.layers",
-    (__doc__ or "").split("\n")[0],
-    plugins=True,
-)
+cli = command(LayersConfig, "studies.layers.evaluate:evaluate", "studies.layers", __doc__)
 
 
 if __name__ == "__main__":

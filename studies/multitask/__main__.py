@@ -64,12 +64,7 @@ class MultitaskConfig:
     """Of new weights, batch order, sampling and dropout."""
 
 
-cli = command(
-    MultitaskConfig,
-    "studies.multitask.run:train_all",
-    "studies.multitask",
-    "Fine-tune one encoder on sentiment, paraphrase, similarity, NLI in turn (SEQ-MT).",
-)
+cli = command(MultitaskConfig, "studies.multitask.run:train_all", "studies.multitask", __doc__)
 
 
 if __name__ == "__main__":

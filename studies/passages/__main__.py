@@ -67,8 +67,7 @@ class PassagesConfig:
     """Where models compute, e.g. cpu or cuda; None is a GPU if there is one."""
 
 
-title = (__doc__ or "").split("\n")[0]
-cli = command(PassagesConfig, "studies.passages.methods:rank", "studies.passages", title, plugins=True)
+cli = command(PassagesConfig, "studies.passages.methods:rank", "studies.passages", __doc__)
 
 
 if __name__ == "__main__":

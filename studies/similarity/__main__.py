@@ -59,13 +59,7 @@ class SimilarityConfig:
             raise UserError("--fine-tune needs --semeval2013 FOLDER")
 
 
-cli = command(
-    SimilarityConfig,
-    "studies.similarity.run:score",
-    "studies.similarity",
-    (__doc__ or "").split("\n")[0],
-    plugins=True,
-)
+cli = command(SimilarityConfig, "studies.similarity.run:score", "studies.similarity", __doc__)
 
 
 if __name__ == "__main__":

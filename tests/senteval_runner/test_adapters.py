@@ -34,10 +34,8 @@ def test_what_is_no_batch_of_mteb_s_is_one_line(wrong: Any) -> None:
 
 
 def test_it_can_be_pickled() -> None:
-    model, batches = (
-        MtebEncoder(MultiViewEncoder.untrained("seq", dim=6, word_dim=4), "mine"),
-        [{"text": ["It"]}],
-    )
+    model = MtebEncoder(MultiViewEncoder.untrained("seq", dim=6, word_dim=4), "mine")
+    batches = [{"text": ["It"]}]
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(batches), model.encode(batches))
 
 

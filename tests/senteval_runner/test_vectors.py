@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -94,25 +93,15 @@ def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
-def test_trees_of_another_device_are_found(tmp_path: Path, data: Path) -> None:
-    """A model does not mind them, and nothing is parsed again."""
-
-    class OnGpu(ToyDependencyParser):
-        identity: ClassVar[dict[str, str]] = {**ToyDependencyParser.identity, "device": "cuda"}
-
-    wanted = trees_of(tmp_path, data, "CR")
-    made = wanted.of(model(dep=OnGpu()))
-    seen: list[tuple[str, ...]] = []
-    found = wanted.of(model(seen))
-    assert found is not None and made is not None and len(found) == len(made) and not seen
-
-
-def test_trees_by_other_rules_of_characters_are_not_found(
+def test_trees_of_another_device_are_found_and_of_other_rules_of_characters_not(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A model does not mind the device, and nothing is parsed again."""
+    on_gpu, seen = ToyDependencyParser(), []
+    on_gpu.identity = {**on_gpu.identity, "device": "cuda"}
     wanted = trees_of(tmp_path, data, "CR")
-    wanted.of(model())
-    assert find_caches(tmp_path, IDENTITIES) is not None
+    made, found = wanted.of(model(dep=on_gpu)), wanted.of(model(seen))
+    assert found is not None and made is not None and len(found) == len(made) and not seen
     monkeypatch.setattr(vectors, "VERSION", 0)
     assert find_caches(tmp_path, IDENTITIES) is None
 

@@ -58,12 +58,11 @@ def ppdb_line(a: str, b: str, label: str | None = None) -> str:
 def write_ppdb(path: Path) -> Path:
     lines = []
     for i, (a, b) in enumerate(SYNONYMS):
-        lines.append(ppdb_line(a, b, "Equivalence"))
-        lines.append(ppdb_line(f"very {a}", a, "ForwardEntailment"))
-        lines.append(ppdb_line(b, f"very {b}", "ReverseEntailment"))
-        lines.append(ppdb_line(a, SYNONYMS[(i + 3) % len(SYNONYMS)][0], "Independent"))
-        lines.append(ppdb_line(a, SYNONYMS[(i + 5) % len(SYNONYMS)][1], "Exclusion"))
-        lines.append(ppdb_line(b, SYNONYMS[(i + 6) % len(SYNONYMS)][0], "OtherRelated"))
+        others = [SYNONYMS[(i + step) % len(SYNONYMS)] for step in (3, 5, 6)]
+        rows = [(a, b, "Equivalence"), (f"very {a}", a, "ForwardEntailment")]
+        rows += [(b, f"very {b}", "ReverseEntailment"), (a, others[0][0], "Independent")]
+        rows += [(a, others[1][1], "Exclusion"), (b, others[2][0], "OtherRelated")]
+        lines += [ppdb_line(*row) for row in rows]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
@@ -76,19 +75,15 @@ def write_tasks(root: Path) -> Path:
         sst = root / "senteval/downstream/SST/fine" / f"sentiment-{split}"
         sst.parent.mkdir(parents=True, exist_ok=True)
         marks = [rng.randrange(5) for _ in range(rows)]
-        sst.write_text(
-            "".join(f"{m} the {rng.choice(things)} is {TONES[m]}\n" for m in marks), encoding="utf-8"
-        )
+        sst.write_text("".join(f"{m} the {rng.choice(things)} is {TONES[m]}\n" for m in marks))
         sts = root / "senteval/downstream/STS/STSBenchmark" / f"sts-{split}.csv"
         sts.parent.mkdir(parents=True, exist_ok=True)
         lines = []
         for i in range(rows):
-            a, b = rng.sample(things, 2)
-            same = rng.random() < 0.5
-            lines.append(
-                f"main\tnews\t2012\t{i:04d}\t{5.0 if same else 0.5}\tthe {a} here\tthe {a if same else b}"
-            )
-        sts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            (a, b), same = rng.sample(things, 2), rng.random() < 0.5
+            pair = f"the {a} here\tthe {a if same else b}"
+            lines.append(f"main\tnews\t2012\t{i:04d}\t{5.0 if same else 0.5}\t{pair}\n")
+        sts.write_text("".join(lines))
     for name, rows in (("dev", 80), ("test", 20)):
         (root / "nli").mkdir(exist_ok=True)
         write_tsv(root / "nli" / f"snli_{name}.tsv", nli_rows(rows, len(name)))

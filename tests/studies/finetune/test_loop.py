@@ -42,11 +42,8 @@ def test_every_pass_of_a_stream_holds_every_example_once(n: int, batch: int, see
 
 def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
     draw = sampled(numbered(200), 0.1, 3, "quora")
-    first, second = draw(0), draw(1)
-    assert len(first) == len(second) == 20
-    assert len(set(first.first)) == 20
-    assert first.first != second.first
-    assert draw(1).first == second.first
+    first, second = draw(0).first, draw(1).first
+    assert len(set(first)) == len(set(second)) == 20 and first != second and draw(1).first == second
     rows = choose(40_000, 4_000, "x")
     # each tenth of the rows gives a tenth of the choice: 400, standard deviation 18
     assert len(set(rows)) == 4_000 and (abs(np.bincount(rows // 4_000) - 400) < 75).all()
@@ -58,20 +55,17 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     related = {(x, y) for a, b in pairs for x, y in ((a, b), (b, a))}
     passes = [draw(i) for i in range(20)]
     for examples in passes:
-        negatives = [a for a, target in zip(examples.first, examples.target, strict=True) if not target]
+        negatives = examples.take(examples.target == 0).first
         assert sorted(negatives) == sorted("abdfh" * 3), "three of each target, whose pairs may be several"
-        assert examples.target.sum() == len(pairs) and examples.second is not None
-        for a, b, target in zip(examples.first, examples.second, examples.target, strict=True):
-            assert ((a, b) in related) == bool(target)
-            assert a != b
+        assert examples.target.sum() == len(pairs)
+        for (a, b), target in zip(examples.pairs, examples.target, strict=True):
+            assert ((a, b) in related) == bool(target) and a != b
     assert passes[0].second != passes[1].second
     with pytest.raises(UserError, match="no negative for 'a'"):
         with_negatives([("a", "b")], 1, seed=1)(0)
     sides = [("a", "b"), ("d", "e")], [("a", "e"), ("c", "f")]
     others = with_negatives(sides[0], 9, seed=1, others=sides[1])(0)
-    drawn = {
-        (a, c) for a, c, t in zip(others.first, others.second or (), others.target, strict=True) if not t
-    }
+    drawn = set(others.take(others.target == 0).pairs)
     assert drawn == {("a", "d"), ("d", "a"), ("d", "b")}, "no phrase of the other side alone"
     assert with_negatives([("a", "b")], 0, seed=1)(0).target.tolist() == [1]
 
@@ -94,8 +88,7 @@ def test_concatenations_are_those_of_table_4(name: str) -> None:
 
 def test_rate_rises_then_falls_linearly() -> None:
     factors = [LoopConfig(learning_rate=1).rate(step, 100) for step in range(100)]
-    assert factors[:10] == pytest.approx([(s + 1) / 10 for s in range(10)])
-    assert factors[10] == 1
+    assert factors[:11] == pytest.approx([*((s + 1) / 10 for s in range(10)), 1])
     assert factors[-1] == pytest.approx(1 / 90)
     assert {LoopConfig(learning_rate=1, warmup=0, decay=False).rate(step, 100) for step in range(100)} == {
         1.0
@@ -110,9 +103,7 @@ class Net(torch.nn.Module):
         self.unused = torch.nn.Linear(2, 2)
 
     def loss(self, examples: Examples) -> torch.Tensor:
-        x = torch.tensor(
-            [[float(a), float(b)] for a, b in zip(examples.first, examples.second or [], strict=True)]
-        )
+        x = torch.tensor([[float(a), float(b)] for a, b in examples.pairs])
         y = torch.from_numpy(examples.target).float()
         return (self.layer(x / 20).squeeze(-1) - y / 20).square().mean()
 
