@@ -39,18 +39,15 @@ Accuracies = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """Scores in percent, and what led to them."""
+    """Scores in percent, and what led to them, as in :class:`senteval_runner.protocol.config.TaskResult`."""
 
     devacc: float
     """Development accuracy of the chosen regulariser (mean over outer folds for ``inner_kfold``)."""
     acc: float
     """Test accuracy (mean over outer folds for ``inner_kfold``)."""
     regularisers: list[float]
-    """The candidates: L2 weights (torch) or C (scikit-learn)."""
     chosen: list[float]
-    """The chosen one; one per outer fold for ``inner_kfold``."""
     dev_scores: list[list[float]]
-    """Mean development accuracy per candidate; one row per outer fold for ``inner_kfold``."""
     predictions: Int
     """Class id per test row (per row of the task for ``inner_kfold``)."""
 

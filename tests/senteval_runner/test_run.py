@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -204,28 +203,19 @@ def test_an_unknown_task_is_one_line_that_lists_what_there_is() -> None:
         expand_tasks("TRCE")
 
 
-def shortened(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
 def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, run) -> None:
-    """Truncated, miscounted, misshapen files: a line each, the other tasks finish."""
-    down = data / "downstream"
-    shortened(down / "MRPC/msr_paraphrase_train.txt")  # still readable: the counts tell
-    with open(down / "MRPC/msr_paraphrase_test.txt", "a") as test:
+    """Misshapen and missing files: a line each, the other tasks finish."""
+    with open(data / "downstream/MRPC/msr_paraphrase_test.txt", "a") as test:
         test.write("1\t1\t2\tcut inside a row")
-    sick = down / "SICK/SICK_trial.txt"
+    sick = data / "downstream/SICK/SICK_trial.txt"
     sick.write_text(sick.read_text().replace("\t", " ", 7))
-    rows = (data / "probing/word_content.txt").read_bytes()
-    (data / "probing/past_present.txt.gz").write_bytes(gzip.compress(rows)[:-9])
-    assert run(words, tasks="CR,MRPC,SICK-R,MPQA,Tense,WordContent") == 0
+    assert run(words, tasks="CR,MRPC,SICK-R,MPQA,WordContent") == 0
     assert {result["task"] for result in written(tmp_path)["results"]} == {"CR", "WordContent"}
     skipped = written(tmp_path)["models"]["words.txt"]["skipped"]
     messages = {
         "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
         "SICKRelatedness": "SICK_trial.txt:",
         "MPQA": "downstream/MPQA/mpqa.pos",
-        "Tense": "past_present.txt.gz: cannot be read",
     }
     assert set(skipped) == set(messages)
     for name, message in messages.items():
@@ -242,7 +232,7 @@ def test_bad_vectors_are_one_line(tmp_path, data, words, run, damage) -> None:
     saved = {"pickle": vectors.astype(object), "rows": vectors[:-1]}.get(damage, vectors)
     np.savez(path, sentences=sentences, vectors=saved)
     if damage == "truncated":
-        shortened(path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert run(path) == 2
     reason = written(tmp_path)["models"]["given.npz"]["skipped"]["CR"]
     assert ("no vector for" if damage == "missing" else "given.npz") in reason and "\n" not in reason

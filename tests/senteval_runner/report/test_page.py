@@ -48,6 +48,9 @@ def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
         and r"\begin{tabular}{lrrr}" in latex
     )
     assert latex.endswith("\\dag{} Theirs.\n")
+    latex = Table(["a_b & 5%"], [["λ ≤ −0.1 {x} \\ ~^#$"]]).latex()
+    assert r"a\_b \& 5\%" in latex
+    assert r"$\lambda$ $\le$ $-$0.1 \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{}\#\$" in latex
 
 
 def test_cells_as_text() -> None:
@@ -80,9 +83,3 @@ def test_figures_are_images_whatever_the_names() -> None:
         kind, encoded = str(image.get("src")).split(",", 1)
         assert kind == "data:image/svg+xml;base64"
         assert ET.fromstring(base64.b64decode(encoded)).tag.endswith("svg")
-
-
-def test_latex_escapes_its_own_characters() -> None:
-    latex = Table(["a_b & 5%"], [["λ ≤ −0.1 {x} \\ ~^#$"]]).latex()
-    assert r"a\_b \& 5\%" in latex
-    assert r"$\lambda$ $\le$ $-$0.1 \{x\} \textbackslash{} \textasciitilde{}\textasciicircum{}\#\$" in latex
