@@ -101,15 +101,15 @@ def _graded(task: TaskData, split: str) -> PairSet:
 
 def _without_others(similar: PairSet, folder: Path) -> PairSet:
     """STS-B's rows but for the pairs that other tasks have."""
+
+    def letters(pair: tuple[str, str]) -> frozenset[str]:
+        return frozenset(re.sub(r"\W", "", text.lower()) for text in pair)
+
     known: set[frozenset[str]] = set()
     for task in (read_task(name, folder) for name in ("STS12", "STS14", "STS16")):
-        known |= {_letters(pair) for split in task.splits for pair in _graded(task, split).texts}
-    new = [row for row, pair in enumerate(similar.texts) if _letters(pair) not in known]
+        known |= {letters(pair) for split in task.splits for pair in _graded(task, split).texts}
+    new = [row for row, pair in enumerate(similar.texts) if letters(pair) not in known]
     return PairSet(similar.gold[new], [similar.texts[row] for row in new])
-
-
-def _letters(pair: tuple[str, str]) -> frozenset[str]:
-    return frozenset(re.sub(r"\W", "", text.lower()) for text in pair)
 
 
 @contextmanager

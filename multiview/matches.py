@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -121,15 +122,9 @@ def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> I
         elif "dep" in view.requires and len(h_ND) == tokens:
             tree = "dep"
         seen[view.name] += 1
-        yield ViewNodes(
-            name=view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}",
-            tree=tree,
-            width=view.width,
-            states=[
-                part.cpu().numpy()
-                for part in h_ND.detach().float().split(np.diff(plan.node_offsets).tolist())
-            ],
-        )
+        name = view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}"
+        states = np.split(h_ND.detach().float().cpu().numpy(), plan.node_offsets[1:-1])
+        yield ViewNodes(name=name, tree=tree, width=view.width, states=states)
 
 
 def explain_pair(
@@ -162,12 +157,9 @@ def explain_pair(
                 f"explain: {_text(sentence)[:60]!r} ... has {len(sentence.words)} words, too many for the "
                 "parsers; there is no tree to explain"
             )
-    matches = [
-        match
-        for view in nodes
-        if view.tree
-        for match in _matches_of(view, batch, pair, inventories.dummy_label, top)
-    ]
+    matches: list[Match] = []
+    for view in nodes:
+        matches += _matches_of(view, batch, pair, inventories.dummy_label, top) if view.tree else []
     parts = np.split(views_BD, np.cumsum([view.width for view in nodes])[:-1], axis=1)
     vectors = {**wholes, **dict(zip((view.name for view in nodes), parts, strict=True))}
     cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
@@ -196,8 +188,11 @@ def _matches_of(
         units.append(unit_rows(view.states[row][named_N]))
         subtrees.append([_subtree(sentence, *one) for one in zip(cover_NW, tops.tolist(), strict=True)])
     cosine_NM = units[0] @ units[1].T
-    trivial = [[_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]]
-    trivial_NM = np.array(trivial, dtype=bool).reshape(cosine_NM.shape)
+    trivial_NM = np.zeros(cosine_NM.shape, bool)
+    for place, (one, other) in zip(np.ndindex(cosine_NM.shape), product(*subtrees), strict=True):
+        single = [side.words.lower() for side in (one, other) if len(side.positions) == 1]
+        marks = any(not any(map(str.isalnum, words)) for words in single)
+        trivial_NM[place] = marks or (len(single) == 2 and single[0] == single[1])
     for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
         yield Match(view.name, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m]))
 
@@ -266,12 +261,6 @@ def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> 
     for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
         words += ["…"] * (position > before + 1) + [shown(sentence.words[position])]
     return Subtree(tuple(positions), " ".join(words), top)
-
-
-def _trivial(one: Subtree, other: Subtree) -> bool:
-    if len(one.positions) == len(other.positions) == 1 and one.words.lower() == other.words.lower():
-        return True
-    return any(len(s.positions) == 1 and not any(map(str.isalnum, s.words)) for s in (one, other))
 
 
 def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) -> str:

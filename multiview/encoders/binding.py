@@ -62,24 +62,22 @@ sense of a whole sentence weigh more; those whose arcs only add to it, less."""
 
 @dataclass(frozen=True, kw_only=True)
 class BindingPlan(Plan):
-    """Which words are bound to which, and how they are spelt."""
+    """Says which words are bound to which, [M], and how the distinct words are spelt, [U]."""
 
     role: NDArray[np.int64]
-    """[M], rows of the signs."""
+    """Rows of the signs."""
     head: NDArray[np.int64]
-    """[M], words."""
     dependent: NDArray[np.int64]
-    """[M], words; U of a word that is bound to nothing."""
+    """U of a word that is bound to nothing."""
     sign: NDArray[np.float32]
-    """[M], -1 where one of the two words is denied."""
+    """-1 where one of the two words is denied."""
     sentence: NDArray[np.int64]
-    """[M]."""
     spelling: NDArray[np.float32]
-    """[U, S], of the distinct words."""
+    """[U, S]."""
     share: NDArray[np.float32]
-    """[U], of a word's cosine its spelling's."""
+    """Of a word's cosine its spelling's."""
     first: NDArray[np.int64]
-    """[U], a token of each word."""
+    """A token of each word."""
     word: NDArray[np.int64]
     """[N], each token's word."""
 
