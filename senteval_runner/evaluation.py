@@ -42,7 +42,7 @@ from senteval_runner.protocol.classify import Classification, inner_kfold, kfold
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.cosine_tasks import cosine_result, neighbour_result
-from senteval_runner.protocol.features import Float, Int, design, pair_blocks, snli_blocks
+from senteval_runner.protocol.features import Float, Int, design, pair_blocks
 from senteval_runner.vectors import EvaluationTrees
 
 
@@ -145,7 +145,8 @@ class _Rows:
         """Return the input of the classifier: u [n, d]; |u - v| and u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
         if self.v is None:
             return (self.u,)
-        return snli_blocks(self.u, self.v) if self.snli else pair_blocks(self.u, self.v)
+        difference, product = pair_blocks(self.u, self.v)
+        return (self.u, self.v, product, difference) if self.snli else (difference, product)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
         """Return the values [n] of the sorted rows as a list in the file's order."""

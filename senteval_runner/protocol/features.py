@@ -23,14 +23,9 @@ def design(blocks: Sequence[Float]) -> Float:
     return np.concatenate([*blocks, ones], axis=1, dtype=np.float32, casting="unsafe")
 
 
-def pair_blocks(u: Float, v: Float) -> tuple[Float, ...]:
+def pair_blocks(u: Float, v: Float) -> tuple[Float, Float]:
     """Give [|u - v|, u ∗ v] of u, v [n, d]: the features of MRPC, SICK and STS-B."""
     return np.abs(u - v), u * v
-
-
-def snli_blocks(u: Float, v: Float) -> tuple[Float, ...]:
-    """Give [u, v, u ∗ v, |u - v|] of u, v [n, d]: the features of SNLI."""
-    return u, v, u * v, np.abs(u - v)
 
 
 def unit(vectors: NDArray[Number]) -> NDArray[Number]:

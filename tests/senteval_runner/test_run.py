@@ -66,7 +66,7 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
     first = {"seeds": "1,2", "tasks": "CR,MPQA"}
     assert run(words, "random:seq", **first) == 0
     printed = capsys.readouterr().out
-    assert "| words.txt |" in printed and "±" in printed and "mpqa.pos" in printed
+    assert "| words.txt |" in printed and "±" in printed and "mpqa.pos" in printed and "p < 0.05" in printed
     values = written(tmp_path)
     assert {(r["model"], r["seed"], r["task"]) for r in values["results"]} == {
         (model, seed, "CR") for model in ("words.txt", "random:seq") for seed in (1, 2)
