@@ -223,8 +223,7 @@ class TrainConfig:
     def check(self) -> None:
         """Refuse values that do not go together; single values are checked by their types.
 
-        Raises:
-            UserError: one line with the option, its value and what to do.
+        Raises UserError: one line with the option, its value and what to do.
         """
         if not 2 <= len(self.view_list) <= MOST_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
@@ -254,10 +253,8 @@ class TrainConfig:
 def preset(name: str, **changes: Any) -> TrainConfig:
     """Return the configuration of a preset, with some fields changed; the way to get one in Python.
 
-    It is ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s.
-
-    Raises:
-        UserError: no such preset or file, or a value in it is wrong; it is named.
+    It is ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s. Raises
+    UserError: no such preset or file, or a value in it is wrong; it is named.
     """
     values: dict[str, Any] = {}
     if name != LAPTOP:
@@ -277,8 +274,7 @@ def preset(name: str, **changes: Any) -> TrainConfig:
 def found_trees(trees: Path | None) -> Path:
     """Return the tree cache that is given, else the only one under ``runs/trees``.
 
-    Raises:
-        UserError: there is none, or several (they are listed).
+    Raises UserError: there is none, or several (they are listed).
     """
     if trees is not None:
         return trees

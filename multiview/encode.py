@@ -150,8 +150,7 @@ class SentenceInput:
 def sentences_of(path: Path) -> Iterator[str]:
     """Yield the lines of a text file, or of standard input (``-``), that are not blank.
 
-    Raises:
-        UserError: no such file, or a line (it is named) is not UTF-8 or too long.
+    Raises UserError: no such file, or a line (it is named) is not UTF-8 or too long.
     """
     for line in read_lines(path, stream=True):
         if line.replaced or line.truncated:

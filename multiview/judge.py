@@ -152,8 +152,7 @@ class Weights:
     def save(self, path: Path) -> None:
         """Write JSON.
 
-        Raises:
-            UserError: no file can have that name, or ``about`` is no JSON.
+        Raises UserError: no file can have that name, or ``about`` is no JSON.
         """
         path = output_file(path_of(path, "judge"))
         parts = {name: np.round(getattr(self, name), 6).tolist() for name in ("mean", "deviation", "weight")}
@@ -166,8 +165,7 @@ class Weights:
     def load(cls, path: Path) -> Self:
         """Read what :meth:`save` wrote.
 
-        Raises:
-            UserError: there is no such file, or it holds something else.
+        Raises UserError: there is no such file, or it holds something else.
         """
         record, count = config_from_json(_Record, read_record(path), where=path), len(NUMBERS)
         if record.numbers != [*NUMBERS]:
@@ -245,8 +243,7 @@ class Judge:
     ) -> Self:
         """The judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of a saved one.
 
-        Raises:
-            UserError: there is none, or it was fitted beside another encoder.
+        Raises UserError: there is none, or it was fitted beside another encoder.
         """
         path = path_of(name, "judge")
         packaged = path_of(PACKAGED / f"{path.name}.json", "judge")
@@ -271,11 +268,8 @@ class Judge:
         """Fit a judge to pairs of one's own, in seconds.
 
         Labels are 1 or True where both say the same; ``about`` is what the file is to say of data and
-        licences, ``strength`` that of the ridge for a thousand pairs.
-
-        Raises:
-            UserError: labels are of another number, are no 0 or 1, or all the same; ``strength`` is not
-                from 1e-6 to 1e9.
+        licences, ``strength`` that of the ridge for a thousand pairs. Raises UserError: labels are of another
+        number, are no 0 or 1, or all the same; ``strength`` is not from 1e-6 to 1e9.
         """
         checked, given = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
         for number, label in enumerate(given):
@@ -305,10 +299,8 @@ class Judge:
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
-        By rule a sentence says the same as itself, and one without words as no other.
-
-        Raises:
-            UserError: something is no pair of sentences.
+        By rule a sentence says the same as itself, and one without words as no other. Raises UserError:
+        something is no pair of sentences.
         """
         checked = read_pairs(pairs, "judge")
         if not checked:

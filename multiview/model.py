@@ -109,11 +109,8 @@ class MultiViewEncoder:
         The device is cpu, cuda, ...; without one, a GPU is taken if there is any. ``dep_model`` and
         ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
         ``structure`` is λ of :meth:`encode` where it is not given, ``structure_size`` the numbers of a
-        structure vector, 128, 256, 512 or 1,024; by default both are the folder's.
-
-        Raises:
-            UserError: the folder is incomplete or damaged (the file is named), λ is no share, or structure
-                has no such size.
+        structure vector, 128, 256, 512 or 1,024; by default both are the folder's. Raises UserError: the
+        folder is incomplete or damaged (the file is named), λ is no share, or structure has no such size.
         """
         chosen, path = pick_device(device), model_folder(folder)
         with collector_paused():
@@ -181,8 +178,7 @@ class MultiViewEncoder:
     def measure(self, trees: TreeCache) -> None:
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
 
-        Raises:
-            UserError: the trees lack what a view needs, or are of other parsers.
+        Raises UserError: the trees lack what a view needs, or are of other parsers.
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
@@ -286,8 +282,7 @@ class MultiViewEncoder:
     def save(self, folder: Path | str) -> None:
         """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
 
-        Raises:
-            UserError: the folder holds something else, or another run is writing there.
+        Raises UserError: the folder holds something else, or another run is writing there.
         """
         folder = path_of(folder, "model")
         refuse_other_content(folder)
@@ -332,10 +327,8 @@ class MultiViewEncoder:
 
         Every trained table gets its own map of the vectors, by least squares
         (:class:`multiview.words.vectors.Expansion`), and keeps its own rows; hash buckets still serve the
-        words that neither the corpus nor the vectors know.
-
-        Raises:
-            UserError: the vectors are malformed, or share too few words with the model.
+        words that neither the corpus nor the vectors know. Raises UserError: the vectors are malformed, or
+        share too few words with the model.
         """
         loaded = load_word_vectors(vectors)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
@@ -373,10 +366,8 @@ class MultiViewEncoder:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
         The object prints as text. Without a view it is of all, of which those with trees have matches, at
-        most ``top`` each.
-
-        Raises:
-            UserError: unknown view, a view or model without trees, or a sentence too long for the parsers.
+        most ``top`` each. Raises UserError: unknown view, a view or model without trees, or a sentence too
+        long for the parsers.
         """
         from multiview.matches import explain_pair, nodes_of
 

@@ -225,8 +225,7 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
 def plot_curves(folder: Path) -> None:
     """Draw ``curves.png`` from ``log.jsonl``: the loss, and retrieval per pair of views and of the model.
 
-    Raises:
-        MissingExtraError: matplotlib is not installed.
+    Raises MissingExtraError: matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure

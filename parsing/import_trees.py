@@ -57,9 +57,8 @@ def import_trees(
 ) -> Manifest:
     """Write the trees of a treebank into the tree cache ``output``.
 
-    Raises:
-        UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree, or
-            the folder holds a cache already.
+    Raises UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree,
+    or the folder holds a cache already.
     """
     from parsing.pipeline.driver import shards_of
     from parsing.trees.cache import write_shard

@@ -159,9 +159,8 @@ class _Rows:
 def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
     """Encode and score one task: cosines of meaning, classifiers and regressions of features.
 
-    Raises:
-        EncoderError: the encoder refused its input or returned bad vectors.
-        UserError: a split has no rows or too few.
+    Raises EncoderError: the encoder refused its input or returned bad vectors; UserError: a split has no rows
+    or too few.
     """
     for name, part in task.splits.items():
         if not len(part):

@@ -101,8 +101,7 @@ class SentEvalConfig:
 def seeds_of(text: str) -> list[int]:
     """Return the seeds that ``--seeds`` lists, each once.
 
-    Raises:
-        UserError: one is no seed.
+    Raises UserError: one is no seed.
     """
     words = text.replace(",", " ").split()
     seeds = [int(word) for word in words if word.isascii() and word.isdigit()]

@@ -150,8 +150,7 @@ class Run:
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     """Compute a study and write its report; return the exit code, 2 if something was left out.
 
-    Raises:
-        UserError: nothing could be computed.
+    Raises UserError: nothing could be computed.
     """
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
@@ -181,9 +180,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 def check_inputs(config: Any) -> None:
     """Refuse a study of which no model or no set can be read, before anything heavy is imported.
 
-    Raises:
-        UserError: the preset needs options that are not given, or none of the models, or of the files of an
-            option, can be what it is named as; or what the configuration's own ``check_words`` raises.
+    Raises UserError: the preset needs options that are not given, or none of the models, or of the files of
+    an option, can be what it is named as; or what the configuration's own ``check_words`` raises.
     """
     if preset := getattr(config, "preset", None):
         table = _preset_tables(type(config))[preset]

@@ -56,8 +56,7 @@ class SentencesConfig:
 def texts(config: SentencesConfig) -> Iterator[str]:
     """Read every text of what the options but ``tasks`` name.
 
-    Raises:
-        UserError: a file that cannot be read.
+    Raises UserError: a file that cannot be read.
     """
     from corpora.ranking.sets import read_set
     from studies.analogies.questions import read_questions
@@ -81,8 +80,7 @@ def texts(config: SentencesConfig) -> Iterator[str]:
 def main(config: SentencesConfig) -> int:
     """Write the distinct texts, tokens joined by one space; return 2 if a task is not there.
 
-    Raises:
-        UserError: nothing is asked for, or a file cannot be read.
+    Raises UserError: nothing is asked for, or a file cannot be read.
     """
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks

@@ -61,8 +61,7 @@ PROTOCOLS = {
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
     """Return a configuration, given itself or by name; ``nhid`` replaces the width of the hidden layer.
 
-    Raises:
-        UserError: no such name.
+    Raises UserError: no such name.
     """
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:

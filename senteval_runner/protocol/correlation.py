@@ -95,8 +95,8 @@ def relatedness(
 ) -> tuple[dict[str, float], Scores]:
     """Train on (design matrix [n, d + 1], scores [n]), stop on dev Pearson, score the test rows.
 
-    Returns:
-        Correlations in [-1, 1] and the mean squared error on the 1..5 scale; a predicted score per test row.
+    Returns correlations in [-1, 1] and the mean squared error on the 1..5 scale; a predicted score per test
+    row.
     """
     x_ND, x_dev, x_test = (torch.from_numpy(part[0]) for part in (train, dev, test))
 

@@ -75,10 +75,8 @@ def load_tower(
 
     ``pooling`` stands in place of all that follows the transformer of such a model; None keeps that. A text
     has at most ``max_length`` word pieces, special ones included; None is as many as the encoder reads.
-    ``dropout`` is the probability in every dropout layer; None keeps what the backbone has.
-
-    Raises:
-        UserError: nothing loadable is found under that name, or the model does not begin with a transformer.
+    ``dropout`` is the probability in every dropout layer; None keeps what the backbone has. Raises UserError:
+    nothing loadable is found under that name, or the model does not begin with a transformer.
     """
     if pooling is None:
         model = load_pretrained(backbone, whole=True, device="cpu")

@@ -138,10 +138,8 @@ def wrong_answers(
 ) -> Iterator[tuple[list[str], list[str]]]:
     """Choose each word question's wrong words, and what wrong phrases and sentences have in their slots.
 
-    Where no vector decides they are random ones of the category.
-
-    Raises:
-        UserError: no wrong answer is known for a participle or comparative.
+    Where no vector decides they are random ones of the category. Raises UserError: no wrong answer is known
+    for a participle or comparative.
     """
     facts = load_pairs()[category.name]
     used = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
@@ -206,10 +204,8 @@ def build_questions(
     """Make all questions of all levels, word questions first; the same arguments give the same questions.
 
     Without Google's questions they are made of the project's facts: all pairs of two that share no word.
-    ``limit`` is the most per category, by default UNI's numbers.
-
-    Raises:
-        UserError: a question of Google's file that cannot be asked.
+    ``limit`` is the most per category, by default UNI's numbers. Raises UserError: a question of Google's
+    file that cannot be asked.
     """
     questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
@@ -244,8 +240,7 @@ def build_questions(
 def build(config: BuildConfig) -> None:
     """Write the questions, and a summary of them.
 
-    Raises:
-        UserError: an input is missing, or the cache lacks one kind of trees.
+    Raises UserError: an input is missing, or the cache lacks one kind of trees.
     """
     google = None if config.google is None else read_google(config.google)
     trees = TreeCache.open(config.cache) if config.cache else None

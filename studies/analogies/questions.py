@@ -122,8 +122,7 @@ def write_questions(path: Path, questions: Sequence[Question]) -> None:
 def read_questions(path: Path) -> list[Question]:
     """Read the file.
 
-    Raises:
-        UserError: a bad table or row (see :meth:`Question.fault`), or a link to no word question.
+    Raises UserError: a bad table or row (see :meth:`Question.fault`), or a link to no word question.
     """
     rows = list(read_table(path, COLUMNS, unique=True))
     questions: dict[str, Question] = {}
@@ -143,9 +142,8 @@ def read_questions(path: Path) -> list[Question]:
 def read_google(path: Path) -> Google:
     """Read Google's ``questions-words.txt``: ``: section`` lines, then four words (a b c d) per line.
 
-    Raises:
-        UserError: missing file, a line of another number of words, words before the first section, or none of
-            the file's own sections.
+    Raises UserError: missing file, a line of another number of words, words before the first section, or none
+    of the file's own sections.
     """
     sections: Google = {}
     name = None

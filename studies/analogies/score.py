@@ -81,11 +81,10 @@ def answer_ranks(questions: Sequence[Question], vectors: Vectors) -> NDArray[np.
 def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> kit.Figures:
     """Average the ranks of the right answers, from 1, as the module's docstring says; scores are fractions.
 
-    Returns:
-        By level, ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean of the
-        two, ``average``; ``transfer``: ``PPR`` and ``PNR``, None where no word question is right (wrong); and
-        ``rank_counts`` of each category, how often the answer came 1st, 2nd, ... (UNI Figures 1 and 2).
-        ``overall`` is the mean of the levels' averages (UNI Table 4, All), None where one is missing.
+    By level, ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean of
+    the two, ``average``; ``transfer``: ``PPR`` and ``PNR``, None where no word question is right (wrong); and
+    ``rank_counts`` of each category, how often the answer came 1st, 2nd, ... (UNI Figures 1 and 2).
+    ``overall`` is the mean of the levels' averages (UNI Table 4, All), None where one is missing.
     """
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
     table["rank"], table["right"] = ranks, np.asarray(ranks) == 1
@@ -117,8 +116,7 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
 def score(config: ScoreConfig, run: kit.Run) -> Page:
     """Score the models on the questions.
 
-    Raises:
-        UserError: a file or model that cannot be opened.
+    Raises UserError: a file or model that cannot be opened.
     """
     questions, digest = read_questions(config.questions), sha256_file(config.questions)
     models = run.opened({spec: partial(open_model, spec) for spec in config.models})

@@ -102,9 +102,8 @@ def embedded(data: Data, encode: OpenedEncoder) -> dict[str, NDArray[np.floating
 def read_faq(folder: Path) -> Data:
     """Read a folder with these files. Queries without a relevant entry are dropped.
 
-    Raises:
-        UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both parts,
-            or a part without a query that has an answer.
+    Raises UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both
+    parts, or a part without a query that has an answer.
     """
     rows = list(read_table(folder / "faq.tsv", ("doc_id", "question", "answer"), unique=True))
     parts = {part: folder / f"queries-{part}.tsv" for part in ("train", "test")}
@@ -180,8 +179,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
     """Train a copy of a model on pairs; a state in ``folder`` is resumed.
 
-    Raises:
-        UserError: the model has no weights to tune.
+    Raises UserError: the model has no weights to tune.
     """
     if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
         raise UserError(f"{model!r} is not one transformer: nothing to tune")
@@ -195,8 +193,7 @@ def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> 
 def evaluate(config: FaqConfig, run: Run) -> Page:
     """Score every method on every set.
 
-    Raises:
-        UserError: a set or model that cannot be opened, or two sets of one name.
+    Raises UserError: a set or model that cannot be opened, or two sets of one name.
     """
     read = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
     sets = {data.name: data for data in read}
@@ -229,8 +226,7 @@ def faq_cells(
 ) -> dict[tuple[str, str, Sampling | None, int], Cell]:
     """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed.
 
-    Raises:
-        UserError: the retriever cannot be opened.
+    Raises UserError: the retriever cannot be opened.
     """
 
     def tuned(data: Data, model: str, guide: OpenedEncoder | None, seed: int, folder: Path) -> Figures:

@@ -129,11 +129,8 @@ def fit(
     Scores have names and are fractions; ``evaluate`` is called in eval mode without gradients, before the
     first step, every ``evaluate_every`` steps (0: never) and after the last. Step s trains the task
     ``turns[s % len(turns)]``. The weights with the highest score ``select`` are kept, by default the last
-    ones. A state found in ``folder`` is resumed.
-
-    Raises:
-        UserError: the loss or gradient is not finite, or the saved state belongs to another run.
-        KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
+    ones. A state found in ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the
+    saved state belongs to another run; KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
     task = Turns(model, turns, config, steps, evaluate, select, seed)
     plan = Plan(evaluate_first=True, evaluate_every=evaluate_every or steps)

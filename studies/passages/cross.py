@@ -94,10 +94,7 @@ def fine_tune(
     """Train on a set of filtered questions and keep the pass that is best on dev.
 
     A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
-    can. ``seed`` is that of the MLP, the pairs and dropout.
-
-    Raises:
-        UserError: the backbone cannot be loaded.
+    can. ``seed`` is that of the MLP, the pairs and dropout. Raises UserError: the backbone cannot be loaded.
     """
     place, questions = pick_device(config.device or "auto"), data.splits["dev"]
     net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)

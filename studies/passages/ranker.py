@@ -153,11 +153,8 @@ def train_scorer(
 ) -> list[float]:
     """Train in place with AdamW, and keep the pass that is best on dev (the start counts as pass 0).
 
-    Returns:
-        The selected score on dev after each pass, the start first.
-
-    Raises:
-        UserError: the loss is not finite.
+    Returns the selected score on dev after each pass, the start first. Raises UserError: the loss is not
+    finite.
     """
     generator, passage_ND = np.random.default_rng(seed), train.passage_ND
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
