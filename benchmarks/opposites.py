@@ -30,7 +30,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from benchmarks.structure import data_folder, has_minilm, minilm_vectors
 from corpora.inputs import read_table
 from corpora.senteval.files import TaskData, read_task
-from corpora.senteval.structure import FILLINGS, Pair, read_pairs
+from corpora.senteval.structure import FILLINGS, Pair, task_pairs
 from multiview.encoders import poles
 from multiview.judge import Judge, read_numbers
 from multiview.model import MultiViewEncoder
@@ -73,11 +73,11 @@ def read_sets(data: Path, hans: Path | None, *, scored: bool) -> dict[str, PairS
     """The sets of a half, by name."""
     pairs = read_half(data, scored=scored)
     if hans:
-        rows = list(read_pairs("HANS", hans))
+        rows = list(task_pairs("HANS", hans))
         pairs["HANS"] = random.Random(0).sample(rows, len(rows))  # the file is sorted by label
     if scored:
         for name, file in CANNOT.items():
-            pairs[name] = list(read_pairs("Opposites", data / f"structure/cannot_{file}.tsv"))
+            pairs[name] = list(task_pairs("Opposites", data / f"structure/cannot_{file}.tsv"))
         quora = read_table(data / "paraphrase/quora_duplicates_eval_split.tsv.gz", ("sentence1", "sentence2"))
         same: list[Pair] = [(True, row.cells[0], row.cells[1]) for row in quora]
         pairs["Quora"] = random.Random(0).sample(same, QUORA)

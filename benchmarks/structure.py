@@ -23,7 +23,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from benchmarks.encoding import MINILM, packaged
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import Pair, read_pairs, synonyms, triplets
+from corpora.senteval.structure import Pair, synonyms, task_pairs, triplets
 from corpora.text import Tokenizer
 from multiview.encoders.binding import (
     ORDER,
@@ -122,10 +122,10 @@ class Sets:
         self.binding = triplets(part)
         self.pairs: dict[str, list[Pair]] = {}
         if hans:
-            self.pairs["HANS"] = list(read_pairs("HANS", hans))[0 if development else 1 :: 2]
+            self.pairs["HANS"] = list(task_pairs("HANS", hans))[0 if development else 1 :: 2]
         paws = data / "structure/paws_wiki_dev.tsv"
         if paws.is_file():
-            rows = list(read_pairs("PAWS", paws))
+            rows = list(task_pairs("PAWS", paws))
             self.pairs["PAWS"] = rows[:2000] if development else rows[2000:]
         if not development:
             minimal = read_task("MinimalPairs", data)

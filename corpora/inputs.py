@@ -65,7 +65,7 @@ _CONTROL = re.compile("[\0-\x07\x0e-\x19]")
 """Characters that text has by damage alone."""
 _BLOCK_BYTES = 1 << 20
 _opened: tuple[Path, Callable[[], float]] = (Path(), float)
-"""The file that was opened last, and how many of its bytes have been read, as they lie on the disk."""
+"""The file that was opened last, and what tells how many of its bytes, as they lie on the disk, are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +178,7 @@ def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]
             unpack = next((UNPACKERS[start] for start in UNPACKERS if re.match(start, head)), None)
             unpacked = raw if unpack is None else unpack(raw)
             text = raw if unpack is None else io.BufferedReader(unpacked, _BLOCK_BYTES)
+            # Each layer reads ahead: bytes count as read by how much of the unpacked text was given out.
             _opened = path, lambda: raw.tell() * text.tell() / max(1, unpacked.tell())
             if foreign := _foreign(text.peek(HEAD_BYTES)[:HEAD_BYTES]):
                 raise UserError(f"{path}: {foreign}; give text in UTF-8")

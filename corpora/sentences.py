@@ -16,41 +16,41 @@ NO_LIST = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
 
 
 def read_sentences(
-    inputs: object, door: str, *, strings: bool = True, spaces: bool = False
+    inputs: object, caller: str, *, strings: bool = True, spaces: bool = False
 ) -> list[str | tuple[str, ...]]:
     """Return the sentences, as strings or tokens, of a list, tuple, generator, array or column of a table.
 
-    Messages name the ``door`` that was called. Without ``strings`` a sentence must be tokens; with ``spaces``
-    all of them may hold white space, as a treebank's, and are else taken for sentences in a list too many.
+    Messages name the ``caller``. Without ``strings`` a sentence must be tokens; with ``spaces`` all of them
+    may hold white space, as a treebank's, and are else taken for sentences in a list too many.
     Raises UserError: it is something else (one string, a mapping, a set, a table, an array of other than one
     dimension), or an element (its number is named) is no sentence, or has a lone surrogate.
     """
-    values = listed(inputs, door, "sentences")
+    values = listed(inputs, caller, "sentences")
     for number, value in enumerate(values):
         if fault := _fault(value, strings, spaces):
-            raise UserError(f"{door}: input {number}, {described(value)}, {fault}")
+            raise UserError(f"{caller}: input {number}, {described(value)}, {fault}")
     return [value if isinstance(value, str) else tuple(value) for value in values]
 
 
-def read_pairs(pairs: object, door: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
+def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
     """Return pairs of sentences, of a list of pairs or an array [n, 2]; the number of another is named."""
-    values = listed(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, door, "pairs")
+    values = listed(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, caller, "pairs")
     for number, pair in enumerate(values):
         is_list = isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, NO_LIST)
         if not is_list or len(getattr(pair, "shape", (2,))) != 1 or len(pair) != 2:
-            raise UserError(f"{door}: pair {number}, {described(pair)}, is no two sentences")
+            raise UserError(f"{caller}: pair {number}, {described(pair)}, is no two sentences")
     first, second = (
-        read_sentences([pair[side] for pair in values], f"{door}, {name} sentences")
+        read_sentences([pair[side] for pair in values], f"{caller}, {name} sentences")
         for side, name in enumerate(("first", "second"))
     )
     return list(zip(first, second, strict=True))
 
 
-def listed(inputs: object, door: str, what: str) -> list[Any]:
+def listed(inputs: object, caller: str, what: str) -> list[Any]:
     """Return the elements of a list, tuple, generator, array or column of a table; all else is refused."""
     shape = getattr(inputs, "shape", (0,))
     if isinstance(inputs, NO_LIST) or not isinstance(inputs, Iterable) or len(shape) != 1:
-        raise UserError(f"{door}: {described(inputs)} is no list of {what}")
+        raise UserError(f"{caller}: {described(inputs)} is no list of {what}")
     return inputs.to_pylist() if hasattr(inputs, "to_pylist") else list(inputs)  # pyarrow's are no strings
 
 

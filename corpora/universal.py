@@ -48,7 +48,7 @@ _BELOW = {
 
 
 def valid(sentence: Sentence) -> Sentence:
-    """The sentence with a tree that the guidelines allow; words composed, a missing relation ``dep``.
+    """Return the sentence with a tree that the guidelines allow; words composed, a missing relation ``dep``.
 
     Trees with other labels, or over 256 words (time grows with the square), stay as they are otherwise.
     """
@@ -65,7 +65,7 @@ def valid(sentence: Sentence) -> Sentence:
 
 
 def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
-    """Relations that cannot stand beside the others are replaced, once."""
+    """Replace relations that cannot stand beside the others, once."""
     names = list(sentence.relations or ())
     bases, seen = bases_of(names), set()
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(names), names)
@@ -91,7 +91,7 @@ def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
 
 
 def _reattached(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
-    """Heads where nothing crosses an arc to punctuation: a mark moves to a unit that begins or ends at it."""
+    """Move marks to a unit that begins or ends at them, so that nothing crosses an arc to punctuation."""
     places, marks = list(heads), [word for word, base in enumerate(bases, 1) if base == "punct"]
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
     near = {m: [*[w for w in words if w < m][-1:], *[w for w in words if w > m][:1]] for m in marks}
@@ -109,7 +109,7 @@ def _reattached(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
 
 
 def _crossings(heads: Sequence[int], mark: int, head: int) -> int:
-    """How many words and arcs an arc from ``head`` to ``mark`` crosses."""
+    """Say how many words and arcs an arc from ``head`` to ``mark`` crosses."""
     above, inner = set(_upwards(heads, head)), range(min(mark, head) + 1, max(mark, head))
     ends = ((top, min(w, top), max(w, top)) for w, top in enumerate(heads, 1) if top)
     arcs = sum(a < mark < b and (a if head < mark else b) in inner and top not in above for top, a, b in ends)

@@ -86,7 +86,7 @@ class TableConfig:
 
 
 def parts_of_pooling(pooling: Pooling) -> int:
-    """How many times a view's vector is as long as a state."""
+    """Say how many times a view's vector is as long as a state."""
     return pooling.count(",") + 1
 
 

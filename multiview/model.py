@@ -266,15 +266,15 @@ class MultiViewEncoder:
     encode_document = encode
 
     @plain_torch()
-    def similarity(self, one: Vectors, other: Vectors) -> Tensor:
-        """Compare each vector of ``one`` with each of ``other`` by cosine: [n, m]; [D] counts as [1, D]."""
-        left, right = units(one, other)
+    def similarity(self, first: Vectors, second: Vectors) -> Tensor:
+        """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
+        left, right = units(first, second)
         return left @ right.T
 
     @plain_torch()
-    def similarity_pairwise(self, one: Vectors, other: Vectors) -> Tensor:
-        """Compare the vectors of ``one`` and ``other`` by cosine, pair by pair: [n]; [D] counts as [1, D]."""
-        left, right = units(one, other)
+    def similarity_pairwise(self, first: Vectors, second: Vectors) -> Tensor:
+        """Return the cosines of vectors ``first`` and ``second``, pair by pair: [n]; [D] counts as [1, D]."""
+        left, right = units(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
         return (left * right).sum(dim=1)

@@ -94,8 +94,8 @@ def resolve_output(
         width = sum(network.widths[place] for network, places in chosen for place in places)
     else:
         transform, width = fitted, fitted.dim
-    own_share = first.structure if views is None and readout in (None, "meaning") else 0.0
-    share = own_share if structure is None else share_of(structure)
+    default_share = first.structure if views is None and readout in (None, "meaning") else 0.0
+    share = default_share if structure is None else share_of(structure)
     if share and truncate_dim is not None:
         stay = f"{first.structure_size:,} numbers of structure stay"
         warn_once(f"truncate_dim={truncate_dim} cuts the meaning; {stay}")
@@ -128,7 +128,7 @@ def check_arguments(
         if not isinstance(flag, bool | np.bool_ | int | None):
             raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
     for name, value in others.items():
-        if not any(type(value) is type(one) and value == one for one in IGNORED_ARGUMENTS.get(name, ())):
+        if not any(type(value) is type(each) and value == each for each in IGNORED_ARGUMENTS.get(name, ())):
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
 
 

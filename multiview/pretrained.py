@@ -83,10 +83,10 @@ def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_s
     return rows
 
 
-def check_encoder(encoder: Any, door: str) -> None:
-    """Refuse what has no ``encode(sentences)``; ``door`` was called."""
+def check_encoder(encoder: Any, caller: str) -> None:
+    """Refuse what has no ``encode(sentences)``; the message names the ``caller``."""
     if isinstance(encoder, str | type) or not callable(getattr(encoder, "encode", None)):
-        raise UserError(f"{door}: {described(encoder)} has no encode(sentences)")
+        raise UserError(f"{caller}: {described(encoder)} has no encode(sentences)")
 
 
 def rows_of(
@@ -122,7 +122,7 @@ def unit_rows(rows: Float) -> Float:
     return unit
 
 
-def vectors_of(value: Any, door: str) -> Tensor:
+def vectors_of(value: Any, caller: str) -> Tensor:
     """Return the vectors that a caller gave, [n, D] or one [D], as float32 [n, D] on their device.
 
     What are no finite numbers of that shape is a UserError.
@@ -130,13 +130,13 @@ def vectors_of(value: Any, door: str) -> Tensor:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        array = _array(value, f"{door}: a {type(value).__name__}")
+        array = _array(value, f"{caller}: a {type(value).__name__}")
         value = torch.from_numpy(array.astype(np.float32)) if array.dtype.kind in "fiu" else array
     if not isinstance(value, torch.Tensor) or value.is_complex() or not 1 <= value.ndim <= 2:
-        raise UserError(f"{door}: {described(value)} is no array of numbers [vectors, dimensions]")
+        raise UserError(f"{caller}: {described(value)} is no array of numbers [vectors, dimensions]")
     vectors: Tensor = torch.atleast_2d(value).float()
     if not (finite := torch.isfinite(vectors).all(dim=1)).all():
-        raise UserError(f"{door}: vector {int(finite.int().argmin())} has NaN or infinity")
+        raise UserError(f"{caller}: vector {int(finite.int().argmin())} has NaN or infinity")
     return vectors
 
 

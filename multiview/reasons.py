@@ -69,7 +69,7 @@ def _bound(read: Read, pair: int) -> Iterator[tuple[Binding, set[int], set[int]]
 
 
 def _slots(read: Read, row: int) -> dict[tuple[int, int], list[tuple[str, str, int]]]:
-    """Heads and dependents as they are written, and the dependents' keys, by role and the head's key."""
+    """Return, by role and the head's key, heads and dependents as written, and the dependents' keys."""
     slots: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
     found = read.facts
     start = int(found.arcs[:row].sum())
@@ -98,7 +98,7 @@ class _Word:
 
 
 def _words_of(read: Read, row: int) -> dict[int, _Word]:
-    """The content words, and on, off, up and down, by the keys of their bases."""
+    """Return the content words, and on, off, up and down, by the keys of their bases."""
     found, words = read.facts, dict[int, _Word]()
     start = int(found.words[:row].sum())
     for place in range(start, start + int(found.words[row])):
@@ -137,8 +137,8 @@ def reasons(read: Read, pair: int) -> list[Reason]:
     ]
     for kind, name in ((Kind.NUMBER, "number"), (Kind.NAME, "name")):
         keys = ([key for key, word in side.items() if word.kind == kind] for side in (left, right))
-        for one, other in zip(*keys, strict=False):
-            result.append(Reason(name, left.pop(one).text, right.pop(other).text))
+        for left_key, right_key in zip(*keys, strict=False):
+            result.append(Reason(name, left.pop(left_key).text, right.pop(right_key).text))
     texts = [", ".join(x.text for x in side.values() if not x.function) for side in (left, right)]
     if any(texts):
         result.append(Reason("missing", *texts))

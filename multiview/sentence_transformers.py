@@ -93,7 +93,7 @@ class MultiViewModule(TextModule):
         return cls(MultiViewEncoder.load(folder, "cpu"))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        """Weights go to other devices; they stay float32, in which all is computed."""
+        """Move weights to other devices; they stay float32, in which all is computed."""
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.to(pick_device(fn(tensor.flatten()[:0]).device))

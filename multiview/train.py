@@ -6,9 +6,8 @@
 
 Simoulin & Crabbé 2021, sections 3 and 4. In: a tree cache written by ``python -m parsing.run``. Out:
 ``runs/models/NAME/``: the model (of least loss on the validation set, the untrained start included),
-``log.jsonl``, ``curves.png`` and checkpoints. The same
-command resumes an interrupted run. Exit codes: 0 done; 2 bad input, or a loss that is not finite; 130 or 143
-stopped by Ctrl-C or SIGTERM after writing a checkpoint; 1 a bug.
+``log.jsonl``, ``curves.png`` and checkpoints. The same command resumes a run. Exit codes: 0 done,
+2 bad input or a loss that is not finite, 130 or 143 stopped by Ctrl-C or SIGTERM after a checkpoint, 1 a bug.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -45,16 +44,31 @@ CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 
 
 def main(config: TrainConfig) -> int:
-    """Train one model, or two in one folder (``--words both``).
+    """Train one model, or two in one folder (``--words both``)."""
+    if config.dry_run and config.preset == "paper":
+        return dry_run_of_paper(config)
+    config.check()
+    found_trees(config.trees)
+    with joined_processes(config) as (config, distributed):
+        return train(config, distributed)
 
-    What the paper's training would cost is estimated from a sample where its data are missing.
-    """
-    is_paper = config.dry_run and config.preset == "paper"
-    table = dataclasses.replace(config.table, expand=0)
-    (dataclasses.replace(config, words="trained", table=table) if is_paper else config).check()
+
+def dry_run_of_paper(config: TrainConfig) -> int:
+    """Print what the paper's training would cost; where its data are missing, from a sample, and refuse."""
+    sample = dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
+    sample.check()
     problems = refusals(lambda: found_trees(config.trees), config.check)
-    if problems and not is_paper:
-        raise UserError(problems[0])
+    with joined_processes(sample if problems else config) as (config, distributed):
+        if not problems:
+            return train(config, distributed)
+        print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
+        estimate(config, distributed)
+        raise UserError(" | ".join(problems))
+
+
+@contextlib.contextmanager
+def joined_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, DistributedContext]]:
+    """Yield the configuration, with a segment for each process of torchrun, and what joins the processes."""
     from multiview.encoders.registry import trained_views
     from multiview.training.gradient import DistributedContext
 
@@ -67,11 +81,7 @@ def main(config: TrainConfig) -> int:
             raise UserError(f"--loop.segments {segments}: must be a multiple of the {processes} processes")
         if processes > 1 and not segments:
             config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, segments=processes))
-        if not problems:
-            return train(config, distributed)
-        print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
-        estimate(dataclasses.replace(config, words="trained", table=table), distributed)
-        raise UserError(" | ".join(problems))
+        yield config, distributed
 
 
 def train(config: TrainConfig, distributed: DistributedContext) -> int:

@@ -71,7 +71,7 @@ def main(config: ExportConfig) -> None:
 
 
 def valid_document(document: Document, mended: Counter[str]) -> Document:
-    """The document as UD's validator wants it; counts its ``words`` and those ``changed``."""
+    """Return the document as UD's validator wants it; counts its ``words`` and those ``changed``."""
     from corpora.universal import valid
 
     sentences = tuple(map(valid, document.sentences))

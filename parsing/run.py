@@ -18,6 +18,7 @@ import functools
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -31,7 +32,9 @@ from runtime.cli import Command, Count, config_to_json, configuration, with_defa
 from runtime.errors import UserError, refusals
 
 if TYPE_CHECKING:
+    from corpora.text import Corpus
     from parsing.pipeline.driver import RunSummary
+    from parsing.text_parser import TextParser
 
 NONE = "none"
 """The model that stands for no trees of its kind."""
@@ -95,10 +98,7 @@ class ParseConfig:
 
 
 def main(config: ParseConfig) -> None:
-    """Parse the corpus, or print an estimate.
-
-    This is longer than 40 lines because it has the order in which options are refused.
-    """
+    """Parse the corpus, or print an estimate."""
     from corpora.inputs import as_file
     from corpora.registry import open_corpus
     from parsing.text_parser import load
@@ -107,22 +107,13 @@ def main(config: ParseConfig) -> None:
     devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
     dep, const = (None if name == NONE else name for name in (config.dep_model, config.const_model))
-    both = functools.partial(load, dep, const, max_tokens=config.max_tokens)
+    both = functools.partial(load, dep=dep, const=const, max_tokens=config.max_tokens)
     makers = [functools.partial(both, device=device) for device in devices]
     reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
     with as_file(config.corpus) as spec:  # standard input and pipes become a file
         opened = functools.partial(open_corpus, spec, **reading)
         if config.preset == "paper":
-            missing = [PAPER_PARSERS] if "builtin" in (dep, const) else []
-            if config.dry_run:
-                missing += refusals(opened, *[makers[0]] * (not missing))
-                if missing:  # what the paper's trees would cost is said before there are its data and parsers
-                    print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
-                    parser = load(device=devices[0], max_tokens=config.max_tokens)
-                    books = open_corpus("books", limit=SAMPLE)
-                    print(parsing_cost(books, parser, workers, PAPER_SENTENCES).text(config))
-            if missing:
-                raise UserError(" | ".join(missing))
+            check_paper(config, opened, makers[0], workers)
         for kind, name in (("dep", dep), ("const", const)):
             if name is not None:
                 check_parser(kind, name)
@@ -148,6 +139,23 @@ def main(config: ParseConfig) -> None:
         print(report(corpus.name, output, summary))
 
 
+def check_paper(
+    config: ParseConfig, opened: Callable[[], Corpus], make: Callable[..., TextParser], workers: int
+) -> None:
+    """Refuse the preset paper without its parsers; a dry run first says what its trees would cost."""
+    from corpora.registry import open_corpus
+
+    missing = [PAPER_PARSERS] if "builtin" in (config.dep_model, config.const_model) else []
+    if config.dry_run:
+        missing += refusals(opened) if missing else refusals(opened, make)
+        if missing:
+            print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
+            books, parser = open_corpus("books", limit=SAMPLE), make(dep="builtin", const="builtin")
+            print(parsing_cost(books, parser, workers, PAPER_SENTENCES).text(config))
+    if missing:
+        raise UserError(" | ".join(missing))
+
+
 def refuse_own_input(corpus: str, output: Path) -> None:
     """Refuse an output folder that the next run would read as text; no reader enters hidden folders."""
     from corpora.registry import NAMED
@@ -159,7 +167,7 @@ def refuse_own_input(corpus: str, output: Path) -> None:
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """The devices to parse on: ``["cpu"]``, or GPUs; a UserError if there is no such device here."""
+    """Choose the devices to parse on: ``["cpu"]``, or GPUs; a UserError if there is no such device here."""
     if on_cluster:  # it has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
     # It takes two seconds to ask torch; Linux shows the driver as a file.

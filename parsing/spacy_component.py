@@ -54,7 +54,7 @@ INSIDE = {"amod", "compound", "det", "flat", "goeswith", "nummod", "predet", "po
     assigns=["token.head", "token.dep", "token.tag", "token.pos", "token.is_sent_start", "doc.sents"],
 )
 def make(nlp: Language, name: str, dep: str | None, const: str | None, max_tokens: int) -> ParserComponent:
-    """The component; its options are those of :func:`parsing.load`."""
+    """Return the component; its options are those of :func:`parsing.load`."""
     from parsing.text_parser import load
 
     if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
@@ -106,7 +106,7 @@ class ParserComponent:
 
 
 def _places(doc: Doc) -> Places:
-    """The words of a document by sentence; sentences of white space are left out."""
+    """Return the words of a document by sentence; sentences of white space are left out."""
     places = ([token.i for token in span if plain(token.text).strip()] for span in doc.sents)
     return [words for words in places if words]
 
@@ -142,7 +142,7 @@ def _annotate(doc: Doc, places: Places, parsed: list[ParsedSentence], parser: Te
 
 
 def _constituents(doc: Doc, places: Places, parsed: list[ParsedSentence]) -> ConstituentData:
-    """The record of a document's constituents that benepar's extensions read."""
+    """Return the record of a document's constituents that benepar's extensions read."""
     from benepar.integrations.spacy_extensions import ConstituentData
 
     from parsing.trees.brackets import CHAIN
@@ -168,7 +168,7 @@ def _constituents(doc: Doc, places: Places, parsed: list[ParsedSentence]) -> Con
 
 
 def _packed(value: Any, chain: Any = None) -> Any:
-    """The record of constituents as msgpack takes it, for ``Doc.to_bytes`` and other processes."""
+    """Return the record of constituents as msgpack takes it, for ``Doc.to_bytes`` and other processes."""
     if type(value).__name__ == "ConstituentData":
         return {"multiview_constituents": list(vars(value).values())}
     return value if chain is None else chain(value)

@@ -151,7 +151,7 @@ class TextParser:
         return assemble(stored, flags_B, self.inventories, arcs, spans, tell)
 
     def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
-        """Whether a builtin parser knows fewer of the first words than of any English text.
+        """Tell whether a builtin parser knows fewer of the first words than of any English text.
 
         It knows 96 % of the words of English books, 92 % of Wikipedia's, 10 to 49 % of European languages'.
         """
@@ -172,7 +172,7 @@ def load(
     device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """The parsers of a specification (see :func:`load_parser`), ready for text; None leaves one out.
+    """Return the parsers of a specification (see :func:`load_parser`), ready for text; None leaves one out.
 
     Sentences of more than ``max_tokens`` get a fallback tree and a flag.
     """
@@ -184,7 +184,7 @@ def load(
 
 
 def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "cpu") -> Any:
-    """The parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
+    """Return the parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
 
     ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
     model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, whose
@@ -220,7 +220,7 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 def prepare(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Sentences as they are stored, their flags, uint8 [B], and the numbers of those to parse."""
+    """Return sentences as they are stored, their flags, uint8 [B], and the numbers of those to parse."""
     stored: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
@@ -246,7 +246,7 @@ def parse_each(
     name: str,
     tell: Tell,
 ) -> dict[int, Parse]:
-    """Parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
+    """Return parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
 
     A sentence that fails alone is left out, and ``tell`` gets a line. What is no sentence's fault is raised:
     a lack of memory, a lost device, or what lets a known sentence fail as well; trees must not depend on it.
@@ -282,11 +282,10 @@ def assemble(
     spans: dict[int, ConstituencyParse] | None,
     tell: Tell,
 ) -> Batch:
-    """Sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
+    """Return sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
 
-    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. Treebanks may have
-    the relation and the tag ``_``. ``flags`` [B] is updated,
-    and ``tell`` gets a line for each parse with something wrong.
+    ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. Treebanks may have the
+    relation and the tag ``_``. ``flags`` [B] is updated; ``tell`` gets a line for each parse that is wrong.
     """
     ids: dict[str, int] = {}
     token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]
@@ -314,7 +313,7 @@ def _dependency_fields(
     flags: UInt8,
     tell: Tell,
 ) -> dict[str, Int32]:
-    """The arrays of dependency trees; ``fallback`` is the relation of words without a sound tree."""
+    """Return the arrays of dependency trees; ``fallback`` is the relation of words without a sound tree."""
     # The fallback first, for all: a chain, each word's head the one before it.
     head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
     relation = np.full(offsets[-1], fallback, np.int32)
@@ -340,7 +339,7 @@ def _constituency_fields(
     flags: UInt8,
     tell: Tell,
 ) -> dict[str, Int32]:
-    """The arrays of constituency trees; sentences without a sound one get a flat one."""
+    """Return the arrays of constituency trees; sentences without a sound one get a flat one."""
     dummy, no_tag, trees, tags = inventories.dummy_label, len(inventories.tags) - 1, [], []
     for i, tokens in enumerate(sentences):
         n, parse = len(tokens), spans.get(i)
@@ -367,7 +366,7 @@ def _constituency_fields(
 
 
 def _fits(values: Int, length: int, bound: int) -> bool:
-    """Whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
+    """Tell whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
     return len(values) == length and bool(length == 0 or (values.min() >= 0 and values.max() < bound))
 
 

@@ -73,7 +73,7 @@ def warn_once(line: str) -> None:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def configuration(cls: type[Config]) -> type[Config]:
-    """A frozen keyword-only dataclass that refuses unknown keys and numbers that are not finite."""
+    """Make a frozen keyword-only dataclass that refuses unknown keys and numbers that are not finite."""
     cls.__pydantic_config__ = {"extra": "forbid", "allow_inf_nan": False}  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)
 
@@ -257,7 +257,7 @@ class Command:
 
 
 def _named_path(words: Sequence[str]) -> Path:
-    """The path that a word of a command line names; an empty one would be the working folder."""
+    """Return the path that a word of a command line names; an empty one would be the working folder."""
     if not words[0]:
         raise UserError("an empty name of a file or folder among the arguments")
     return Path(words[0])
@@ -265,7 +265,7 @@ def _named_path(words: Sequence[str]) -> Path:
 
 @dataclass(frozen=True)
 class Commands:
-    """A command whose first word names a variant, as in ``python -m parsing.train dep ...``."""
+    """A command whose first word names a variant, as in ``python -m studies.analogies run ...``."""
 
     variants: Mapping[str, Command]
     """Commands by their first word; each one's ``module`` ends in that word."""

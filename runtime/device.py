@@ -82,7 +82,7 @@ def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
 
 
 def pick(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """``values_BTD[mask_BT]`` [N, D]; a mask on the host spares the device from counting."""
+    """Return ``values_BTD[mask_BT]`` [N, D]; a mask on the host spares the device from counting."""
     if values_BTD.device == mask_BT.device:
         return values_BTD[mask_BT]
     sentence_N, position_N = mask_BT.nonzero(as_tuple=True)
@@ -167,18 +167,18 @@ class Products:
 
     @classmethod
     def of(cls, x: Tensor) -> Products:
-        """The precision that the current autocast region asks for, and the library for inputs like ``x``."""
+        """Choose the precision of the current autocast region, and the library for inputs like ``x``."""
         kind = x.device.type
         if torch.is_autocast_enabled(kind) and x.dtype == torch.float32:
             return cls(torch.get_autocast_dtype(kind), onednn=False)
         return cls(None, onednn=kind == "cpu" and x.dtype == torch.float32 and _onednn_is_faster())
 
     def cast(self, operand: Tensor) -> Tensor:
-        """The operand, of any shape, in the products' type, so that weights are cast once per sweep."""
+        """Cast an operand, of any shape, to the products' type, so that weights are cast once per sweep."""
         return operand if self.dtype is None else operand.to(self.dtype)
 
     def mm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-        """``out = a @ b`` for [n, k] and [k, m]; ``out`` [n, m] must not overlap an operand."""
+        """Compute ``out = a @ b`` for [n, k] and [k, m]; ``out`` [n, m] must not overlap an operand."""
         if self.dtype is None and not (self.onednn and len(a) >= FEW_ROWS):
             return torch.mm(a, b, out=out)
         for rows in self._blocks(a, out):
@@ -194,7 +194,7 @@ class Products:
         return out
 
     def of_words(self, words: Tensor, token: Tensor, weight: Tensor, once: Tensor, out: Tensor) -> None:
-        """``out[n] = words[token[n]] @ weight.T``, with one product, kept in ``once``, a distinct word.
+        """Set ``out[n] = words[token[n]] @ weight.T``, with one product, kept in ``once``, a distinct word.
 
         Shapes: words [U, E], token int64 [N], weight [K, E], once [U, K], out [N, K]. Two fifths of the
         tokens of 200 sentences are distinct, and the inputs are half of a tree view's work.
@@ -203,7 +203,7 @@ class Products:
         torch.index_select(once, 0, token, out=out)
 
     def new_mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """``a @ b`` [n, m] as a new tensor of the type of ``a``."""
+        """Return ``a @ b`` [n, m] as a new tensor of the type of ``a``."""
         if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
             return a.new_zeros(a.shape[0], b.shape[1])
         if self.onednn and len(a) >= FEW_ROWS:
@@ -220,13 +220,13 @@ class Products:
         return self.new_mm(rows.t(), inputs)
 
     def sum_by_word(self, gradient: Tensor, token: Tensor, words: int) -> Tensor:
-        """Sums [U, K] of the tokens' gradients [N, K]; ``token`` int64 [N] as in :meth:`of_words`."""
+        """Sum the tokens' gradients [N, K] to [U, K]; ``token`` int64 [N] as in :meth:`of_words`."""
         # embedding's backward pass: it adds whole rows, in a fixed order on every device.
         summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient, token, words, -1, False)
         return summed
 
     def _blocks(self, a: Tensor, out: Tensor) -> Iterator[slice]:
-        """Ranges of rows: oneDNN allocates its results, and they should stay in cache until copied."""
+        """Return ranges of rows: oneDNN allocates its results, and they should stay in cache until copied."""
         step = max(BLOCK_BYTES // (out.shape[1] * out.element_size()), 256) if self.onednn else max(len(a), 1)
         return (slice(start, start + step) for start in range(0, len(a), step))
 
@@ -240,7 +240,7 @@ class Products:
 
 @cache
 def _onednn_is_faster() -> bool:
-    """Whether the CPU has AVX-512 and torch the operator that passes plain float32 tensors to oneDNN."""
+    """Tell whether the CPU has AVX-512 and torch the operator that passes plain float32 tensors to oneDNN."""
     return (
         torch.backends.mkldnn.is_available()
         and torch.backends.cpu.get_cpu_capability() == "AVX512"

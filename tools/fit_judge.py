@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import Pair, read_pairs, triplets
+from corpora.senteval.structure import Pair, task_pairs, triplets
 from multiview.judge import Weights, read_numbers
 from multiview.model import MultiViewEncoder
 
@@ -48,21 +48,21 @@ DATA = {
 
 
 def exchanged(one: str, other: str) -> set[str]:
-    """The words that only one of two sentences has: of SemAntoNeg's the pair of antonyms."""
+    """Return the words that only one of two sentences has: of SemAntoNeg's the pair of antonyms."""
     first, second = (set(re.findall(r"[a-z'’-]+", text.lower())) for text in (one, other))
     return first ^ second
 
 
 def is_development(pair: set[str]) -> bool:
-    """Whether SemAntoNeg's rows of a pair of antonyms belong to the development half."""
+    """Tell whether SemAntoNeg's rows of a pair of antonyms belong to the development half."""
     name = " ".join(sorted(pair))
     return hashlib.blake2b(name.encode(), digest_size=1).digest()[0] % 2 == 0
 
 
 def read_half(data: Path, *, scored: bool = False) -> dict[str, list[Pair]]:
-    """The pairs of every set's development half, or of its scored half; rows of three stay together."""
+    """Read the pairs of every set's development or scored half; rows of three stay together."""
     folder = data / "structure"
-    antonyms, paws = folder / "semantoneg_dev.tsv", list(read_pairs("PAWS", folder / "paws_wiki_dev.tsv"))
+    antonyms, paws = folder / "semantoneg_dev.tsv", list(task_pairs("PAWS", folder / "paws_wiki_dev.tsv"))
     files = read_task("MRPC", data / "senteval").files
     mrpc = read_table(files["test" if scored else "train"][0], ("Quality", "#1 String", "#2 String"))
     frames = {"Binding": triplets("new" if scored else "development")}
@@ -73,19 +73,19 @@ def read_half(data: Path, *, scored: bool = False) -> dict[str, list[Pair]]:
     pairs = {
         "PAWS": paws[2000:] if scored else paws[:2000],
         "MRPC": [(row.cells[0] == "1", row.cells[1], row.cells[2]) for row in mrpc],
-        "SemAntoNeg": _chosen(list(read_pairs("SemAntoNeg", antonyms)), kept),
+        "SemAntoNeg": _chosen(list(task_pairs("SemAntoNeg", antonyms)), kept),
     }
     for name, rows_of_name in frames.items():
         both = (((True, t.anchor, t.same), (False, t.anchor, t.other)) for t in rows_of_name)
         pairs[name] = [pair for row in both for pair in row]
     for name, file in CAPTIONS.items():
-        captions = list(read_pairs("SugarCrepe++", folder / f"sugarcrepe_pp_{file}_dev.tsv"))
+        captions = list(task_pairs("SugarCrepe++", folder / f"sugarcrepe_pp_{file}_dev.tsv"))
         pairs[name] = _chosen(captions, range(int(scored), len(captions) // 3, 2))
     return pairs
 
 
 def _chosen(pairs: Sequence[Pair], rows: Iterable[int]) -> list[Pair]:
-    """The three pairs of each row."""
+    """Return the three pairs of each row."""
     return [pair for row in rows for pair in pairs[3 * row : 3 * row + 3]]
 
 

@@ -74,7 +74,7 @@ def trigrams(words: list[str]) -> set[tuple[str, ...]]:
 
 
 def evaluation(data: Path) -> Callable[[list[str]], bool]:
-    """Tells whether the words of a sentence are nearer to some evaluation sentence's than they may be.
+    """Tell whether the words of a sentence are nearer to some evaluation sentence's than they may be.
 
     Evaluation sentences are every column of every row of every file.
     """

@@ -18,7 +18,7 @@ from typing import Literal
 
 from corpora.books import author_rows, books
 from corpora.inputs import bad_row, number_of, readable
-from corpora.senteval.structure import Pair, read_pairs, triplets
+from corpora.senteval.structure import Pair, task_pairs, triplets
 from corpora.senteval.tasks import (
     BINARY_TASKS,
     PROBING_FILES,
@@ -282,7 +282,7 @@ def _read_structure(name: str, files: Files) -> Splits:
     for t in triplets("test") if name == "Binding" else ():
         pairs.setdefault(t.kind, []).extend([(True, t.anchor, t.same), (False, t.anchor, t.other)])
     for split, paths in files.items():
-        part = pairs[split] = [pair for path in paths for pair in read_pairs(name, path)]
+        part = pairs[split] = [pair for path in paths for pair in task_pairs(name, path)]
         if len({same for same, _, _ in part}) < (1 if name == "Opposites" else 2):
             raise UserError(f"{paths[0]}: no pairs for {name} that say the same, or none that do not")
     words = Tokenizer("spacy", running=False)

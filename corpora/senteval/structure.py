@@ -117,10 +117,10 @@ def _filled(texts: Sequence[str], words: dict[str, list[list[str]]], drawn: rand
     return [text[0].upper() + text[1:] for text in articles]
 
 
-def read_pairs(task: str, path: Path) -> Iterator[Pair]:
+def task_pairs(task: str, path: Path) -> Iterator[Pair]:
     """Yield the pairs of a published file of a task of structure."""
     if task == "Opposites" and path.name.startswith("paws"):
-        yield from (pair for pair in read_pairs("PAWS", path) if pair[0])
+        yield from (pair for pair in task_pairs("PAWS", path) if pair[0])
         return
     is_sick = path.name.startswith("SICK")
     for row in read_table(path, _SICK_COLUMNS if is_sick else _COLUMNS[task]):

@@ -26,9 +26,10 @@ SEQ: D/2 in each direction; the sentence is the last state of both.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -42,11 +43,11 @@ from multiview.engines.plan import (
     Plan,
     SequencePlan,
     TreePlan,
+    bind_kernel,
     plan_const,
     plan_dep,
     plan_sequence,
     start_gradients,
-    steps,
     workspace,
 )
 from parsing.trees.batch import Batch
@@ -78,6 +79,20 @@ def kernels_for(x: Tensor) -> ModuleType:
     raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")
 
 
+class DepBuffers(NamedTuple):
+    """What the sweep of DEP writes and its gradients read; shapes as in :mod:`multiview.engines.plan`."""
+
+    h: Tensor  # [N, D], by slot
+    c: Tensor  # [N, D], by slot
+    gates: Tensor  # [N, 3D], by rank: i, o, u
+    parents: Tensor  # [I, 2D]: q and W_f x
+    children: Tensor  # [E, 2D], by slot: p and the forget gate
+    alpha: Tensor  # [E]
+    cosine: Tensor  # [E], of q and p
+    mixed: Tensor  # [I, D]: h̃
+    parent_x: Tensor  # [I, size of a word vector]: x
+
+
 class DepSweep(torch.autograd.Function):
     """Attentive Child-Sum Tree-LSTM over a batch: ``apply(...) -> roots [B, D], h [N, D] in slot order``."""
 
@@ -93,16 +108,16 @@ class DepSweep(torch.autograd.Function):
         kernels, products = kernels_for(x), Products.of(x)
         hidden, nodes, leaves = recurrent_weight.shape[1], len(token), plan.leaves
         edges, internal = nodes - plan.sentences, plan.internal
-        shapes = [(nodes, hidden)] * 2 + [(nodes, 3 * hidden), (internal, 2 * hidden), (edges, 2 * hidden)]
-        once = (len(x), 3 * hidden), (internal, x.shape[1])
-        h, c, gates, parents, children, alpha, cosine, mixed, word_gates, parent_x = workspace(
-            x, *shapes, (edges,), (edges,), (internal, hidden), *once
-        )
+        states, of_edges = (nodes, hidden), [(edges, 2 * hidden), (edges,), (edges,)]
+        shapes = [states, states, (nodes, 3 * hidden), (internal, 2 * hidden), *of_edges, (internal, hidden)]
+        *kept, word_gates = workspace(x, *shapes, (internal, x.shape[1]), (len(x), 3 * hidden))
+        buffers = DepBuffers(*kept)
+        h, c, gates, parents, children = buffers[:5]
         token = token[plan.tensor("order")]
         products.of_words(x, token, input_weight, word_gates, gates)
         # A third of the tokens have dependents, hardly more than there are distinct words.
-        torch.index_select(x.detach(), 0, token[leaves:], out=parent_x)
-        products.mm(parent_x, products.cast(parent_weight).t(), parents)
+        torch.index_select(x.detach(), 0, token[leaves:], out=buffers.parent_x)
+        products.mm(buffers.parent_x, products.cast(parent_weight).t(), parents)
         child_product = products.cast(child_weight).t()
         recurrent_product = products.cast(recurrent_weight).t()
         of_children = products.mm
@@ -110,21 +125,19 @@ class DepSweep(torch.autograd.Function):
             of_children = products.addmm
             torch.index_select(role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
 
-        step, slot, inner_gates = steps(kernels), plan.tensor("slot"), gates[leaves:]
+        bind, slot, inner_gates = partial(bind_kernel, kernels), plan.tensor("slot"), gates[leaves:]
         offsets = plan.tensor("child_offsets")
-        step("leaf_forward", gates, bias, slot, h, c)(0, leaves)
-        attend = step("dep_attend", parents, children, bias, h, offsets, alpha, cosine, mixed)
-        inner = step("dep_forward", inner_gates, parents, children, bias, slot[leaves:], h, c, offsets)
+        bind("leaf_forward", gates, bias, slot, h, c)(0, leaves)
+        attention = buffers.alpha, buffers.cosine, buffers.mixed
+        attend = bind("dep_attend", parents, children, bias, h, offsets, *attention)
+        inner = bind("dep_forward", inner_gates, parents, children, bias, slot[leaves:], h, c, offsets)
         for low, high, edge_low, edge_high in plan.levels():
             of_children(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
             attend(low, high)
-            products.addmm(mixed[low:high], recurrent_product, inner_gates[low:high])
+            products.addmm(buffers.mixed[low:high], recurrent_product, inner_gates[low:high])
             inner(low, high)
         roots = h[edges:].clone()
-        ctx.save_for_backward(
-            x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
-            gates, parents, children, alpha, cosine, mixed, h, c,
-        )  # fmt: skip
+        ctx.save_for_backward(x, token, input_weight, parent_weight, child_weight, recurrent_weight, *buffers)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
         ctx.roles = 0 if role_bias is None else len(role_bias)
         ctx.set_materialize_grads(False)
@@ -134,26 +147,24 @@ class DepSweep(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
         """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
-        (
-            x, parent_x, token, input_weight, parent_weight, child_weight, recurrent_weight,
-            gates, parents, children, alpha, cosine, mixed, h, c,
-        ) = ctx.saved_tensors  # fmt: skip
-        plan, products = ctx.plan, ctx.products
+        x, token, input_weight, parent_weight, child_weight, recurrent_weight, *kept = ctx.saved_tensors
+        plan, products, buffers = ctx.plan, ctx.products, DepBuffers(*kept)
+        h, c, gates, parents, children = buffers[:5]
         leaves, edges, hidden = plan.leaves, len(children), h.shape[1]
-        like = (h, c, gates, parents, children, mixed)
+        like = (h, c, gates, parents, children, buffers.mixed)
         dh, dc, dgates, dparents, dchildren, dmixed = workspace(h, *(buffer.shape for buffer in like))
         start_gradients(dh, dc, droots, dh_all, edges)
         dbias = x.new_zeros(6 * hidden)
         child_product, recurrent_product = products.cast(child_weight), products.cast(recurrent_weight)
 
-        step, slot, inner_dgates = steps(ctx.kernels), plan.tensor("slot"), dgates[leaves:]
+        bind, slot, inner_dgates = partial(bind_kernel, ctx.kernels), plan.tensor("slot"), dgates[leaves:]
         offsets = plan.tensor("child_offsets")
-        inner = step(
+        inner = bind(
             "dep_backward", gates[leaves:], children, slot[leaves:], c, offsets,
             dh, dc, inner_dgates, dparents, dchildren, dbias,
         )  # fmt: skip
-        attend = step(
-            "dep_attend_backward", parents, children, h, offsets, alpha, cosine,
+        attend = bind(
+            "dep_attend_backward", parents, children, h, offsets, buffers.alpha, buffers.cosine,
             dmixed, dparents, dchildren, dh, dbias,
         )  # fmt: skip
         for low, high, edge_low, edge_high in reversed(plan.levels()):
@@ -161,7 +172,7 @@ class DepSweep(torch.autograd.Function):
             products.mm(inner_dgates[low:high], recurrent_product, dmixed[low:high])
             attend(dh_all is not None, low, high)
             products.addmm(dchildren[edge_low:edge_high], child_product, dh[edge_low:edge_high])
-        step("leaf_backward", gates, slot, c, dh, dc, dgates, dbias)(0, leaves)
+        bind("leaf_backward", gates, slot, c, dh, dc, dgates, dbias)(0, leaves)
         if ctx.kernels.BIAS_AFTERWARDS:
             torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :hidden].sum(0)], out=dbias)
 
@@ -172,9 +183,9 @@ class DepSweep(torch.autograd.Function):
             dx += products.sum_by_word(dparent_x, token[leaves:], len(x))
         weights = (
             products.gradient(dwords, x),
-            products.gradient(dparents, parent_x),
+            products.gradient(dparents, buffers.parent_x),
             products.gradient(dchildren, h[:edges]),
-            products.gradient(inner_dgates, mixed),
+            products.gradient(inner_dgates, buffers.mixed),
         )
         droles = (
             products.sum_by_word(dchildren, plan.tensor("role")[:edges], ctx.roles) if ctx.roles else None
@@ -199,9 +210,9 @@ class ConstSweep(torch.autograd.Function):
         products.of_words(x, token, input_weight, word_gates, leaf_gates)
         child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
 
-        step, slot = steps(kernels), plan.tensor("slot")
-        step("leaf_forward", leaf_gates, bias, slot, h, c)(0, tokens)
-        inner = step("const_forward", gates, bias, slot[tokens:], h, c)
+        bind, slot = partial(bind_kernel, kernels), plan.tensor("slot")
+        bind("leaf_forward", leaf_gates, bias, slot, h, c)(0, tokens)
+        inner = bind("const_forward", gates, bias, slot[tokens:], h, c)
         for low, high, *_ in plan.levels():
             products.mm(child_h[low:high], weight, gates[low:high])
             inner(low, high)
@@ -214,7 +225,7 @@ class ConstSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Levels from the roots down; then each weight gradient is one product over all nodes."""
+        """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
         x, token, input_weight, recurrent_weight, leaf_gates, gates, h, c = ctx.saved_tensors
         plan, products = ctx.plan, ctx.products
         tokens, internal, hidden = plan.leaves, plan.internal, h.shape[1]
@@ -224,12 +235,12 @@ class ConstSweep(torch.autograd.Function):
         child_dh, weight = _pairs(dh, internal), products.cast(recurrent_weight)
         product = products.mm if dh_all is None else products.addmm
 
-        step, slot = steps(ctx.kernels), plan.tensor("slot")
-        inner = step("const_backward", gates, slot[tokens:], c, dh, dc, dgates, dbias)
+        bind, slot = partial(bind_kernel, ctx.kernels), plan.tensor("slot")
+        inner = bind("const_backward", gates, slot[tokens:], c, dh, dc, dgates, dbias)
         for low, high, *_ in reversed(plan.levels()):
             inner(low, high)
             product(dgates[low:high], weight, child_dh[low:high])
-        step("leaf_backward", leaf_gates, slot, c, dh, dc, dleaf, dbias)(0, tokens)
+        bind("leaf_backward", leaf_gates, slot, c, dh, dc, dleaf, dbias)(0, tokens)
         if ctx.kernels.BIAS_AFTERWARDS:
             dbias[: 3 * hidden] = dleaf.sum(0) + dgates[:, : 3 * hidden].sum(0)
             dbias[3 * hidden :] = dgates[:, 3 * hidden :].sum(0).view(2, hidden).sum(0)
@@ -282,10 +293,9 @@ class TreeLSTM(Encoder):
             from multiview.engines import dgl_engine
 
             states = getattr(dgl_engine, self.reference)
-            roots_and_all = states(nn.functional.embedding(token_N, x_UE), plan, *weights)
+            root_BD, h_ND = states(nn.functional.embedding(token_N, x_UE), plan, *weights)
         else:
-            roots_and_all = self.sweep.apply(x_UE, token_N, plan, *weights)
-        root_BD, h_ND = roots_and_all
+            root_BD, h_ND = self.sweep.apply(x_UE, token_N, plan, *weights)
         return root_BD, h_ND
 
 

@@ -1,4 +1,4 @@
-"""The views, by name, and the network of a model's views. A view is one encoder class in one file.
+"""The views, by name, and the network of a model's views. A view is one encoder class.
 
 Views of other packages come from the entry-point group ``multiview.views``, or from a module that was
 imported before (``--plugin``); docs/add-a-view.md has an example.
@@ -83,7 +83,7 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def plan(self, batch: Batch) -> Plan:
-        """Schedule of the batch. Numpy only, so that loader threads can make it; ``.to(device)`` moves it."""
+        """Schedule the batch with numpy alone, since loader threads do it; ``.to(device)`` moves the plan."""
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
         """Encode sentences to [B, width], in sentence order.
@@ -143,7 +143,7 @@ class Encoder(nn.Module, ABC):
 
 
 def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
-    """Class decorator that makes an encoder available as view ``name``, an identifier."""
+    """Decorate a class, which makes the encoder available as view ``name``, an identifier."""
     if not name.isidentifier():
         raise ValueError(f"view {name!r}: the name must be an identifier")
 

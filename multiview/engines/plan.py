@@ -100,7 +100,7 @@ class TreePlan(Plan):
         return len(self.order) - self.leaves
 
     def levels(self) -> list[tuple[int, int, int, int]]:
-        """List each level's inner nodes, their children's slots: ``(low, high, edge_low, edge_high)``."""
+        """List each level's inner nodes and their children's slots: ``(low, high, edge_low, edge_high)``."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
         return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
@@ -127,28 +127,25 @@ def plan_words(batch: Batch) -> Plan:
 
 
 def plan_const(batch: Batch) -> TreePlan:
-    """Schedule the batch's constituency trees; what is no binary tree is a ValueError."""
-    # Nodes are numbered here as all words, then all internal nodes; a sentence has n and n - 1 of them.
+    """Schedule the batch's constituency trees; what is no binary tree is a ValueError.
+
+    Nodes are numbered here as all words of the batch, then all internal nodes; a sentence has n and n - 1 of
+    them. In a batch of two sentences, of 2 and 3 words, the words are 0 to 4 and the internal nodes 5 to 7.
+    What the second sentence calls its words 0, 1, 2 and its internal nodes 3, 4 are here 2, 3, 4 and 6, 7.
+    """
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, every_B = np.diff(offsets), np.arange(len(offsets) - 1)
     tokens = int(offsets[-1])
     internal = tokens - len(every_B)
     sentence_T, sentence_I = np.repeat(every_B, lengths), np.repeat(every_B, lengths - 1)
     first_I1, words_I1 = offsets[sentence_I, None], lengths[sentence_I, None]
-    height_I = np.array(batch.const_height, dtype=np.int32)
-    height_N = np.append(np.zeros(tokens, dtype=np.int32), height_I)
+    height_N = np.append(np.zeros(tokens, dtype=np.int32), np.array(batch.const_height, dtype=np.int32))
     child_I2 = np.stack([batch.left, batch.right], axis=1).astype(np.int64)
     outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
     child_I2 += first_I1 + (tokens - sentence_I[:, None] - words_I1) * (child_I2 >= words_I1)
-    child_I2 = np.where(outside_I2, first_I1, child_I2)
     root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - every_B - 2)
-    unsorted_I = height_N[child_I2].max(axis=1, initial=0) >= height_I
-    used_N = np.bincount(np.append(child_I2, root_B), minlength=tokens + internal)
-    _refuse(
-        "left, right and const_height are no binary tree",
-        sentence_I[outside_I2.any(axis=1) | unsorted_I | (height_I > internal)],
-        np.append(sentence_T, sentence_I)[used_N != 1],
-    )
+    child_I2 = np.where(outside_I2, root_B[sentence_I, None], child_I2)  # which no node may have as a child
+    _check_binary(child_I2, root_B, height_N, np.append(sentence_T, sentence_I))
     # In sentence order, a sentence's words come before its internal nodes.
     place_N = np.arange(tokens + internal)
     place_N[:tokens] += (offsets[:-1] - every_B)[sentence_T]
@@ -156,6 +153,16 @@ def plan_const(batch: Batch) -> TreePlan:
     parent_E = np.repeat(np.arange(tokens, tokens + internal), 2)
     node_offsets = 2 * offsets - np.arange(len(offsets))
     return _schedule(height_N, child_I2.ravel(), parent_E, root_B, place_N, node_offsets)
+
+
+def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sentence_N: IntArray) -> None:
+    """Refuse sentences with a child as high as its parent, or a node that is not once a child or the root."""
+    tokens = len(height_N) - len(child_I2)
+    height_I = height_N[tokens:]
+    unsorted_I = height_N[child_I2].max(axis=1, initial=0) >= height_I
+    used_N = np.bincount(np.append(child_I2, root_B), minlength=len(height_N))
+    wrong = sentence_N[tokens:][unsorted_I | (height_I > len(child_I2))], sentence_N[used_N != 1]
+    _refuse("left, right and const_height are no binary tree", *wrong)
 
 
 def plan_dep(batch: Batch) -> TreePlan:
@@ -172,9 +179,8 @@ def plan_dep(batch: Batch) -> TreePlan:
     unsorted_T = outside_T | ((children_T > 0) != (height_T > 0))
     unsorted_T[child_E] |= height_T[parent_E] <= height_T[child_E]
     roots_B = np.bincount(sentence_T[root_B], minlength=len(lengths))
-    _refuse(
-        "head and dep_height are no tree with one root", sentence_T[unsorted_T], np.flatnonzero(roots_B != 1)
-    )
+    wrong = sentence_T[unsorted_T], np.flatnonzero(roots_B != 1)
+    _refuse("head and dep_height are no tree with one root", *wrong)
     return _schedule(height_T, child_E, parent_E, root_B, every_T, offsets)
 
 
@@ -236,9 +242,9 @@ def _refuse(what: str, *bad: IntArray) -> None:
         raise ValueError(f"sentence {sentences.min()} of the batch: {what}")
 
 
-def steps(kernels: ModuleType) -> Callable[..., Callable[..., None]]:
-    """Binds a kernel, by name, to its buffers; what is called with the bounds of a level remains."""
-    return lambda name, *buffers: partial(getattr(kernels, name), *map(kernels.array, buffers))
+def bind_kernel(kernels: ModuleType, name: str, *buffers: Tensor) -> Callable[..., None]:
+    """Bind a kernel, by name, to its buffers; the function that remains takes the bounds of a level."""
+    return partial(getattr(kernels, name), *map(kernels.array, buffers))
 
 
 def start_gradients(

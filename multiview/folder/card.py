@@ -137,7 +137,7 @@ class Card:
 
 
 def own_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
-    """Names of the parsers, by annotation, that are not those in the package."""
+    """Return names of the parsers, by annotation, that are not those in the package."""
     names = {need: str(identity.get("name", "?")) for need, identity in parsers.items()}
     return {need: name for need, name in names.items() if not name.startswith(BUILTIN)}
 

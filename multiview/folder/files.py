@@ -212,7 +212,7 @@ def model_sha256(folder: Path) -> str:
 
 
 def training_hours(folder: Path) -> float | None:
-    """How long a model was trained, all its parts together; None where that is not recorded."""
+    """Say how long a model was trained, all its parts together; None where that is not recorded."""
     seconds = [_training_seconds(current(folder) / name) for name in model_records(folder)]
     return None if None in seconds else sum(filter(None, seconds)) / 3600
 

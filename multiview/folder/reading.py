@@ -104,12 +104,12 @@ class SentenceReader:
             raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
         return self.specs.get(need) or ("builtin" if name.startswith("builtin") else name)
 
-    def _check(self, need: str, other: Any, where: str, advice: str) -> None:
+    def _check(self, need: str, parser: Any, where: str, advice: str) -> None:
         identity = self.identities.get(need)
-        if identity and not same_trees(other or {}, identity):
+        if identity and not same_trees(parser or {}, identity):
             raise UserError(
                 f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; {where} "
-                f"{_short(other)}: {advice}"
+                f"{_short(parser)}: {advice}"
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
@@ -120,7 +120,7 @@ class SentenceReader:
         return TextParser(dependency, constituency).arrays(sentences)
 
     def inventories(self) -> Inventories:
-        """Names of the ids in the trees that :meth:`parse` made."""
+        """Return names of the ids in the trees that :meth:`parse` made."""
         from parsing.text_parser import TextParser
 
         return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories

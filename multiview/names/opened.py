@@ -48,7 +48,6 @@ class Encoder(Protocol):
 
     def encode(self, sentences: Any, /) -> Any:
         """Give vectors [n, D]."""
-        ...
 
 
 def text_of(tokens: Sequence[str]) -> str:
@@ -142,6 +141,7 @@ class OpenedEncoder:
     ``project`` is the size of a fixed Glorot random projection, of ``seed``: the control for embedding size.
     ``identity`` decides the vectors of the parts. ``reading`` says which vectors of a model these are, such
     as ``meaning``, with the share of structure. ``spec`` is how the user named it, ``name`` is for tables.
+    ``features`` is the encoder for classifiers, this one unless the model has other vectors for them.
     """
 
     def __init__(
@@ -156,8 +156,7 @@ class OpenedEncoder:
     ) -> None:
         self.parts, self.name, self.spec, self.project, self.seed = parts, name, spec, project, seed
         self.reading = reading
-        self.features = self
-        """The encoder for classifiers, where the model has other vectors for them than for cosines."""
+        self.features = self  # open_encoder sets another one where there is one
         self.identity = [*identity, *(("project", project, seed) if project else ())]
 
     @property
@@ -220,7 +219,7 @@ class OpenedEncoder:
 
 
 def distinct_names(names: Sequence[str], specs: Sequence[str]) -> list[str]:
-    """Names of models; models of the same name are called by their specs instead."""
+    """Return names for models: their own, but the specs of those that share a name."""
     return [spec if names.count(name) > 1 else name for name, spec in zip(names, specs, strict=True)]
 
 
@@ -276,6 +275,7 @@ def open_encoder(
             *parts, name=name, spec=spec, project=project, seed=seed, identity=keys, reading=reading
         )
 
+    # Joined encoders compare by features: beside larger vectors a meaning, whose length is 1, hardly counts.
     if len(sources) > 1 or features == sources:
         return side_by_side(features)
     encoder = side_by_side(sources)

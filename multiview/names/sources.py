@@ -76,8 +76,10 @@ class Source(EncoderName):
     """Hex digest of everything that decides the vectors: files, or name with seed or library version."""
     open: Callable[[str | None], Any] = field(repr=False)
     """Loads it on a device: a :class:`MultiViewEncoder`, or a function from sentences to vectors."""
-    own_share: float | None = None
-    """λ of a model that gives classifiers and cosines other vectors; None: of one that does not."""
+    has_features: bool = False
+    """Whether the model gives classifiers other vectors than cosines."""
+    default_share: float = 0.0
+    """λ, how much structure the vectors for cosines have where the name asks for none."""
     fitted: bool = False
     """Whether cosines are of a meaning, not of raw numbers."""
 
@@ -90,9 +92,9 @@ class Source(EncoderName):
     @property
     def reading(self) -> str:
         """Which of a model's vectors these are, where it has several."""
-        if self.own_share is None and not self.readout and not self.text:
+        if not (self.has_features or self.readout or self.text):
             return ""
-        default = 0.0 if self.readout in ("features", "raw") else self.own_share or 0.0
+        default = 0.0 if self.readout in ("features", "raw") else self.default_share
         share = default if self.structure is None else self.structure
         output = self.readout or ("meaning" if self.fitted else "raw")
         return f"{output}{f', structure {share:g}' if share else ''}"
@@ -116,14 +118,13 @@ class Source(EncoderName):
 
     def for_classifiers(self) -> Source:
         """Return the model's features, where it has other vectors for cosines; what a name asks for stays."""
-        if self.readout or (self.own_share is None and self.text is None):
+        if self.readout or not (self.has_features or self.text):
             return self
         return self.read_as("raw" if self.scale == RAW else "features")
 
     def read_as(self, readout: str) -> Source:
         """Return the same model, of which one kind of vectors is asked for."""
-        key = json_digest([self.key, readout, LENGTH], 16)
-        return replace(self, readout=readout, key=key)
+        return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
 
     def load(
         self,
@@ -205,8 +206,8 @@ def _without_prefix(name: EncoderName, seed: int) -> Source:
     if name.views:
         views = [record.views for record in model_records(folder).values()]
         key = json_digest([source.key, chosen_views(views, name.views)], 16)
-        own_share = None if source.own_share is None else 0.0  # a view has features where its model has
-        source = replace(source, key=key, own_share=own_share, fitted=False)
+        # A view has features where its model has them, but neither its share of structure nor its read-out.
+        source = replace(source, key=key, default_share=0.0, fitted=False)
     return source.read_as(name.readout) if name.readout else source
 
 
@@ -256,9 +257,7 @@ def _start(name: EncoderName, seed: int) -> Source:
     model = _inner(name, "multiview")
     assert name.corpus is not None
     load = functools.partial(load_start, name.base, name.corpus)
-    return replace(
-        _prefixed(name, "start", load, model.key), own_share=None if model.own_share is None else 0.0
-    )
+    return replace(_prefixed(name, "start", load, model.key), has_features=model.has_features)
 
 
 CONSTRUCTORS: dict[str, Callable[[EncoderName, int], Source]] = {
@@ -309,7 +308,8 @@ def _on_disk(name: EncoderName, path: Path) -> Source:
         kind="multiview",
         key=json_digest([VERSION, model_sha256(path)], 16),
         open=functools.partial(MultiViewEncoder.load, name.base),
-        own_share=max(record.structure for record in records.values()) if has_features else None,
+        has_features=has_features,
+        default_share=max(record.structure for record in records.values()),
         fitted="" in records and bool(records[""].readout or records[""].structure),
     )
 

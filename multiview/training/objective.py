@@ -188,10 +188,10 @@ class Objective(nn.Module):
 
         Features are [B, D] for each view, of any floating type; targets are on their device.
         """
-        others = [f if f.dtype == torch.float64 else f.float() for f in features]
-        anchors = [other[targets.anchor] for other in others]
+        views = [f if f.dtype == torch.float64 else f.float() for f in features]
+        anchors = [view_BD[targets.anchor] for view_BD in views]
         wants_cosines = self.config.score == "cosine" or "same" in self.terms
-        units = [normalize(other, dim=1) for other in others] if wants_cosines else []
+        units = [normalize(view_BD, dim=1) for view_BD in views] if wants_cosines else []
         of_itself = Targets(targets.anchor, targets.itself, targets.itself, targets.negative)
         pair_losses, hits, same = [], [], []
         for pair, (left, right) in enumerate(self.pairs):
@@ -200,10 +200,10 @@ class Objective(nn.Module):
             if self.config.score == "cosine":
                 scores = cosines
             elif self.config.score == "dot":
-                scores = [anchors[i] @ others[j].T for i, j in ways]
+                scores = [anchors[i] @ views[j].T for i, j in ways]
             else:
                 maps = (self.bilinear[pair], self.bilinear[pair].T)
-                scores = [anchors[i] @ w_DD @ others[j].T for (i, j), w_DD in zip(ways, maps, strict=False)]
+                scores = [anchors[i] @ w_DD @ views[j].T for (i, j), w_DD in zip(ways, maps, strict=False)]
             each = [contrast(score, targets, self.config.denominator).sum() for score in scores]
             pair_losses.append(torch.stack(each).mean())
             counts = [retrieved(score.detach(), targets).sum() for score in scores]
@@ -216,7 +216,7 @@ class Objective(nn.Module):
             taught_AK = self.to_teacher(torch.cat(anchors, dim=1))
             wanted_AK = teacher_BK.to(taught_AK)[targets.anchor]
             terms["teacher"] = (1 - nn.functional.cosine_similarity(taught_AK, wanted_AK)).sum()
-        loss = sum(pair_losses, others[0].new_zeros(())) / len(self.pairs)
+        loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
         for name, weight in self.terms.items():
             loss = loss + weight * terms[name]
         parts = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)

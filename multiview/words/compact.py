@@ -47,7 +47,7 @@ def pack_model(trained: Path, folder: Path, *more: str) -> None:
 
 
 def unpack(packed: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Float32 weights by name, of compact ones; word vectors of 4 bits as :class:`PackedVectors`.
+    """Return float32 weights by name, of compact ones; word vectors of 4 bits as :class:`PackedVectors`.
 
     A bfloat16 has 8 significant bits, so a number times its scale is exact in float32. Numbers of 8 or 4
     bits without a scale per row are a UserError.

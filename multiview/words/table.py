@@ -247,10 +247,10 @@ class WordTable(nn.Module):
         # Row 0 is the unknown word, row 1 the first word of the vocabulary; the buckets come last.
         listed = self.fixed.shape[0]
         values_UE: Float = np.asarray(self.fixed[np.clip(table_rows - 1, 0, listed - 1)], dtype=np.float32)
-        other = np.where(table_rows > listed, table_rows - listed, 0)
+        unlisted_row = np.where(table_rows > listed, table_rows - listed, 0)
         unlisted = (table_rows == UNKNOWN_ROW) | (table_rows > listed)
         if unlisted.any():
-            values_UE[unlisted] = self._others[other[unlisted]]
+            values_UE[unlisted] = self._others[unlisted_row[unlisted]]
         return values_UE
 
     def __getstate__(self) -> dict[str, object]:

@@ -49,7 +49,7 @@ class BeneparParser(DeviceParser):
         self._is_readable = lru_cache(MAX_TYPES)(self._reads)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """One parse per sentence, in order; a ValueError says that one is longer than the model takes."""
+        """Return one parse per sentence, in order; one longer than the model takes is a ValueError."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
         readable = [[w if self._is_readable(w) else BLANK for w in map(plain, s)] for s in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
@@ -133,6 +133,6 @@ def todays_libraries() -> ExitStack:
 
 
 def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:
-    """Names in the order of their indices; holes are named ``""``."""
+    """Return names in the order of their indices; holes are named ``""``."""
     names = {i: name for name, i in vocabulary.items()}
     return tuple(names.get(i, "") for i in range(max(names) + 1))

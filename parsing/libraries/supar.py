@@ -36,7 +36,7 @@ MLPS = {
 
 
 def checkpoint_path(name: str) -> Path:
-    """The path of a checkpoint file, or of supar's download of a published name (kept in its cache)."""
+    """Find a checkpoint file, or supar's download of a published name (kept in its cache)."""
     if os.path.exists(name):
         check_regular(Path(name))
         return Path(name)
@@ -86,7 +86,7 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
 
 
 def _weights(source: Mapping[str, Tensor], words: Tensor, args: Any) -> dict[str, Tensor]:
-    """The weights of supar under our names, with one table of ``words``."""
+    """Return the weights of supar under our names, with one table of ``words``."""
     weights = {ours: source[theirs] for ours, theirs in recurrent_names(args.n_lstm_layers)}
     weights |= {
         "encoder.words.weight": words,

@@ -129,7 +129,7 @@ def _hidden(
     eps: float,
     hidden: Float,
 ) -> None:
-    """relu(LayerNorm(x)) of the centred x = right_PH[right] - left_PH[left], written to ``hidden``."""
+    """Write relu(LayerNorm(x)) of the centred x = right_PH[right] - left_PH[left] to ``hidden``."""
     size = hidden.shape[1]
     for k in range(len(left)):
         a, b, out = left_PH[left[k]], right_PH[right[k]], hidden[k]
@@ -188,7 +188,7 @@ class ConstituencyModel(EncodedModel):
         parses: Sequence[ConstituencyParse | None],
         tags: Sequence[Int],
     ) -> Tensor:
-        """Cross-entropy of the tags, weighted, plus the mean margin loss of the sentences that have a tree.
+        """Add the tags' cross-entropy, weighted, and the mean margin loss of the sentences that have a tree.
 
         ``positions_B`` are n + 2, on the host; gold tags, [B] of [n], are ``IGNORED`` where there is none.
         """
@@ -207,7 +207,7 @@ class ConstituencyModel(EncodedModel):
 
 
 def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
-    """f_i = [ahead_i ; back_(i+1)] for every fencepost of sentences of n + 2 positions, packed: [P, D]."""
+    """Return f_i = [ahead_i ; back_(i+1)] of fenceposts of sentences of n + 2 positions, packed: [P, D]."""
     half = states_BTD.shape[-1] // 2
     mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
     return torch.cat([pick(states_BTD[:, :-1, :half], mask), pick(states_BTD[:, 1:, half:], mask)], -1)
@@ -220,7 +220,7 @@ def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 
 
 def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:
-    """int32 [S], the gold label of every span of a batch, 0 where there is no constituent."""
+    """Return int32 [S], the gold label of every span of a batch, 0 where there is no constituent."""
     gold = np.zeros(int(offsets[-1]), np.int32)
     for parse, base in zip(parses, offsets[:-1], strict=True):
         n, starts = len(parse.tags), parse.starts.astype(np.int64)

@@ -83,7 +83,7 @@ class DependencyModel(EncodedModel):
         return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
+        """Return s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
         dependent_BTA = self._mlp(self.arc_dependent, x_BTD)
         head_BTA = self._mlp(self.arc_head, x_BTD)
         # [d; 1]ᵀ W = dᵀ W[:-1] + W[-1]
@@ -92,7 +92,7 @@ class DependencyModel(EncodedModel):
         return scores_BTT.masked_fill(~mask_BT[:, None, :], -torch.inf)
 
     def relation_scores(self, x_BTD: Tensor, dependents: tuple[Tensor, Tensor], heads_N: Tensor) -> Tensor:
-        """s(i, h_i, r) [N, R] of ``dependents``, sentence and position of each token, at one head each."""
+        """Return s(i, h_i, r) [N, R] of ``dependents``, sentence and position of tokens, at a head each."""
         sentence_N, position_N = dependents
         dependent_NM = self._mlp(self.relation_dependent, x_BTD)[sentence_N, position_N]
         head_NM = self._mlp(self.relation_head, x_BTD)[sentence_N, heads_N]

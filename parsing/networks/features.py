@@ -41,7 +41,7 @@ class ParserVocabulary:
 
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2) -> ParserVocabulary:
-        """Words and characters of training sentences; words rarer than ``min_count`` are left out."""
+        """Collect words and characters of training sentences; words rarer than ``min_count`` are left out."""
         words: Counter[str] = Counter()
         characters: set[str] = set()
         for tokens in sentences:
@@ -82,7 +82,7 @@ class TypeTable:
         return type(self), (self.vocabulary,)
 
     def lists(self, word: str) -> bool:
-        """Whether the vocabulary lists a word."""
+        """Tell whether the vocabulary lists a word."""
         return plain(word).lower() in self._word_ids
 
     def rows(self, tokens: Iterable[str]) -> Int64:

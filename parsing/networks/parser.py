@@ -76,7 +76,7 @@ class ModelFolder:
     identity: dict[str, str]
 
     def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
-        """A file, or one mapping in it, as a configuration, without other keys; a UserError if it is none."""
+        """Read a file, or one mapping in it, as a configuration, without other keys; else a UserError."""
         values = self.files[file].get(key) if key else self.files[file]
         if not isinstance(values, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
@@ -92,7 +92,7 @@ class ModelFolder:
         return tuple(value)
 
     def build(self, make: Callable[[], Module]) -> Module:
-        """A module with the folder's weights, in eval mode; a UserError if they do not fit its sizes."""
+        """Build a module with the folder's weights, in eval mode; weights of other sizes are a UserError."""
         try:
             with shapes_alone():
                 module = make()
@@ -106,7 +106,7 @@ class ModelFolder:
 
 
 def _identity(config: Mapping[str, Any]) -> dict[str, str]:
-    """Name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
+    """Return name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     return {"name": config["name"], "version": config["version"], "sha256": digest}
 
@@ -166,7 +166,7 @@ class DeviceParser:
     def run_batches(
         self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Result]]
     ) -> list[Result]:
-        """One result per sentence, in order; ``start`` maps the indices of a batch to the work on them.
+        """Return a result per sentence, in order; ``start`` maps the indices of a batch to the work on them.
 
         A DeviceLost says that the GPU failed.
         """
@@ -199,7 +199,7 @@ class DeviceParser:
     def _finished(
         self, batches: list[list[int]], start: Callable[[list[int]], Stages[Result]]
     ) -> Iterator[tuple[list[int], Sequence[Result]]]:
-        """Members and results of each batch, as they are done."""
+        """Yield members and results of each batch, as they are done."""
         waiting = batches[::-1]
         running: list[tuple[list[int], Stages[Result]]] = []
         while waiting or running:
@@ -278,10 +278,10 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:
-        """Trees from encoder states; the arguments are what :meth:`states` returns."""
+        """Return trees from encoder states; the arguments are what :meth:`states` returns."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
-        """One parse per sentence, in order; every sentence has at least one token."""
+        """Return one parse per sentence, in order; every sentence has at least one token."""
         return self.run(sentences, self.parse_states)
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -317,7 +317,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         self.vectors.forget()
 
     def shares_encoder(self, other: object) -> bool:
-        """Whether another parser has an equal encoder on the same device."""
+        """Tell whether another parser has an equal encoder on the same device."""
         if not isinstance(other, EncodedParser):
             return False
         return (self.encoder_sha256, self.device) == (other.encoder_sha256, other.device)
@@ -325,7 +325,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def parse_with(
         self, other: EncodedParser[Result], sentences: Sequence[Sequence[str]]
     ) -> list[tuple[Parse, Result]]:
-        """Parses of this parser and of one that shares its encoder, with one pass of it."""
+        """Yield parses of this parser and of one that shares its encoder, with one pass of it."""
 
         def work(states_BTD: Tensor, positions_B: Tensor) -> Stages[tuple[Parse, Result]]:
             ours = yield from self.parse_states(states_BTD, positions_B)

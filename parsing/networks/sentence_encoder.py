@@ -110,25 +110,25 @@ class Packing:
         )
 
     def pack(self, x_BT: Tensor) -> Tensor:
-        """[B, T, ...] -> [N, ...]."""
+        """Leave out padding: [B, T, ...] -> [N, ...]."""
         return x_BT.flatten(0, 1).index_select(0, self.index_N)
 
     def unpack(self, x_NE: Tensor) -> Tensor:
-        """[N, E] -> [B, T, E]; padding is 0."""
+        """Put padding, zeros, back in: [N, E] -> [B, T, E]."""
         x_BTE = x_NE.new_zeros(*self.shape, x_NE.shape[1])
         x_BTE.flatten(0, 1).index_copy_(0, self.index_N, x_NE)
         return x_BTE
 
 
 def runs_packed(module: nn.Module) -> bool:
-    """Whether LSTM layers can run without padding here now: no gradients, no dropout, on the CPU."""
+    """Tell whether LSTM layers can run without padding here now: no gradients, no dropout, on the CPU."""
     on_cpu = next(module.parameters()).is_cpu
     return on_cpu and not (module.training or torch.is_grad_enabled())
 
 
 @compiled
 def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-untyped-def]
-    """Gates, cells and states of the sentences that run at one time, positions low to high.
+    """Compute gates, cells and states of the sentences that run at one time, positions low to high.
 
     ``gates`` [N, 4H], W x + U h in torch's order i, f, g, o, are overwritten, ``h`` and ``c`` [B, H] updated
     (the sentences that run come first); the half of ``out`` [N, 2H] for ``direction`` (1 is back) is written.
@@ -183,13 +183,13 @@ class BidirectionalLayer(nn.Module):
             (nn.init.orthogonal_ if parameter.dim() > 1 else nn.init.zeros_)(parameter)
 
     def forward(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
-        """[B, T, E] -> [B, T, D]: states of both directions, ahead first."""
+        """Return, of [B, T, E], the states [B, T, D] of both directions, ahead first."""
         ahead_BTH, _ = self.ahead(x_BTE)
         back_BTH, _ = self.back(reverse_within(x_BTE, lengths_B))
         return torch.cat([ahead_BTH, reverse_within(back_BTH, lengths_B)], -1)
 
     def packed(self, x_KE: Tensor, row_N: Tensor | None, packing: Packing) -> Tensor:
-        """States [N, D] by our own loop; see the module's docstring.
+        """Return states [N, D] by our own loop; see the module's docstring.
 
         ``row_N``, int64, is the input of each packed position, so that equal ones are multiplied once; None
         if there is one input for each, in order.
@@ -334,7 +334,7 @@ class TypeVectors:
 
     @torch.inference_mode()
     def read(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
-        """A padded batch of tokenised sentences and the vectors [U, E] of its types, on the encoder's device.
+        """Make a padded batch of sentences and the vectors [U, E] of its types, on the encoder's device.
 
         It is one step: what another thread adds or forgets comes before it or after. The batch has the
         boundaries that the encoder expects.

@@ -101,11 +101,11 @@ class Worker:
         return self._make()
 
     def describe(self) -> tuple[dict[str, Any], Inventories]:
-        """What decides the trees, and the names of their ids."""
+        """Say what decides the trees, and the names of their ids."""
         return self.parser.identity, self.parser.inventories
 
     def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
-        """Trees of a part, and the faults to tell the user of."""
+        """Return trees of a part, and the faults to tell the user of."""
         faults: list[str] = []
         return self.parser.arrays(sentences, flags, faults.append), faults[:SHOWN_FAULTS]
 
@@ -165,6 +165,7 @@ class LocalPool(Pool):
         begin = (self._makes, context.Value("i", 0), end)
         self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
         try:
+            # Of the standard library, patch.dict alone sets variables and puts the old ones back.
             with patch.dict(os.environ, ONE_THREAD), _interrupts_blocked():
                 for _ in range(self.size):  # starts a process each, which loads its parsers
                     self._executor.submit(_call, "describe")
@@ -178,7 +179,7 @@ class LocalPool(Pool):
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes that are started in here never see Ctrl-C, which a terminal sends to all; the driver does."""
+    """Keep Ctrl-C, which a terminal sends to all, from processes started in here; the driver sees it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -195,9 +196,14 @@ def _begin(makes: Sequence[MakeParser], started: Any, pool: Connection) -> None:
     """Begin a process, which takes its turn among ``makes`` and ends with its pool, however that ends."""
     global _worker
 
+    # Where the driver is killed, each worker would wait for its next part for ever. So a thread
+    # 1. waits until the driver's end of a pipe is closed, by the driver or, once that is dead, by the system;
+    # 2. waits a second where the worker is not computing: it may be sending its answer, and a driver that
+    #    lives and closes its pool would wait for ever for the rest of half an answer;
+    # 3. ends the process at once, since the main thread leaves neither its computation nor its wait.
     def end_with_pool() -> None:
-        pool.poll(None)  # until the other end is closed
-        if not _at_work.locked():  # perhaps it is sending: half an answer would hang the pool
+        pool.poll(None)
+        if not _at_work.locked():
             time.sleep(1)
         os._exit(1)
 
@@ -272,12 +278,9 @@ def run_corpus(
                         shard, done = part.shard, part.shard.done
                         done[part.start] = batch
                         if sum(map(len, done.values())) == len(shard.sentences):
-                            trees, places = (
-                                join([done[start] for start in sorted(done)]),
-                                shard.document_starts,
-                            )
-                            row = write_shard(output, shard.index, trees, places, shard.document_ids)
-                            rows[row.index] = row
+                            trees = join([done[start] for start in sorted(done)])
+                            starts, ids = shard.document_starts, shard.document_ids
+                            rows[shard.index] = write_shard(output, shard.index, trees, starts, ids)
                             listed(manifest, rows, complete=False).write(output)
                 if not rows:
                     raise UserError(f"{corpus.name}: has no sentences")
@@ -287,7 +290,7 @@ def run_corpus(
 
 
 def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Manifest:
-    """The manifest of a cache that holds nothing yet, of a text and the workers' parsers."""
+    """Return the manifest of a cache that holds nothing yet, of a text and the workers' parsers."""
     description = pool.submit("describe")
     try:
         parsers, inventories = description.result()
@@ -299,7 +302,7 @@ def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Mani
 
 
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
-    """The first value in which two identities differ, as ``corpus.sha256: 'a' is now 'b'``."""
+    """Return the first value in which two identities differ, as ``corpus.sha256: 'a' is now 'b'``."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in sorted(set(stored) | set(wanted)):
             first = difference(stored.get(key), wanted.get(key), f"{at}.{key}" if at else key)
@@ -315,7 +318,7 @@ def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> 
 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
-    """The shards whose files are as they were written, and sound; the log tells of the others."""
+    """Yield the shards whose files are as they were written, and sound; the log tells of the others."""
     fields = TreeCache(folder, manifest).fields
     for row in manifest.shards:
         try:
@@ -344,7 +347,7 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
 
 
 def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
-    """Trees of every part, in the order in which they are done.
+    """Yield trees of every part, in the order in which they are done.
 
     A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
     memory for two, and it shows which part is at fault. Dead workers are replaced. If it fails again, that is

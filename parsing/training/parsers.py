@@ -180,7 +180,7 @@ class ParserTask(Task[list[int]]):
             load_parameters(self.module, trained)
 
     def evaluate(self) -> dict[str, float]:
-        """Scores of the parsers on dev, per cent, and the mean of LAS and F1, which decides."""
+        """Score the parsers on dev, per cent; return the scores and the mean of LAS and F1, which decides."""
         # New parsers each time: cached type vectors are outdated after a step.
         scores: dict[str, float] = {}
         if self.dependency is not None:

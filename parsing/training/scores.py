@@ -64,7 +64,7 @@ def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
 
 
 def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> Scores:
-    """The bracket scores of a parser that sees the words alone."""
+    """Return the bracket scores of a parser that sees the words alone."""
     parses = parser.parse([tree.words for tree in gold])
     pairs = zip(parses, gold, strict=True)
     return bracket_scores(gold, [from_parse(p, t.words, parser.labels, parser.tags) for p, t in pairs])
@@ -82,7 +82,7 @@ def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scor
 def attachment_scores(
     sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
 ) -> Scores:
-    """The same of these parses; ``relations`` names their ids."""
+    """Return the same of these parses; ``relations`` names their ids."""
     gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
     gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
     spoken = np.array([tag != PUNCT for s in sentences for tag in (s.tags or [""] * len(s.tokens))])

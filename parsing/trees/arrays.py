@@ -150,7 +150,7 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
 
 
 def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyParse:
-    """The parse that :func:`binarise` was given (one-word spans with the null label left out).
+    """Return the parse that :func:`binarise` was given (one-word spans with the null label left out).
 
     ``tags``, int32 [n], are not part of binary trees.
     """

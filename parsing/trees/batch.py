@@ -48,7 +48,7 @@ DUMMY_NAME = "<dummy>"
 
 
 def flag_reasons(flags: UInt8) -> dict[str, int]:
-    """How many sentences are flagged, by reason; a fallback that nothing else explains is a fault."""
+    """Say how many sentences are flagged, by reason; a fallback that nothing else explains is a fault."""
     dep, const = (flags & DEP_FALLBACK) > 0, (flags & CONST_FALLBACK) > 0
     empty, blank, long = ((flags & bit) > 0 for bit in (EMPTY, BLANK_TOKEN, TOO_LONG))
     explained = empty | blank | long
@@ -65,7 +65,7 @@ def flag_reasons(flags: UInt8) -> dict[str, int]:
 
 
 def offsets_of(lengths: Sequence[int] | Int) -> Int64:
-    """int64 [n+1], where each of n consecutive items of these ``lengths`` [n] starts, and the end."""
+    """Return int64 [n+1], where each of n consecutive items of these ``lengths`` [n] starts, and the end."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -79,14 +79,14 @@ def places_of_ranges(starts: Int, lengths: Int) -> Int64:
 
 
 def narrow(values: Int) -> Int:
-    """``values`` [n] in the narrowest signed type that holds all of them, which is quickest to decode."""
+    """Cast ``values`` [n] to the narrowest signed type that holds all of them, the quickest to decode."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     dtype = np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(min(-high - 1, -1)))
     return values.astype(dtype, copy=False)
 
 
 def absent() -> Int32:
-    """The empty array of a field that was not requested."""
+    """Return the empty array of a field that was not requested."""
     return np.zeros(0, np.int32)
 
 
@@ -97,7 +97,7 @@ class WordIds(Protocol):
     """Unique per mapping: lookups of a shard's types are memoised under it."""
 
     def lookup(self, types: list[str]) -> Int32:
-        """int32 [len(types)], the id of each type (the unknown word's id where it has none)."""
+        """Return int32 [len(types)], the id of each type (the unknown word's id where it has none)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +161,7 @@ class Batch:
         return self.sentence_offsets - np.arange(len(self.sentence_offsets))
 
     def words(self) -> Iterator[list[str]]:
-        """The sentences as token lists."""
+        """Yield the sentences as token lists."""
         assert self.types is not None, "the batch has no tokens"
         for start, stop in zip(self.sentence_offsets[:-1], self.sentence_offsets[1:], strict=True):
             yield [self.types[t] for t in self.token[start:stop]]
@@ -197,7 +197,7 @@ class DeviceLost(UserError):
 
 
 def same_trees(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Whether two identities are those of one parser, perhaps on different devices.
+    """Tell whether two identities are those of one parser, perhaps on different devices.
 
     Devices add up numbers in different orders, which changes about one tree in thousands. A cache must not
     mix such trees, because the same command has to end in the same bytes; a model does not mind.

@@ -41,14 +41,14 @@ class SpanTree:
 
 
 def read_trees(path: Path) -> Iterator[SpanTree]:
-    """Trees of a bracket file, which may span lines; a UserError names the file and what is no tree."""
+    """Yield trees of a bracket file, which may span lines; a UserError names the file and what is no tree."""
     for number, sentence in enumerate(read_brackets(path), 1):
         assert sentence.tree is not None
         yield read_tree(sentence.tree, where=f"{path}, tree {number}")
 
 
 def read_tree(text: str, *, where: str = "tree") -> SpanTree:
-    """One bracketed tree with any white space between; a UserError names the place ``where``."""
+    """Return one bracketed tree with any white space between; a UserError names the place ``where``."""
     words: list[str] = []
     tags: list[str] = []
     nodes: list[tuple[int, int, str]] = []  # children before their parents
@@ -82,7 +82,7 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
 
 
 def _joined_chains(nodes: Sequence[tuple[int, int, str]], words: int) -> tuple[tuple[int, int, str], ...]:
-    """The spans of nodes, children before their parents, in preorder; unary chains are one span."""
+    """Return the spans of nodes, children before their parents, in preorder; unary chains are one span."""
     chains: dict[tuple[int, int], list[str]] = {}
     for start, end, label in reversed(nodes):
         chains.setdefault((start, end), []).append(label)
@@ -92,7 +92,7 @@ def _joined_chains(nodes: Sequence[tuple[int, int, str]], words: int) -> tuple[t
 
 
 def write_tree(tree: SpanTree) -> str:
-    """One line of brackets, tags included; round brackets in words are escaped.
+    """Return one line of brackets, tags included; round brackets in words are escaped.
 
     White space inside a word and an empty word become ``_``, which brackets cannot hold.
     """
@@ -111,7 +111,7 @@ def write_tree(tree: SpanTree) -> str:
 
 
 def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int]) -> ConstituencyParse:
-    """A tree as arrays; one-word spans without a label are left out."""
+    """Return a tree as arrays; one-word spans without a label are left out."""
     spans = [span for i, span in enumerate(tree.spans) if i == 0 or span[2]]
     return ConstituencyParse(
         tags=np.array([tags[tag] for tag in tree.tags], np.int32),
@@ -124,7 +124,7 @@ def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int])
 def from_parse(
     parse: ConstituencyParse, words: Sequence[str], labels: Sequence[str], tags: Sequence[str]
 ) -> SpanTree:
-    """A parse as a tree over ``words``; its ids are indices of ``labels`` and ``tags``."""
+    """Return a parse as a tree over ``words``; its ids are indices of ``labels`` and ``tags``."""
     return SpanTree(
         words=tuple(words),
         tags=tuple(tags[i] for i in parse.tags),

@@ -134,7 +134,7 @@ def shard_name(index: int) -> str:
 
 
 def strings_of(file: h5py.File, name: str) -> list[str]:
-    """The n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
+    """Return the n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
     data, ends = file[f"{name}_bytes"][:].tobytes(), file[f"{name}_offsets"][:].tolist()
     if data.isascii():  # bytes are characters: one decode, then slices
         text = data.decode("ascii")
@@ -234,12 +234,12 @@ class TreeCache:
         return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
 
     def has(self, view: str) -> bool:
-        """Whether the cache holds the trees of ``view`` (``dep`` or ``const``)."""
+        """Tell whether the cache holds the trees of ``view`` (``dep`` or ``const``)."""
         key = {"dep": "dependency", "const": "constituency"}[view]
         return self.manifest.identity.get(key) is not None
 
     def documents(self) -> Int64:
-        """int64 [n_docs+1], the sentence at which each document starts, and the total."""
+        """Return int64 [n_docs+1], the sentence at which each document starts, and the total."""
         parts = zip(self.files(), self._starts[:-1], strict=True)
         return np.concatenate([*(file["document_starts"][:] + first for file, first in parts), [len(self)]])
 
@@ -257,7 +257,7 @@ class TreeCache:
         return np.concatenate([file["flags"][:] for file in self.files()])
 
     def type_counts(self) -> Counter[str]:
-        """How often each word type occurs in the corpus."""
+        """Say how often each word type occurs in the corpus."""
         counts: Counter[str] = Counter()
         for file in self.files():
             types = strings_of(file, "type")
@@ -275,7 +275,7 @@ class TreeCache:
     def read(
         self, start: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
     ) -> Batch:
-        """The sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or these ``fields``.
+        """Read the sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or ``fields``.
 
         With a vocabulary, ``row`` holds its ids of the tokens. A UserError says that the cache does not hold
         a field, or that a shard is damaged.
@@ -298,7 +298,7 @@ class TreeCache:
         return replace(join(parts), relations=self.relations)
 
     def _shard(self, index: int, start: int) -> _Shard:
-        """The open shard ``index``; closes the least recently used ones if too many are open."""
+        """Return the open shard ``index``; closes the least recently used ones if too many are open."""
         if index in self._shards:
             self._shards[index].whole = True
         else:
@@ -321,7 +321,7 @@ class TreeCache:
         return file
 
     def files(self) -> Iterator[h5py.File]:
-        """Each shard, open while it is looked at."""
+        """Yield each shard, open while it is looked at."""
         for index in range(len(self.rows)):
             with self._open(index) as file:
                 yield file
@@ -340,7 +340,7 @@ class _Shard:
         self._types: list[str] | None = None
 
     def read(self, a: int, b: int, fields: tuple[str, ...], vocabulary: WordIds | None) -> Batch:
-        """Sentences ``a`` to ``b`` of the shard."""
+        """Read the sentences ``a`` to ``b`` of the shard."""
         offsets = self.offsets[a : b + 1]
         low, high = int(offsets[0]), int(offsets[-1])
         arrays: dict[str, Any] = {}

@@ -117,7 +117,7 @@ def _check_content(
 
 
 def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
-    """A dataset of ``length`` integers, not read yet; None is any number."""
+    """Open a dataset of ``length`` integers, not read yet; None is any number."""
     import h5py
 
     # Links of other kinds name a file, which may be any.
@@ -138,7 +138,7 @@ def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
 
 
 def _filters(data: h5py.Dataset) -> dict[int, tuple[int, ...]]:
-    """What packs a dataset, in order: HDF5's numbers of filters, and what they are given."""
+    """Say what packs a dataset, in order: HDF5's numbers of filters, and what they are given."""
     made = data.id.get_create_plist()
     return dict(made.get_filter(number)[:3:2] for number in range(made.get_nfilters()))
 
@@ -167,7 +167,7 @@ def _values(name: str, data: h5py.Dataset) -> Int:
 def _defects(
     arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]
 ) -> Iterator[tuple[Any, Any, str]]:
-    """Where the values of each sentence start [B+1], which values are wrong, and what is wrong then."""
+    """Say where the values of each sentence start [B+1], which values are wrong, and what is wrong then."""
     from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
     offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)

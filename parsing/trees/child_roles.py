@@ -30,7 +30,7 @@ def _of_labels(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
 
 
 def child_roles(batch: Batch) -> Int64:
-    """Places in ``CHILD_ROLES``, int64 [N], of the tokens of a batch; a root's says nothing."""
+    """Return places in ``CHILD_ROLES``, int64 [N], of the tokens of a batch; a root's says nothing."""
     assert batch.types is not None
     used, word_N = np.unique(batch.token, return_inverse=True)
     bits, by_label = _of_labels(tuple(batch.relations))

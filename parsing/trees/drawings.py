@@ -50,7 +50,7 @@ def dependency_svg(
 
 
 def _levels(arcs: Sequence[Arc]) -> list[int]:
-    """How high each arc is drawn, from 1: above all shorter ones that share words with it."""
+    """Say how high each arc is drawn, from 1: above all shorter ones that share words with it."""
     levels = [0] * len(arcs)
     spans = [(min(head, word), max(head, word)) for head, word, _ in arcs]
     for place in sorted(range(len(arcs)), key=lambda place: spans[place][1] - spans[place][0]):
@@ -73,7 +73,7 @@ def _centres(words: Sequence[str], below: Sequence[str]) -> tuple[list[int], int
 
 
 def _arc_svg(centres: Sequence[int], arc: Arc, top: int, base: int) -> str:
-    """One arc from head to dependent, its arrow, and its relation on white."""
+    """Return one arc from head to dependent, its arrow, and its relation on white."""
     head, word, name = arc
     aside = 5 if head < word else -5  # arcs out of a word do not meet those that end there
     start, end = centres[head] + aside, centres[word]
@@ -125,5 +125,5 @@ def nested(words: Sequence[str], tags: Sequence[str], spans: Sequence[tuple[int,
 
 
 def shown(name: str) -> str:
-    """A word, tag, label or relation without characters that would upset a terminal or XML."""
+    """Return a word, tag, label or relation without characters that would upset a terminal or XML."""
     return printable(name) or "∅"

@@ -52,7 +52,7 @@ class ParsedSentence:
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
-        """What the treebank writers take; a line break or tab in a word is a blank, an empty word ``_``."""
+        """Return what treebank writers take; a line break or tab in words is a blank, an empty word ``_``."""
         words = tuple(
             word if word and not LINE_BREAK.search(word) else " ".join(word.split()) or "_"
             for word in self.words
@@ -69,15 +69,15 @@ class ParsedSentence:
         )
 
     def to_conllu(self, *, validate: bool = False) -> str:
-        """The sentence in CoNLL-U, see :meth:`Trees.to_conllu`."""
+        """Return the sentence in CoNLL-U, see :meth:`Trees.to_conllu`."""
         return Trees([self]).to_conllu(validate=validate)
 
     def to_ptb(self) -> str:
-        """The constituency tree in Penn Treebank brackets, on one line; "" if there is none."""
+        """Return the constituency tree in Penn Treebank brackets, on one line; "" if there is none."""
         return self.annotation().tree or ""
 
     def drawings(self, *, svg: bool = False) -> list[str]:
-        """The trees there are, dependencies first: as text, or as SVG."""
+        """Return the trees there are, dependencies first: as text, or as SVG."""
         drawn = []
         if self.heads is not None and self.relations is not None:
             dependency = dependency_svg if svg else dependency_text
@@ -119,7 +119,7 @@ class Trees(tuple[ParsedSentence, ...]):
         return Trees(item) if isinstance(index, slice) else item
 
     def to_conllu(self, *, validate: bool = False) -> str:
-        """All sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`.
+        """Return all sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`.
 
         They are as they are, or with ``validate`` mended (:func:`corpora.universal.valid`).
         """
@@ -136,7 +136,7 @@ class Trees(tuple[ParsedSentence, ...]):
 
 
 def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSentence]:
-    """The sentences of a batch that carries word types."""
+    """Yield the sentences of a batch that carries word types."""
     has_arcs, has_spans = "head" in batch.fields, "left" in batch.fields
     for i, words in enumerate(batch.words()):
         low, high = int(batch.sentence_offsets[i]), int(batch.sentence_offsets[i + 1])
@@ -155,7 +155,7 @@ def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSe
 
 
 def cached_sentences(cache: TreeCache, start: int, stop: int) -> Iterator[ParsedSentence]:
-    """The sentences ``start`` to ``stop`` (excluded) of a cache, a few hundred in memory at a time."""
+    """Yield the sentences ``start`` to ``stop`` (excluded) of a cache, a few hundred in memory at a time."""
     for begin in range(start, stop, STEP):
         batch = cache.read(begin, min(begin + STEP, stop))
         yield from batch_sentences(batch, cache.manifest)
@@ -164,7 +164,7 @@ def cached_sentences(cache: TreeCache, start: int, stop: int) -> Iterator[Parsed
 def dependency_text(
     words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
 ) -> str:
-    """One word per line, dependents indented under their head in sentence order."""
+    """Return one word per line, dependents indented under their head in sentence order."""
     dependents: list[list[int]] = [[] for _ in range(len(words) + 1)]
     for word, head in enumerate(heads):
         dependents[head].append(word)

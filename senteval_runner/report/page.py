@@ -157,7 +157,7 @@ def _latex(text: str) -> str:
 
 
 def _number(cell: Cell) -> float | None:
-    """The finite number in a cell, if it holds one."""
+    """Return the finite number in a cell, if it holds one."""
     value = cell.value if isinstance(cell, Score) else cell
     return None if value is None or isinstance(value, str) or not math.isfinite(value) else value
 

@@ -201,7 +201,7 @@ class Recipe:
     """How much of the average of the weights stays, from the number of steps done."""
 
 
-class Beside:
+class FollowedTraining:
     """A task in float64, on the batches and with the dropout of the task that trains.
 
     The loss is the task's, which the tests of the tasks compare with loops; all else is of this file.
@@ -263,7 +263,7 @@ class Beside:
         return apart(self.task.averages, self.averages, self.start, self.adam.felt())  # type: ignore[attr-defined]
 
 
-class Runs(list[Beside]):
+class Runs(list[FollowedTraining]):
     """The trainings that were followed."""
 
     def __init__(self) -> None:
@@ -280,7 +280,7 @@ def beside(recipe: Recipe | None) -> Iterator[Runs]:
     def followed(task: Task[Any], position: Position, of: Any) -> None:
         assert recipe, "a training without a recipe"
         if not found or found[-1].task is not task:
-            found.append(Beside(task, recipe))
+            found.append(FollowedTraining(task, recipe))
         found.batches.update(repr(of).encode())
         step(task, position, of)
         found[-1].follow(position)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpora.senteval.files import read_task
-from corpora.senteval.structure import read_pairs, triplets
+from corpora.senteval.structure import task_pairs, triplets
 from runtime.errors import UserError
 
 FUNCTION = (
@@ -82,10 +82,10 @@ ANTONYMS = "id	input	not_antonym	no_not	paraphrase\n1	Not hot	Not cold	Hot	Cold\
 )
 def test_readers(tmp_path: Path, task: str, name: str, text: str, pairs: list) -> None:
     (tmp_path / name).write_text(text)
-    assert list(read_pairs(task, tmp_path / name)) == pairs
+    assert list(task_pairs(task, tmp_path / name)) == pairs
     (tmp_path / name).write_text("a\tb\n1\t2\n")
     with pytest.raises(UserError, match=f"{name}:1: no column"):
-        list(read_pairs(task, tmp_path / name))
+        list(task_pairs(task, tmp_path / name))
 
 
 @pytest.mark.parametrize("label", ["0", "1"])

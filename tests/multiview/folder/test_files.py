@@ -178,7 +178,7 @@ def test_what_is_told_of_a_model_is_under_its_seal(change: dict[str, Any], tmp_p
     with pytest.raises(UserError, match="do not match its seal"):
         find_source(str(tmp_path / "m"))
     write_record(path, {**record, "structure": 0.25})
-    assert find_source(str(tmp_path / "m")).own_share == 0.25
+    assert find_source(str(tmp_path / "m")).default_share == 0.25
 
 
 @pytest.mark.parametrize("how", ["gone", "latin-1", "link", "fifo", "folder"])
