@@ -221,10 +221,7 @@ class TrainConfig:
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     def check(self) -> None:
-        """Refuse values that do not go together; single values are checked by their types.
-
-        Raises UserError: one line with the option, its value and what to do.
-        """
+        """Refuse values that do not go together, by a UserError; types check single values."""
         if not 2 <= len(self.view_list) <= MOST_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
             raise UserError(f"{views}; needs two to {MOST_VIEWS}, e.g. dep,const")
@@ -253,8 +250,8 @@ class TrainConfig:
 def preset(name: str, **changes: Any) -> TrainConfig:
     """Return the configuration of a preset, with some fields changed; the way to get one in Python.
 
-    It is ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s. Raises
-    UserError: no such preset or file, or a value in it is wrong; it is named.
+    It is ``laptop``, ``paper``, ``gpu``, or a TOML file of options that differ from ``laptop``'s. A UserError
+    names a preset or file that does not exist, and a value that is wrong.
     """
     values: dict[str, Any] = {}
     if name != LAPTOP:
@@ -272,10 +269,7 @@ def preset(name: str, **changes: Any) -> TrainConfig:
 
 
 def found_trees(trees: Path | None) -> Path:
-    """Return the tree cache that is given, else the only one under ``runs/trees``.
-
-    Raises UserError: there is none, or several (they are listed).
-    """
+    """Return the given tree cache, else the only one under ``runs/trees``; a UserError lists several."""
     if trees is not None:
         return trees
     root = Path("runs/trees")

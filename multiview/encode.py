@@ -148,10 +148,7 @@ class SentenceInput:
 
 
 def sentences_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, or of standard input (``-``), that are not blank.
-
-    Raises UserError: no such file, or a line (it is named) is not UTF-8 or too long.
-    """
+    """Yield the lines of a file, or of ``-``, that are not blank; a UserError names one that is no text."""
     for line in read_lines(path, stream=True):
         if line.replaced or line.truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")

@@ -150,10 +150,7 @@ class Weights:
         return chance
 
     def save(self, path: Path) -> None:
-        """Write JSON.
-
-        Raises UserError: no file can have that name, or ``about`` is no JSON.
-        """
+        """Write JSON; a UserError says that no file can have that name, or that ``about`` is no JSON."""
         path = output_file(path_of(path, "judge"))
         parts = {name: np.round(getattr(self, name), 6).tolist() for name in ("mean", "deviation", "weight")}
         try:
@@ -163,10 +160,7 @@ class Weights:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises UserError: there is no such file, or it holds something else.
-        """
+        """Read what :meth:`save` wrote; a file that is missing or holds something else is a UserError."""
         record, count = config_from_json(_Record, read_record(path), where=path), len(NUMBERS)
         if record.numbers != [*NUMBERS]:
             raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
@@ -241,9 +235,9 @@ class Judge:
     def load(
         cls, name: str | Path = "pairs", *, encoder: Any = None, source: MultiViewEncoder | None = None
     ) -> Self:
-        """The judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of a saved one.
+        """Load the judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or a saved one's file.
 
-        Raises UserError: there is none, or it was fitted beside another encoder.
+        A file that is missing, and a judge that was fitted beside another encoder, are a UserError.
         """
         path = path_of(name, "judge")
         packaged = path_of(PACKAGED / f"{path.name}.json", "judge")
@@ -267,9 +261,9 @@ class Judge:
     ) -> Self:
         """Fit a judge to pairs of one's own, in seconds.
 
-        Labels are 1 or True where both say the same; ``about`` is what the file is to say of data and
-        licences, ``strength`` that of the ridge for a thousand pairs. Raises UserError: labels are of another
-        number, are no 0 or 1, or all the same; ``strength`` is not from 1e-6 to 1e9.
+        Labels, one a pair, are 1 or True where both say the same, else 0; both must occur. ``about`` is what
+        the file is to say of data and licences, ``strength`` that of the ridge for a thousand pairs, from
+        1e-6 to 1e9. A UserError names what is not so.
         """
         checked, given = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
         for number, label in enumerate(given):
@@ -299,8 +293,8 @@ class Judge:
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
-        By rule a sentence says the same as itself, and one without words as no other. Raises UserError:
-        something is no pair of sentences.
+        By rule a sentence says the same as itself, and one without words as no other. A UserError names what
+        is no pair.
         """
         checked = read_pairs(pairs, "judge")
         if not checked:

@@ -138,7 +138,7 @@ def explain_pair(
     """Return the best matches of the two sentences of a batch, at most ``top`` for each view.
 
     ``views_BD`` [2, D] are the views side by side, ``wholes`` the sentences' vectors, first whole, then in
-    parts. Raises UserError: a sentence is too long for the parsers, or no view has trees.
+    parts. A sentence that is too long for the parsers is a UserError, and so are views without trees.
     """
     from parsing.trees.batch import TOO_LONG
     from parsing.trees.sentences import batch_sentences

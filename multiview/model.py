@@ -109,8 +109,8 @@ class MultiViewEncoder:
         The device is cpu, cuda, ...; without one, a GPU is taken if there is any. ``dep_model`` and
         ``const_model`` are the parsers the model was trained with, unless they are the builtin ones.
         ``structure`` is λ of :meth:`encode` where it is not given, ``structure_size`` the numbers of a
-        structure vector, 128, 256, 512 or 1,024; by default both are the folder's. Raises UserError: the
-        folder is incomplete or damaged (the file is named), λ is no share, or structure has no such size.
+        structure vector, 128, 256, 512 or 1,024; by default both are the folder's. A UserError names the file
+        that is missing or damaged, or the value that is none of these.
         """
         chosen, path = pick_device(device), model_folder(folder)
         with collector_paused():
@@ -178,7 +178,7 @@ class MultiViewEncoder:
     def measure(self, trees: TreeCache) -> None:
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
 
-        Raises UserError: the trees lack what a view needs, or are of other parsers.
+        Trees that lack what a view needs, or are of other parsers, are a UserError.
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
@@ -213,7 +213,11 @@ class MultiViewEncoder:
         truncate_dim: int | None = None,
         **others: object,
     ) -> NDArray[np.float32]:
-        """Encode sentences.
+        """Encode sentences in input order: float32 [D] for a string, [n, D] for a list.
+
+        A UserError names an unknown view, a missing parser or one of another version, λ outside 0 to 1, a
+        meaning where no read-out was fitted, an argument of sentence-transformers that means nothing here,
+        and an input that is no sentence or whose vector is not finite.
 
         Args:
             inputs: one sentence, or a list, tuple, array or table column of sentences, each a string or
@@ -235,14 +239,6 @@ class MultiViewEncoder:
                 is (1−λ) of the meanings' plus λ of the structures'.
             truncate_dim: keep so many numbers of the meaning, a fitted one at length 1 again.
             others: arguments of sentence-transformers' ``encode`` that ask for nothing (no prompt, float32).
-
-        Returns:
-            float32 [D] for a string, [n, D] for a list, in input order.
-
-        Raises:
-            UserError: unknown view, missing parser, a parser of another version, λ outside 0 to 1, meaning
-                where no read-out was fitted, an argument of sentence-transformers that means nothing here, an
-                input that is no sentence, or one (it is named) whose vector is not finite.
         """
         flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
         numbers = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
@@ -280,10 +276,7 @@ class MultiViewEncoder:
         return (left * right).sum(dim=1)
 
     def save(self, folder: Path | str) -> None:
-        """Write the model as it is now, an expanded vocabulary included; :meth:`load` reads it.
-
-        Raises UserError: the folder holds something else, or another run is writing there.
-        """
+        """Write the model as it is now, expanded words too; a folder of something else is a UserError."""
         folder = path_of(folder, "model")
         refuse_other_content(folder)
         with locked(folder, option="folder"):
@@ -327,8 +320,8 @@ class MultiViewEncoder:
 
         Every trained table gets its own map of the vectors, by least squares
         (:class:`multiview.words.vectors.Expansion`), and keeps its own rows; hash buckets still serve the
-        words that neither the corpus nor the vectors know. Raises UserError: the vectors are malformed, or
-        share too few words with the model.
+        words that neither the corpus nor the vectors know. Vectors that are malformed, or share too few words
+        with the model, are a UserError.
         """
         loaded = load_word_vectors(vectors)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
@@ -366,8 +359,8 @@ class MultiViewEncoder:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
         The object prints as text. Without a view it is of all, of which those with trees have matches, at
-        most ``top`` each. Raises UserError: unknown view, a view or model without trees, or a sentence too
-        long for the parsers.
+        most ``top`` each. An unknown view, one without trees, and a sentence too long for the parsers are a
+        UserError.
         """
         from multiview.matches import explain_pair, nodes_of
 

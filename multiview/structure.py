@@ -31,8 +31,7 @@ class WithStructure:
     """An encoder whose vectors have a structure part; what else it has is the encoder's own.
 
     ``model`` is anything with ``encode(list of str) -> [n, D]``, ``structure`` λ, the share of structure in
-    the cosine. ``source`` parses and has the words; by default it is ``builtin``. Raises UserError: the model
-    has no ``encode``, or λ is not from 0 to 1.
+    the cosine, from 0 to 1. ``source`` parses and has the words; by default it is ``builtin``.
     """
 
     def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
@@ -48,7 +47,7 @@ class WithStructure:
     def encode(self, sentences: str | Sequence[str], **options: Any) -> NDArray[np.float32] | torch.Tensor:
         """Encode a sentence to [D + S], a list to [n, D + S]; ``options`` are those of the model.
 
-        Raises UserError: something is no sentence, or the model's vectors are no [n, D] of finite numbers.
+        What is no sentence, and vectors of the model that are no [n, D] of finite numbers, are a UserError.
         """
         texts = read_sentences([sentences] if isinstance(sentences, str) else sentences, "encode")
         if not texts:

@@ -55,10 +55,9 @@ def import_trees(
     ptb: Path | None = None,
     shard_sentences: int = SHARD_SENTENCES,
 ) -> Manifest:
-    """Write the trees of a treebank into the tree cache ``output``.
+    """Write the trees of a treebank into the tree cache ``output``, which must be new.
 
-    Raises UserError: no file given, the files do not fit each other, the heads of a sentence are not a tree,
-    or the folder holds a cache already.
+    Files that do not fit each other, and heads that are not a tree, are a UserError.
     """
     from parsing.pipeline.driver import shards_of
     from parsing.trees.cache import write_shard

@@ -198,8 +198,8 @@ class Moments:
         C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
         their scale. To a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal components;
         ``of_neighbours``, which were added both ways, W are canonical directions, C_xy w = ρ (C + s v I) w,
-        and b = -x̄ W. Raises UserError: x is the same for all sentences, or the teacher has fewer than ``dim``
-        numbers.
+        and b = -x̄ W. An x that is the same for all sentences is a UserError, and so is a teacher of fewer
+        than ``dim`` numbers.
         """
         from scipy.linalg import eigh, solve  # here, because the model's import goes without
 

@@ -29,7 +29,7 @@ def load_dgl() -> Any:
     """Return the dgl module.
 
     Its last release imports ``packaging`` from setuptools, which no longer has a copy of it; so the real one
-    is put in that place first. Raises MissingExtraError: dgl is not installed.
+    is put in that place first. A MissingExtraError says that dgl is not installed.
     """
     import packaging
     import packaging.version

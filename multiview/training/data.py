@@ -182,7 +182,7 @@ class StepSource:
     Views and words are those of ``network``. ``same`` says that a view is asked for the same sentence as
     well. ``micro_batch`` sentences are encoded at a time, 0 is all of a segment; in training a part of the
     words, ``dropout``, is read as unknown. ``teacher`` are vectors of the corpus's sentences [sentences, K].
-    Raises UserError: the cache lacks trees that a view needs.
+    A cache that lacks trees of a view is a UserError.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class ShardRow:
 def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
     """Open a shard for the first time; ``start`` is its first sentence in the corpus.
 
-    Raises UserError: not the file that was written, or its content breaks the format; the row is named.
+    Another file than was written is a UserError, and so is content that breaks the format; the row is named.
     """
     import h5py
 
