@@ -37,7 +37,7 @@ from multiview.encoders.binding import (
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import load_pretrained
 from parsing.trees.batch import Batch
-from parsing.trees.role_kinds import word_flags
+from parsing.trees.role_rules import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs, content_words
 from runtime.cli import Command, configuration
 from runtime.errors import UserError

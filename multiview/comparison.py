@@ -24,8 +24,7 @@ from multiview.encoders.poles import SIDES, poles, signed, spoken_content, turne
 from multiview.pretrained import unit_rows
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch, places_of_ranges
-from parsing.trees.role_kinds import KIND, relation_bits, word_flags
-from parsing.trees.role_rules import ROLES
+from parsing.trees.role_rules import KIND, ROLES, relation_bits, word_flags
 from parsing.trees.roles import canonical_arcs
 
 Ints = NDArray[np.int64]
@@ -77,7 +76,7 @@ class Forms:
         self._place: dict[str, int] = {}
 
     def places(self, types: Sequence[str]) -> Ints:
-        """The place of each word, [U]; those that are new are read."""
+        """Return the place of each word, [U]; those that are new are read."""
         for word in types:
             if self._place.setdefault(word, len(self.read)) == len(self.read):
                 base, sign = base_of(word)
@@ -95,7 +94,7 @@ def _kind(word: str) -> int:
 
 
 def base_of(word: str) -> tuple[str, int]:
-    """What forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
+    """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
     base, sign = signed(word.lower())
     if base in SIDES:
         return SIDES[base], -sign
@@ -141,9 +140,8 @@ class Facts:
 
 def facts(batch: Batch, forms: Forms) -> Facts:
     """Read the sentences of a batch."""
-    assert batch.types is not None
-    used, word_N = np.unique(batch.token, return_inverse=True)
-    types = [plain(batch.types[place]) for place in used]
+    words, word_N = batch.distinct_words()
+    types = list(map(plain, words))
     form_N = forms.places(types)[word_N]
     relation = relation_bits(batch.relations)[batch.relation]
     arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
@@ -173,7 +171,6 @@ def facts(batch: Batch, forms: Forms) -> Facts:
 
 
 def _sentence(batch: Batch, token: NDArray[np.integer]) -> Ints:
-    """The sentence of each token."""
     return np.searchsorted(batch.sentence_offsets, token, side="right") - 1
 
 
@@ -188,12 +185,14 @@ class Read(NamedTuple):
 
 
 class _Side:
-    """The words and arcs of one sentence of each pair, as keys that hold the pair."""
+    """Holds the words [T] and arcs [M] of one sentence of each pair, as keys that hold the pair.
 
-    match: Ints
-    """[T], of each word 1 if the other side has it, -1 if it has it with another sign alone, else 0."""
-    lone: Flags
-    """[T], content words that the other side does not have."""
+    ``word`` is a place in the forms, ``base`` that of its base, ``sign`` -1 of a word that is denied or a
+    negation by itself. A ``slot`` is a role of a head, ``filler`` the dependent's base.
+    """
+
+    match: Ints  # 1 of a word that the other side has, -1 of one that it has with another sign alone, else 0
+    lone: Flags  # content words that the other side does not have
 
     def __init__(self, read: Read, column: int) -> None:
         found, row_n, size = read.facts, read.rows[:, column], len(read.forms.bases)
@@ -217,28 +216,28 @@ class _Side:
         self.lone = self.content & (self.match == 0)
 
     def count(self, chosen: Flags | Ints) -> Floats:
-        """How many words of each pair are chosen, [n]."""
+        """Count the words of each pair that are chosen, [n]."""
         return np.bincount(self.pair[chosen], minlength=self.pairs).astype(np.float64)
 
     def of_kind(self, kind: int) -> Flags:
-        """Which content words are of a kind, [T]; a word that begins a sentence is no name."""
+        """Choose the content words of a kind, [T]; a word that begins a sentence is no name."""
         chosen: Flags = self.content & (self.kind == kind)
         return chosen & ~self.first if kind == Kind.NAME else chosen
 
     def share(self, chosen: NDArray[Any], pair: Ints, weight: NDArray[Any]) -> Floats:
-        """Of each pair's items how much is chosen, by their weight, 0 where there are none: [n]."""
+        """Return the share of each pair's items that is chosen, by weight, 0 where there are none: [n]."""
         part, whole = (np.bincount(pair, of, self.pairs) for of in (chosen * weight, weight))
         return part / np.maximum(whole, 1e-9)
 
 
 def _expanded(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
-    """The items of each pair's sentence: the pair and the place of each."""
+    """Return the pair and the place of each item of each pair's sentence."""
     begin = np.cumsum(lengths) - lengths
     return np.repeat(np.arange(len(row_n)), lengths[row_n]), places_of_ranges(begin[row_n], lengths[row_n])
 
 
 def _matched(key: Ints, others: Ints, sign: Ints, other_sign: Ints) -> Ints:
-    """1 where the key is among the others, -1 where it is with another sign alone, else 0."""
+    """Give 1 where the key is among the others, -1 where it is with another sign alone, else 0."""
     if not len(others):
         return np.zeros(len(key), np.int64)
     sorted_keys, place = np.unique(others, return_index=True)
@@ -247,7 +246,7 @@ def _matched(key: Ints, others: Ints, sign: Ints, other_sign: Ints) -> Ints:
 
 
 def numbers(read: Read, words: WordTable) -> Floats:
-    """The numbers of pairs, by the names of :data:`multiview.judge.NUMBERS`: [n, F]."""
+    """Return the numbers of pairs, by the names of :data:`multiview.judge.NUMBERS`: [n, F]."""
     types = [form.text for form in read.forms.read]
     vectors = unit_rows(words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy())
     rank = np.minimum(words.vocabulary.lookup([word.lower() for word in types]), RARE)

@@ -139,13 +139,13 @@ class Weights:
         return cls(shape.mean, shape.deviation, weight, shape.about)
 
     def _design(self, numbers_nF: Floats) -> Floats:
-        """The numbers at one scale, and their products: [n, W]."""
+        """Put the numbers at one scale, beside their products: [n, W]."""
         scaled = np.clip((numbers_nF - self.mean) / self.deviation, -5, 5)
         one, other = np.triu_indices(len(self.mean))
         return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, one] * scaled[:, other]])
 
     def probabilities(self, numbers_nF: Floats) -> Floats:
-        """That both sentences say the same, [n]."""
+        """Return the probability that both sentences say the same, [n]."""
         chance: Floats = expit(self._design(numbers_nF) @ self.weight)
         return chance
 
@@ -311,13 +311,13 @@ class Judge:
 
 
 def _plain(text: Text) -> str:
-    """The sentence without capitals, blanks beyond one, and a full stop or exclamation mark at its end."""
+    """Take off capitals, blanks beyond one, and a full stop or exclamation mark at the end."""
     words = " ".join(text.split() if isinstance(text, str) else text).casefold()
     return words.rstrip(" .!") or words
 
 
 def _source_for(encoder: Any, source: MultiViewEncoder | None) -> MultiViewEncoder:
-    """The encoder that parses, once both are checked."""
+    """Check both encoders, and return the one that parses."""
     from multiview.model import MultiViewEncoder
     from multiview.pretrained import check_encoder
 

@@ -32,8 +32,8 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import Readout, share_of, spread, structure_size_of
-from multiview.encoders.registry import Encoder, ViewStack, distinct_words, fields_of, tables_of
+from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, share_of, spread
+from multiview.encoders.registry import Encoder, ViewStack, fields_of, tables_of
 from multiview.folder.files import (
     Member,
     load_members,
@@ -47,7 +47,6 @@ from multiview.outputs import (
     Vectors,
     annotations_of,
     check_arguments,
-    check_finite,
     chosen_networks,
     fitted_readout,
     resolve_output,
@@ -63,7 +62,7 @@ from runtime.files import locked, path_of
 from runtime.progress import progress
 
 if TYPE_CHECKING:
-    from multiview.matches import Explanation
+    from multiview.explain import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW = 200
@@ -119,7 +118,10 @@ class MultiViewEncoder:
         if structure is not None:
             encoder.members[0].structure = share_of(structure)
         if structure_size is not None:
-            encoder.members[0].structure_size = structure_size_of(structure_size)
+            if not isinstance(structure_size, Integral) or structure_size not in STRUCTURE_SIZES:
+                sizes = ", ".join(map(str, STRUCTURE_SIZES))
+                raise UserError(f"structure_size={structure_size!r:.40}: one of {sizes}")
+            encoder.members[0].structure_size = int(structure_size)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -347,7 +349,7 @@ class MultiViewEncoder:
         self, batch: Batch, views: Sequence[str] | None = None
     ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
         """Yield each chosen encoder with the distinct words [U, E] and each token's word, int64 [N]."""
-        words = distinct_words(batch)
+        words = batch.distinct_words()
         for network, places in chosen_networks(self.members, views):
             yield from network.inputs(places, *words)
 
@@ -362,7 +364,7 @@ class MultiViewEncoder:
         most ``top`` each. An unknown view, one without trees, and a sentence too long for the parsers are a
         UserError.
         """
-        from multiview.matches import explain_pair, nodes_of
+        from multiview.explain import explain_pair, nodes_of
 
         if not isinstance(top, Integral) or top < 1:
             raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")
@@ -400,7 +402,12 @@ class MultiViewEncoder:
             for places, batch in batches:
                 with torch_threads(threads):
                     vectors_BD = output.of(batch)
-                check_finite(vectors_BD, batch, places, self.name)
+                finite = torch.isfinite(vectors_BD).all(dim=1)
+                if not finite.all():
+                    row = int(finite.int().argmin())
+                    where = f"sentence {int(places[row])}, {' '.join(list(batch.words())[row])[:60]!r}"
+                    advice = "is not finite; the model's weights are unusable"
+                    raise UserError(f"{self.name}: the vector of {where}, {advice}")
                 vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
                 bar.update(len(places))
         return vectors

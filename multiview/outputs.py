@@ -132,18 +132,6 @@ def check_arguments(
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
 
 
-def check_finite(vectors_BD: Tensor, batch: Batch, places: NDArray[np.int64], model: str) -> None:
-    """Refuse vectors that are not finite, by a UserError with the sentence and its place in the input."""
-    finite = torch.isfinite(vectors_BD).all(dim=1)
-    if not finite.all():
-        row = int(finite.int().argmin())
-        text = " ".join(list(batch.words())[row])
-        raise UserError(
-            f"{model}: the vector of sentence {int(places[row])}, {text[:60]!r}, is not finite; the model's "
-            "weights are unusable"
-        )
-
-
 def units(*sides: Vectors) -> list[Tensor]:
     """Give vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
 

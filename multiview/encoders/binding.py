@@ -34,8 +34,7 @@ from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
-from parsing.trees.role_kinds import relation_bits, word_flags
-from parsing.trees.role_rules import ROLES
+from parsing.trees.role_rules import ROLES, relation_bits, word_flags
 from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.compiled import compiled
 
@@ -165,11 +164,11 @@ class BindingView(WeightlessView):
         )
 
     def forward(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
-        """Sums of the bound pairs: [B, S]."""
+        """Sum up the bound pairs: [B, S]."""
         return self._bound(x_UE if token_N is None else embedding(token_N, x_UE), plan)[0]
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Sums of the bound pairs [B, S], and the words as heads [N, S]."""
+        """Return the sums of the bound pairs [B, S], and the words as heads [N, S]."""
         sum_BS, as_head_US = self._bound(embedding(token_N, x_UE), plan)
         return sum_BS, embedding(plan.to(x_UE.device).tensor("word"), as_head_US)
 
@@ -261,10 +260,8 @@ def structure_of(
 
     A sentence without bound words (one word, a fallback tree) has the zero vector.
     """
-    assert batch.types is not None
-    used, token = np.unique(batch.token, return_inverse=True)
-    x_UE = words.rows(0, words.vocabulary.lookup([batch.types[place] for place in used]))
+    types, word_N = batch.distinct_words()
+    x_UE = words.rows(0, words.vocabulary.lookup(types))
     encoder = view(x_UE.shape[1], WIDTH)
-    plan = encoder.plan(batch)
-    token_N = torch.from_numpy(token.astype(np.int64)).to(x_UE.device)
-    return normalize(encoder(x_UE, plan, token_N)[:, :size], dim=1)
+    token_N = torch.from_numpy(word_N).to(x_UE.device)
+    return normalize(encoder(x_UE, encoder.plan(batch), token_N)[:, :size], dim=1)

@@ -34,7 +34,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 import torch
@@ -237,16 +237,6 @@ def unit(x_ND: Tensor) -> Tensor:
     return normalize(torch.ldexp(x_ND, -exponent_N1), dim=1)  # a power of two rounds nothing
 
 
-def rank_agreement(one_NA: Tensor, other_NB: Tensor) -> float:
-    """Return Spearman's correlation of two encoders' cosines of all pairs of sentences."""
-    from scipy.stats import spearmanr
-
-    upper = torch.triu_indices(len(one_NA), len(one_NA), 1)
-    units = (normalize(vectors.double(), dim=1) for vectors in (one_NA, other_NB))
-    cosines = [(unit @ unit.T)[upper[0], upper[1]].numpy() for unit in units]
-    return float(spearmanr(*cosines).statistic)
-
-
 def share_of(structure: float) -> float:
     """Check that λ is a share, from 0 to 1, and return it."""
     if not isinstance(structure, Real) or not 0 <= structure <= 1:
@@ -256,13 +246,6 @@ def share_of(structure: float) -> float:
 
 STRUCTURE_SIZES = (128, 256, 512, 1024)
 """How many numbers a structure vector may have; the first ones of the largest are the smaller ones."""
-
-
-def structure_size_of(size: int) -> int:
-    """Check that a structure vector may have so many numbers, and return it."""
-    if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
-        raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
-    return int(size)
 
 
 def joined_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from corpora.characters import plain
 from multiview.encoders.weightless import signs_of, spellings
 from parsing.trees.batch import Batch
-from parsing.trees.role_kinds import KIND_BITS, WORD_BITS, word_flags
-from parsing.trees.role_rules import ROLES
+from parsing.trees.role_rules import KIND, ROLES, WORD, word_flags
 from parsing.trees.roles import Arcs, content_words, parents
 
 HERE = Path(__file__)
@@ -193,8 +192,8 @@ REACH = 200
 """Dependents are looked for so many tokens around their head."""
 _RAISING = _words("think believe suppose expect seem want appear feel look guess imagine")
 """Verbs whose negation is meant for the clause below them."""
-_ARGUMENT = KIND_BITS["subject"] | KIND_BITS["object"]
-_ABOVE = KIND_BITS["adverb"] | KIND_BITS["determiner"] | KIND_BITS["auxiliary"] | KIND_BITS["copula"]
+_ARGUMENT = KIND.SUBJECT | KIND.OBJECT
+_ABOVE = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
 """Relations of words that a negation stands with though it is meant for what they belong to."""
 _THAN = ROLES.index("than")
 
@@ -239,7 +238,7 @@ def turned(
         for word in [above, sentence.above[above]] if marks and above >= 0 else []:
             if word >= 0 and "as" in marks:
                 sign_N[word] = 1
-            elif word >= 0 and word_flags([sentence.word(word)])[0] & WORD_BITS["less"]:
+            elif word >= 0 and word_flags([sentence.word(word)])[0] & WORD.LESS:
                 sign_N[word] = -1  # younger than he: minus young
     return sign_N
 
@@ -257,73 +256,58 @@ class _Tokens:
         """Give the word in lower case; "" where there is none."""
         return self.lower[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
 
-    def below(self, token: int) -> list[int]:
-        """Return the dependents of a token."""
+    def below(self, token: int, kinds: int | None = None) -> list[int]:
+        """Return the dependents of a token, all or those of some kinds of relations."""
         start = max(token - REACH, 0)
-        return [start + int(k) for k in np.flatnonzero(self.above[start : token + REACH] == token)]
+        dependents = [start + int(k) for k in np.flatnonzero(self.above[start : token + REACH] == token)]
+        return dependents if kinds is None else [k for k in dependents if self.relation[k] & kinds]
 
     def denied(self, token: int, kind: int) -> list[int]:
         """Return the tokens that a negation turns: its predicate, and what *or* joins to that."""
-        above = int(self.above[token])
-        if above < 0 or (kind == _NOT and self.word(token + 1) in _SKIPPED):
+        head, following = int(self.above[token]), self.word(token + 1)
+        answers = kind == _NO and not self.relation[token] & KIND.DETERMINER  # No, thanks
+        if head < 0 or answers or (kind == _NOT and following in _SKIPPED):
             return []
         if kind == _PARTICLE:
-            objects = [k for k in self.below(token) if self.relation[k] & KIND_BITS["prepositional object"]]
-            return [] if self.word(token + 1) == "of" else [objects[0] if objects else above]
-        if kind == _NO and not self.relation[token] & KIND_BITS["determiner"]:
-            return []  # No, thanks
+            objects = self.below(token, KIND.PREPOSITIONAL_OBJECT)
+            return [] if following == "of" else [objects[0] if objects else head]
+        predicate = head
         if kind == _NOT:
-            above = self._meant(token, above)
+            predicate = self._meant(token, head)
         elif kind == _NO:
-            above = self._predicate(above)
-        if above < 0:
+            predicate = self._predicate(head)
+        if predicate < 0:
             return []
-        meant = [k for k in self.below(above) if self.relation[k] & KIND_BITS["complement"]]
-        if meant and signed(self.word(above))[0] in _RAISING:
-            above = meant[0]
-        more = [k for k in self.below(above) if self._joined_by_or(k)]
-        if kind == _NO and self._exists(above):
-            noun = int(self.above[token])  # there is no man playing
-            clauses = KIND_BITS["participle"] | KIND_BITS["relative"]
-            more += [k for k in self.below(noun) if self.relation[k] & clauses]
-        return [above, *more]
+        complements = self.below(predicate, KIND.COMPLEMENT)
+        if complements and signed(self.word(predicate))[0] in _RAISING:
+            predicate = complements[0]
+        turned = [predicate, *filter(self._joined_by_or, self.below(predicate, KIND.CONJUNCT))]
+        if kind == _NO and self.below(predicate, KIND.EXPLETIVE):  # there is no man playing
+            turned += self.below(head, KIND.PARTICIPLE | KIND.RELATIVE)
+        return turned
 
-    def _exists(self, verb: int) -> bool:
-        return any(self.relation[k] & KIND_BITS["expletive"] for k in self.below(verb))
-
-    def _meant(self, token: int, above: int) -> int:
-        """What *not* at ``token`` under ``above`` is meant for: not very good, not all came, neither came."""
+    def _meant(self, token: int, meant: int) -> int:
+        """Find what *not* at ``token`` under ``meant`` turns: not very good, not all came, neither came."""
         for _ in range(3):
-            up = int(self.above[above])
-            if up < 0 or not self.relation[above] & _ABOVE:
+            up = int(self.above[meant])
+            if up < 0 or not self.relation[meant] & _ABOVE:
                 break
-            above = self._predicate(up) if self.relation[above] & KIND_BITS["determiner"] else up
+            meant = self._predicate(up) if self.relation[meant] & KIND.DETERMINER else up
         if self.word(token) == "nor":
-            noun = (
-                self.relation[above] & KIND_BITS["conjunct"] and self.relation[self.above[above]] & _ARGUMENT
-            )
-            return -1 if noun else above  # neither he nor she came: once is enough
-        if self.word(token) == "neither" or self.relation[token] & KIND_BITS["determiner"]:
-            return self._predicate(above)
-        return self._predicate(above) if self.word(above) in _EVERY else self._said_of(above)
-
-    def _said_of(self, noun: int) -> int:
-        """Give the attribute, of a noun that is a predicate, that may be turned: not a *young* man."""
-        below = self.below(noun)
-        if not any(self.relation[k] & KIND_BITS["copula"] for k in below):
-            return noun
-        turning = [
-            k for k in below if self.relation[k] & KIND_BITS["attribute"] and has_opposite(self.word(k))
-        ]
-        return turning[0] if turning else noun
+            noun = self.relation[meant] & KIND.CONJUNCT and self.relation[self.above[meant]] & _ARGUMENT
+            return -1 if noun else meant  # neither he nor she came: once is enough
+        of_noun = self.word(token) == "neither" or self.relation[token] & KIND.DETERMINER
+        if of_noun or self.word(meant) in _EVERY:
+            return self._predicate(meant)
+        # Of a noun that is a predicate an attribute may be turned: not a *young* man.
+        attributes = self.below(meant, KIND.ATTRIBUTE) if self.below(meant, KIND.COPULA) else []
+        return next((k for k in attributes if has_opposite(self.word(k))), meant)
 
     def _predicate(self, noun: int) -> int:
         """Return the verb whose subject or object a noun is, or the noun."""
         up = int(self.above[noun])
         return up if up >= 0 and self.relation[noun] & _ARGUMENT else noun
 
-    def _joined_by_or(self, token: int) -> bool:
-        if not self.relation[token] & KIND_BITS["conjunct"]:
-            return False
-        words = {self.word(k) for k in self.below(token)}
-        return "or" in words and not any(self.relation[k] & _ARGUMENT for k in self.below(token))
+    def _joined_by_or(self, conjunct: int) -> bool:
+        words = {self.word(k) for k in self.below(conjunct)}
+        return "or" in words and not self.below(conjunct, _ARGUMENT)

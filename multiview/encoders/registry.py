@@ -204,13 +204,6 @@ def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
-def distinct_words(batch: Batch) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the words of a batch, each once, and which of them each token is: int64 [N]."""
-    assert batch.types is not None
-    used, inverse_N = np.unique(batch.token, return_inverse=True)
-    return [batch.types[index] for index in used], inverse_N.astype(np.int64)
-
-
 class ViewStack(nn.Module):
     """Encoders and word vectors of all views; weights are drawn from torch's global generator.
 
@@ -305,7 +298,7 @@ class ViewStack(nn.Module):
     def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
         """Return the vectors [B, D] of parsed sentences, the views one after the other."""
         chosen = range(len(self.views)) if positions is None else positions
-        read = self.inputs(chosen, *distinct_words(batch))
+        read = self.inputs(chosen, *batch.distinct_words())
         parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in read]
         return torch.cat(parts, dim=1).float()
 

@@ -16,8 +16,9 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from multiview.encoders.meaning import Moments, Readout, Scale, rank_agreement, unit
+from multiview.encoders.meaning import Moments, Readout, Scale, unit
 from multiview.folder.files import WEIGHTS, copy_card, load_members, model_records
 from multiview.folder.reading import CHUNK_SENTENCES
 from multiview.model import MultiViewEncoder
@@ -80,10 +81,15 @@ class Target:
         return float((meaning_HK * (self._wanted(block.rows) @ readout.axes_TK)).sum(dim=1).mean())
 
     def score(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
-        """Give the rank correlation of cosines with the teacher's, or how often a neighbour is nearest."""
-        if self.vectors_NT is not None:
-            return rank_agreement(vectors_BK, self._wanted(rows))
-        return neighbour_recall(vectors_BK, Positions(rows, self.document_N[rows], np.ones(len(rows), bool)))
+        """Give Spearman's correlation of cosines with the teacher's, or how often a neighbour is nearest."""
+        if self.vectors_NT is None:
+            usable = np.ones(len(rows), bool)
+            return neighbour_recall(vectors_BK, Positions(rows, self.document_N[rows], usable))
+        from scipy.stats import spearmanr
+
+        upper = torch.triu_indices(len(rows), len(rows), 1)
+        units = (normalize(vectors.double(), dim=1) for vectors in (vectors_BK, self._wanted(rows)))
+        return float(spearmanr(*((one @ one.T)[upper[0], upper[1]].numpy() for one in units)).statistic)
 
     def _wanted(self, rows: NDArray[np.int64]) -> Tensor:
         """Return the teacher's vectors [B, T]; each counts at length 1."""

@@ -160,6 +160,12 @@ class Batch:
         """int64 [B+1], where each sentence's internal nodes start in ``left``, ``right``, ``label``."""
         return self.sentence_offsets - np.arange(len(self.sentence_offsets))
 
+    def distinct_words(self) -> tuple[list[str], Int64]:
+        """Return the words that occur, each once [U], and which of them each token is: int64 [N]."""
+        assert self.types is not None, "the batch has no tokens"
+        used, word_N = np.unique(self.token, return_inverse=True)
+        return [self.types[place] for place in used], word_N.astype(np.int64)
+
     def words(self) -> Iterator[list[str]]:
         """Yield the sentences as token lists."""
         assert self.types is not None, "the batch has no tokens"

@@ -14,8 +14,7 @@ from functools import cache
 import numpy as np
 
 from parsing.trees.batch import Batch, Int64
-from parsing.trees.role_kinds import KIND_BITS, ROLE_OF_KIND, relation_bits, word_flags
-from parsing.trees.role_rules import ROLES
+from parsing.trees.role_rules import KIND_BITS, ROLE_OF_KIND, ROLES, relation_bits, word_flags
 from parsing.trees.roles import canonical_arcs, parents
 
 CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
@@ -31,10 +30,9 @@ def _of_labels(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
 
 def child_roles(batch: Batch) -> Int64:
     """Return places in ``CHILD_ROLES``, int64 [N], of the tokens of a batch; a root's says nothing."""
-    assert batch.types is not None
-    used, word_N = np.unique(batch.token, return_inverse=True)
+    types, word_N = batch.distinct_words()
     bits, by_label = _of_labels(tuple(batch.relations))
-    word, relation = word_flags([batch.types[place] for place in used])[word_N], bits[batch.relation]
+    word, relation = word_flags(types)[word_N], bits[batch.relation]
     arcs = canonical_arcs(batch.head, relation, word, batch.sentence_offsets)
     parent, role = parents(batch.head, batch.sentence_offsets), by_label[batch.relation]
     for child, above, first in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):

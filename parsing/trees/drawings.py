@@ -35,7 +35,11 @@ def dependency_svg(
         (head - 1, word, name) for word, (head, name) in enumerate(zip(heads, names, strict=True)) if head
     ]
     levels = _levels(arcs)
-    centres, width = _centres([shown(word) for word in words], below)
+    centres, width = [], GAP_PX // 2
+    for word, tag in zip(map(shown, words), below, strict=True):
+        wide = CHARACTER_PX * max(len(word), len(tag) * 4 // 5, 3)
+        centres.append(width + wide // 2)
+        width += wide + GAP_PX
     base = LEVEL_PX * (1 + max(levels, default=0))
     parts = [
         _arc_svg(centres, arc, base - LEVEL_PX * level, base) for arc, level in zip(arcs, levels, strict=True)
@@ -60,16 +64,6 @@ def _levels(arcs: Sequence[Arc]) -> list[int]:
         ]
         levels[place] = 1 + max(below, default=0)
     return levels
-
-
-def _centres(words: Sequence[str], below: Sequence[str]) -> tuple[list[int], int]:
-    """Return the middle of each word in pixels, and the width of the drawing."""
-    centres, left = [], GAP_PX // 2
-    for word, tag in zip(words, below, strict=True):
-        width = CHARACTER_PX * max(len(word), len(tag) * 4 // 5, 3)
-        centres.append(left + width // 2)
-        left += width + GAP_PX
-    return centres, left
 
 
 def _arc_svg(centres: Sequence[int], arc: Arc, top: int, base: int) -> str:

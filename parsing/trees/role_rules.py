@@ -1,18 +1,67 @@
-"""The rules of :mod:`parsing.trees.roles` as two tables: arcs of a clause, arcs of a word's dependents.
+"""What :mod:`parsing.trees.roles` asks of labels and words, as bits, and its rules, as two tables.
 
-A rule has a name, a condition, the arc it gives, and an example that the tests read: a tree as
-``word:head:relation``, then an arc as ``role:head:dependent`` that this rule alone gives.
+``role_kinds.tsv`` has the kinds of labels and the sets of words. The tables are of arcs of a clause, and of
+arcs of a word's dependents. A rule has a name, a condition, the arc it gives, and an example that the tests
+read: a tree as ``word:head:relation``, then an arc as ``role:head:dependent`` that this rule alone gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+from collections import namedtuple
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from parsing.trees.role_kinds import KIND, WORD
+from corpora.characters import plain
+
+with open(Path(__file__).with_name("role_kinds.tsv"), encoding="utf-8", newline="") as _lines:
+    _ROWS = list(csv.DictReader(_lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+_LABELS, _WORDS = (
+    {row["kind"]: row["members"].split() for row in _ROWS if row["of"] == of} for of in ("relation", "word")
+)
+KIND_BITS = {name: 1 << number for number, name in enumerate(_LABELS)}
+"""The bit of each kind of relation."""
+ROLE_OF_KIND = {row["kind"]: row["role"] for row in _ROWS if row["role"]}
+"""The role that a dependent has by a kind of its label alone; of several kinds, the first counts."""
+WORD_BITS = {name: 1 << number for number, name in enumerate([*_WORDS, "ing"])}
+"""The bit of each set of words; those of "ing" end in it."""
+
+
+def _constants(bits: dict[str, int]) -> Any:
+    """Bits by their names in capitals, which compiled code can read."""
+    names = [name.upper().replace(" ", "_") for name in bits]
+    constants: Any = namedtuple("Constants", names)  # type: ignore[misc]
+    return constants(*bits.values())
+
+
+KIND, WORD = _constants(KIND_BITS), _constants(WORD_BITS)
+CLAUSE = KIND.ROOT | KIND.COMPLEMENT | KIND.ADVERBIAL_CLAUSE | KIND.PARTICIPLE | KIND.RELATIVE | KIND.BESIDE
+CLAUSE |= KIND.CLAUSAL_SUBJECT
+FUNCTION_WORD = KIND.DETERMINER | KIND.CASE | KIND.AUXILIARY | KIND.COPULA | KIND.FUNCTION
+
+
+def _bits_of(member: str, sets: dict[str, list[str]], bits: dict[str, int]) -> int:
+    return sum(bits[name] for name, members in sets.items() if member in members)
+
+
+_BITS_OF_WORD = {word: _bits_of(word, _WORDS, WORD_BITS) for words in _WORDS.values() for word in words}
+
+
+def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
+    """Return the kinds of each relation of a cache's inventory, as bits: int64 [R]."""
+    return np.array([_bits_of(label, _LABELS, KIND_BITS) for label in relations], np.int64)
+
+
+def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
+    """The sets that each word belongs to, as bits: int64 [U]."""
+    lower = [plain(word).lower() for word in words]
+    return np.array([_BITS_OF_WORD.get(w, 0) | WORD.ING * w.endswith("ing") for w in lower], np.int64)
+
 
 ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),

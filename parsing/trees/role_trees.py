@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from parsing.trees.batch import Int64
-from parsing.trees.role_kinds import KIND, WORD
+from parsing.trees.role_rules import KIND, WORD
 from runtime.compiled import compiled_part
 
 ANSWERED = 1 << 40

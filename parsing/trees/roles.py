@@ -37,20 +37,23 @@ from functools import partial
 import numpy as np
 
 from parsing.trees.batch import Int, Int64
-from parsing.trees.role_kinds import CLAUSE, FUNCTION_WORD, KIND, WORD
 from parsing.trees.role_rules import (
+    CLAUSE,
     CLAUSE_TABLE,
     COMPARED,
     COPULAR,
     DEPENDENT_TABLE,
     EQUAL,
+    FUNCTION_WORD,
     IN_PASSIVE,
+    KIND,
     NEGATED,
     NEGATED_ALONE,
     ROLES,
     STANDARD_HAS_MORE,
     WITH_AGENT,
     WITH_OBJECT,
+    WORD,
 )
 from parsing.trees.role_trees import ANSWERED, child_of, mend_trees, records, relabel
 from runtime.compiled import compiled_if_long, compiled_part
@@ -88,7 +91,7 @@ def canonical_arcs(head: Int, relation: Int64, word: Int64, sentence_offsets: In
     """Return the canonical roles of dependency trees.
 
     Heads [T] are 1-based within the sentence, 0 for the root; relations and words [T] are bits of
-    :mod:`parsing.trees.role_kinds`; sentences start at the offsets [B + 1].
+    :mod:`parsing.trees.role_rules`; sentences start at the offsets [B + 1].
     """
     arcs = np.empty(((MOST_CONJUNCTS + 4) * len(word) + 17, 3), np.int64)
     arcs[0, 0] = 0

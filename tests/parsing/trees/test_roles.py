@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from parsing.trees import role_trees, roles
 from parsing.trees.batch import Batch
 from parsing.trees.child_roles import CHILD_ROLES, child_roles
-from parsing.trees.role_kinds import relation_bits, word_flags
-from parsing.trees.role_rules import CLAUSE_RULES, DEPENDENT_RULES, ROLES, ClauseRule, DependentRule
+from parsing.trees.role_rules import (
+    CLAUSE_RULES,
+    DEPENDENT_RULES,
+    ROLES,
+    ClauseRule,
+    DependentRule,
+    relation_bits,
+    word_flags,
+)
 from parsing.trees.roles import canonical_arcs, content_words
 
 ACTIVE = "The:2:det lawyer:3:nsubj praised:0:root the:5:det doctor:3:obj"
