@@ -34,13 +34,7 @@ from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, share_of, spread
 from multiview.encoders.registry import Encoder, ViewStack, fields_of, tables_of
-from multiview.folder.files import (
-    Member,
-    load_members,
-    model_folder,
-    refuse_other_content,
-    save_model,
-)
+from multiview.folder.files import Member, load_members, model_folder, refuse_other_content, save_model
 from multiview.folder.reading import SentenceReader, Tokens
 from multiview.outputs import (
     Output,
@@ -62,7 +56,7 @@ from runtime.files import locked, path_of
 from runtime.progress import progress
 
 if TYPE_CHECKING:
-    from multiview.explain import Explanation
+    from multiview.matches import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW = 200
@@ -364,7 +358,7 @@ class MultiViewEncoder:
         most ``top`` each. An unknown view, one without trees, and a sentence too long for the parsers are a
         UserError.
         """
-        from multiview.explain import explain_pair, nodes_of
+        from multiview.matches import explain_pair, nodes_of
 
         if not isinstance(top, Integral) or top < 1:
             raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")

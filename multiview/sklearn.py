@@ -35,10 +35,8 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
         """Load the model; neither sentences nor labels are looked at."""
-        model = self.model
-        if not isinstance(model, MultiViewEncoder):
-            model = MultiViewEncoder.load(model)
-        self.encoder_ = model
+        given = self.model
+        self.encoder_ = given if isinstance(given, MultiViewEncoder) else MultiViewEncoder.load(given)
         return self
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime import __version__ as __version__
+from runtime.errors import UserError
+from runtime.files import path_of
 
 if TYPE_CHECKING:
     from parsing.text_parser import load
 
-__all__ = ["load"]
+__all__ = ["check_parser", "load"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,3 +22,14 @@ def __getattr__(name: str) -> Any:
 
         return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def check_parser(kind: str, spec: str) -> None:
+    """Refuse a parser, as :func:`parsing.text_parser.load_parser` takes it, that is not there."""
+    if path_of(spec, f"{kind} parser").is_dir() or spec == "builtin":
+        return
+    if kind == "dep":
+        convert = f"python -m parsing.convert {spec} FOLDER --trust-pickle"
+        raise UserError(f"{spec}: no such model folder; a library's model becomes one with {convert}")
+    if not (Path(spec).exists() or spec.startswith("benepar")):
+        raise UserError(f"{spec}: no such folder or file, and no benepar model's name such as benepar_en3")

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Le
 from tyro.conf import Positional
 
+from parsing import check_parser
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
-from parsing.parser_names import check_parser
 from runtime.cli import Command, Count, config_to_json, configuration, with_defaults
 from runtime.errors import UserError, refusals
 

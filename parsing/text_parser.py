@@ -30,7 +30,7 @@ from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
 from corpora.text import Tokenizer
-from parsing.parser_names import check_parser
+from parsing import check_parser
 from parsing.trees.arrays import DEFECTS, NULL_LABEL, binarise, constituency_heights, dependency_heights
 from parsing.trees.batch import (
     BLANK_TOKEN,

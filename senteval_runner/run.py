@@ -22,7 +22,7 @@ from tyro.conf import Positional, arg
 
 from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
 from multiview.names.grammar import check_names
-from parsing.parser_names import check_parser
+from parsing import check_parser
 from runtime.cli import Command, Count, CountOrNone, Seed, config_to_json, configuration, log_to
 from runtime.errors import UserError
 from runtime.files import json_digest, write_json

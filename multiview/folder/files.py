@@ -344,14 +344,8 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         network.load_state_dict(weights)
     if network.words.expansion is not None:
         network.words.expansion.check(path)
-    return Member(
-        network.to(device).eval(),
-        dict(record.parsers),
-        record.corpus,
-        record.training,
-        record.structure,
-        record.structure_size,
-    )
+    about = ("parsers", "corpus", "training", "structure", "structure_size")
+    return Member(network.to(device).eval(), **{name: getattr(record, name) for name in about})
 
 
 def _network(record: ModelRecord, words: WordTable) -> ViewStack:

@@ -256,11 +256,8 @@ def _compare(tree, standard):  # type: ignore[no-untyped-def]
     Example: he:2:nsubj runs:0:root faster:2:advmod than:5:case she:3:obl -> than:he:she
     """
     degree, mark = tree[standard].parent, tree[standard].mark
-    if (
-        degree < 0
-        or not mark & (WORD.THAN | WORD.AS)
-        or not tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE)
-    ):
+    compares = mark & (WORD.THAN | WORD.AS) and tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE)
+    if degree < 0 or not compares:
         return
     predicate = tree[degree].parent if tree[degree].kinds & (KIND.ADVERB | KIND.ATTRIBUTE) else degree
     predicate = predicate if predicate >= 0 else degree
@@ -290,11 +287,8 @@ def _negate(tree, token):  # type: ignore[no-untyped-def]
     head = tree[token].parent
     if head < 0:
         return
-    if (
-        tree[token].word & WORD.NO
-        and tree[token].kinds & KIND.DETERMINER
-        and tree[head].kinds & (KIND.OBJECT | KIND.SUBJECT)
-    ):
+    of_noun = tree[token].kinds & KIND.DETERMINER and tree[head].kinds & (KIND.OBJECT | KIND.SUBJECT)
+    if tree[token].word & WORD.NO and of_noun:
         head = tree[head].parent
     elif not tree[token].word & WORD.NOT:
         head = -1

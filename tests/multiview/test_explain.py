@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview import explain
-from multiview.explain import best_matches, covers_of, nodes_of
+from multiview.matches import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from parsing.text_parser import load_parser
 from parsing.trees.batch import ConstituencyParse, DependencyParse

@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH, spellings
-from multiview.explain import nodes_of
 from multiview.folder.files import Member
+from multiview.matches import nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.words.table import Vocabulary, WordTable
 from tests.multiview.test_model import reseal
