@@ -295,7 +295,7 @@ class MultiViewEncoder:
         )
 
     def __sklearn_clone__(self) -> Self:
-        """Scikit-learn copies an estimator's parameters; a model that nothing trains may be shared."""
+        """Return itself: scikit-learn copies estimators, but a model that nothing trains may be shared."""
         return self
 
     @plain_torch()

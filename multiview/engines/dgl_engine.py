@@ -85,7 +85,7 @@ def const_states(
     b_iou, b_f = bias.split([3 * hidden, hidden])
 
     def gather(nodes: Any) -> dict[str, Tensor]:
-        """Pre-activations of i, o, u from [h_l; h_r], and f_l∘c_l + f_r∘c_r."""
+        """Compute pre-activations of i, o, u from [h_l; h_r], and f_l∘c_l + f_r∘c_r."""
         iou, forget = F.linear(nodes.mailbox["h"].flatten(1), recurrent_weight).split(
             [3 * hidden, 2 * hidden], 1
         )
@@ -112,7 +112,7 @@ def dep_states(
     w_p, u_f = child_weight.split(hidden)
 
     def gather(nodes: Any) -> dict[str, Tensor]:
-        """h̃ = Σ α_k h_k enters i, o, u; every child has its own forget gate."""
+        """Compute h̃ = Σ α_k h_k, which enters i, o, u, and a forget gate for every child."""
         h, c = nodes.mailbox["h"], nodes.mailbox["c"]
         p, forget = F.linear(h, w_p, b_p), F.linear(h, u_f)
         if role_bias is not None:
@@ -132,7 +132,7 @@ def dep_states(
 
 
 def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
-    """Messages from the leaves up, frontier by frontier; c = i∘u + kept, h = o∘tanh(c) at every node."""
+    """Send messages from the leaves up, by frontier; c = i∘u + kept, h = o∘tanh(c) at every node."""
     hidden = len(b_iou) // 3
     if not plan.sentences:
         return b_iou.new_empty(0, hidden), b_iou.new_empty(0, hidden)

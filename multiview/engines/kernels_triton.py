@@ -40,7 +40,7 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _activate(gates, bias, h, c, kept, row, s, j, mask, D: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Activations of i, o, u in place; c = i∘u + kept, h = o∘tanh(c) into slot ``s``."""
+    """Activate i, o, u in place; write c = i∘u + kept, h = o∘tanh(c) into slot ``s``."""
     at = gates + row * columns + j
     i = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + tl.load(bias + j, mask=mask, other=0.0))
     o = tl.sigmoid(tl.load(at + D, mask=mask, other=0.0) + tl.load(bias + D + j, mask=mask, other=0.0))
@@ -55,7 +55,7 @@ def _activate(gates, bias, h, c, kept, row, s, j, mask, D: tl.constexpr, columns
 
 @triton.jit
 def _cell_gradient(gates, c, dh, dc, dgates, row, s, j, mask, D: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Gradients of i, o, u; returns that of c."""
+    """Write the gradients of i, o, u; return that of c."""
     at, to = gates + row * columns + j, dgates + row * columns + j
     i, o = tl.load(at, mask=mask, other=0.0), tl.load(at + D, mask=mask, other=0.0)
     u, t = tl.load(at + 2 * D, mask=mask, other=0.0), _tanh(tl.load(c + s * D + j, mask=mask, other=0.0))
