@@ -174,7 +174,6 @@ def explain_pair(
 def _matches_of(
     view: ViewNodes, batch: Batch, pair: Sequence[ParsedSentence], dummy_label: int, top: int
 ) -> Iterator[Match]:
-    """Yield the best matches of one view, at most ``top``."""
     covers, units, subtrees = [], [], []
     for row, sentence in enumerate(pair):
         cover_NW, named_N = covers_of(batch, row, view.tree, dummy_label)

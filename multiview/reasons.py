@@ -120,15 +120,12 @@ def reasons(read: Read, pair: int) -> list[Reason]:
         if key in b and a[key].sign != b[key].sign
     ]
     left, right = ({key: x for key, x in side.items() if key not in of} for side, of in ((a, b), (b, a)))
-    of_pole: dict[str, list[int]] = {}
-    for key, y in right.items():
-        for pole in poles(y.base):
-            of_pole.setdefault(pole, []).append(key)
     for mine, x in list(left.items()):
-        near = [key for pole in poles(x.base) for key in of_pole.get(pole, []) if key in right]
-        sign = agreement(x.base, right[near[0]].base) * x.sign * right[near[0]].sign if near else 0
+        near = (key for pole in poles(x.base) for key, y in right.items() if pole in poles(y.base))
+        partner = next(near, -1)
+        sign = agreement(x.base, right[partner].base) * x.sign * right[partner].sign if partner >= 0 else 0
         if sign:
-            result.append(Reason("opposite" if sign < 0 else "agreeing", x.text, right.pop(near[0]).text))
+            result.append(Reason("opposite" if sign < 0 else "agreeing", x.text, right.pop(partner).text))
             del left[mine]
     result += [
         Reason("roles", ", ".join(binding.a), ", ".join(binding.b), f"{binding.role} of {binding.head}")

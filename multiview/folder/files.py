@@ -218,7 +218,6 @@ def training_hours(folder: Path) -> float | None:
 
 
 def _training_seconds(folder: Path) -> float | None:
-    """Read time.json; None where there is none."""
     path = folder / TIME
     if not path.is_file():
         return None
@@ -237,7 +236,6 @@ def save_member(folder: Path, member: Member, *, card: str) -> None:
 
 
 def _write_member(folder: Path, member: Member) -> None:
-    """Write the files of a model, without its card, into a new folder."""
     network = member.network
     words = network.words.record()
     network.words.save(folder)

@@ -158,11 +158,9 @@ def store_readout(
     """Write a model with another read-out in one step; everything else stays as it is stored, compact or not.
 
     ``target`` may be the model's own folder; the caller holds its lock. Without ``structure``, λ stays. A
-    folder that is damaged, or of several models, whose vectors have no read-out, is a UserError.
+    folder that is damaged is a UserError.
     """
-    record = model_records(source).get("")
-    if record is None:
-        raise UserError(f"{source}: holds several models; fit a read-out for one of them")
+    record = model_records(source)[""]
     load_members(source)  # weights that do not fit are not copied
     fitted = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
     fitted |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}

@@ -211,7 +211,6 @@ def _no_word_in_common(spec: str) -> UserError:
 
 
 def _builtin_source(dim: int) -> VectorSource:
-    """Return the words of the encoder in the package at their first ``dim`` principal components."""
     listed = read_words(BUILTIN_FOLDER / "vocab.txt")
     packed = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED]
     width = packed.shape[1]

@@ -144,7 +144,6 @@ def _intact(folder: Path, source: Mapping[str, object]) -> bool:
 
 
 def _convert(source: VectorSource, folder: Path) -> None:
-    """Write words and vectors into ``folder``, one vector at a time."""
     words: dict[str, None] = {}
     pairs = iter(source.read())
     first = list(itertools.islice(pairs, 1))  # a source that works before its first word shows that itself
