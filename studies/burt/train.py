@@ -6,7 +6,6 @@ import dataclasses
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,9 +34,8 @@ from studies.finetune.examples import (
     split_phrases,
     with_negatives,
 )
-from studies.finetune.heads import Head, save_tuned
-from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import MAX_LENGTH, ready
+from studies.finetune.training import Head, LoopConfig, Task, fit, save_tuned
 from studies.kit import Cell, Figures, Run
 
 if TYPE_CHECKING:
@@ -52,33 +50,23 @@ HELD_OUT_ROWS = 2000
 """Most held-out rows that are scored during training, a fixed random choice."""
 
 
-@dataclass
-class BurtData:
-    """Training and held-out examples by objective."""
-
-    train: dict[str, Draw] = field(default_factory=dict)
-    held_out: dict[str, Examples] = field(default_factory=dict)
-    summary: list[str] = field(default_factory=list)
-    """What was read, used and dropped, one line per set."""
-
-    def add(self, objective: str, draw: Draw, held_out: Examples) -> None:
-        """Add the data of one objective."""
-        self.train[objective] = draw
-        if len(held_out):
-            self.held_out[objective] = held_out.take(choose(len(held_out), HELD_OUT_ROWS, "held"))
+Sides = dict[str, tuple[Draw, Examples]]
+"""By objective: what is trained on, and what is held out."""
 
 
-def read_data(config: BurtConfig) -> BurtData:
-    """Read, filter and split all data named by the options; an objective without data is an error."""
-    data = BurtData()
-    if "nli" in config.objectives:
-        _read_nli(config, data)
+def read_data(config: BurtConfig) -> tuple[Sides, list[str]]:
+    """Read, filter and split all data named by the options; an objective without data is an error.
+
+    A line per set says what was read, used and dropped.
+    """
+    sides: Sides = {}
+    summary = [_read_nli(config, sides)] if "nli" in config.objectives else []
     if {"identification", "classification"} & set(config.objectives):
-        _read_paraphrases(config, data)
-    return data
+        summary.append(_read_paraphrases(config, sides))
+    return sides, summary
 
 
-def _read_nli(config: BurtConfig, data: BurtData) -> None:
+def _read_nli(config: BurtConfig, sides: Sides) -> str:
     if not config.nli:
         raise UserError("objective nli needs --nli FILE (or leave it out of --objectives)")
     skipped: Counter[str] = Counter()
@@ -88,34 +76,34 @@ def _read_nli(config: BurtConfig, data: BurtData) -> None:
     dropped = len(every) - len(train)
     if not config.nli_dev:
         train, held_out = hold_out(train, config.held_out)
-    data.add("nli", fixed(train), held_out)
-    data.summary.append(
+    sides["nli"] = fixed(train), held_out
+    return (
         f"nli: {len(train):,} pairs to train on, {len(held_out):,} held out; dropped "
         f"{skipped.total():,} without a three-way label, {dropped:,} whose premise is in --nli-dev"
     )
 
 
-def _read_paraphrases(config: BurtConfig, data: BurtData) -> None:
+def _read_paraphrases(config: BurtConfig, sides: Sides) -> str:
     if not config.ppdb:
         raise UserError("objectives identification and classification need --ppdb FILE")
     rows = [row for path in config.ppdb for row in read_phrases(path)]
     train, held_out = split_phrases(rows, config.per_class, config.held_out)
-    data.summary.append(
-        f"ppdb: {len(rows):,} rows; of those with two different phrases of at most {MAX_WORDS} words and a "
-        f"label that is used, as many of each label: {len(train):,} to train on, {len(held_out):,} held out"
-    )
     if "identification" in config.objectives:
         draw = with_negatives(train.pairs, config.negatives, config.seed, others=held_out.pairs)
         phrases = [*train.texts, *held_out.texts]
         draw_unseen = with_negatives(
             held_out.pairs, config.negatives, config.seed, "held out", train.pairs, phrases
         )
-        data.add("identification", draw, draw_unseen(0))
+        sides["identification"] = draw, draw_unseen(0)
     if "classification" in config.objectives:
         labelled, scored = (side.take(side.target >= 0) for side in (train, held_out))
         if len(set(labelled.target.tolist())) < len(RELATIONS):
             raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(MERGED)}")
-        data.add("classification", fixed(labelled), scored)
+        sides["classification"] = fixed(labelled), scored
+    return (
+        f"ppdb: {len(rows):,} rows; of those with two different phrases of at most {MAX_WORDS} words and a "
+        f"label that is used, as many of each label: {len(train):,} to train on, {len(held_out):,} held out"
+    )
 
 
 FREE_OPTIONS = {"nli", "nli_dev", "ppdb", "output", "preset", "ablation", "backbone"}
@@ -152,7 +140,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     backbone, key = ready(
         config.backbone,
         config.output,
-        lambda: [text for draw in read_data(config).train.values() for text in draw(0).texts],
+        lambda: [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts],
         seed=config.seed,
     )
     digests = [[sha256_file(path) for path in paths] for paths in (config.nli, config.nli_dev, config.ppdb)]
@@ -211,8 +199,11 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
 
 def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path) -> Figures:
     """Train one model; the figures are its scores by step, and what it was trained on."""
-    data = read_data(config)
-    for line in data.summary:
+    sides, summary = read_data(config)
+    held_out = {
+        name: some.take(choose(len(some), HELD_OUT_ROWS, "held")) for name, (_, some) in sides.items() if some
+    }
+    for line in summary:
         run.log(line)
     device = pick_device("auto")
     tower = load_tower(
@@ -224,7 +215,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         if name in config.objectives
     }
     tasks: dict[str, Task] = {
-        name: Task(Stream(data.train[name], config.batch_size, config.seed, name), partial(head.loss, tower))
+        name: Task(Stream(sides[name][0], config.batch_size, config.seed, name), partial(head.loss, tower))
         for name, head in heads.items()
     }
     cycle = one_round(config.objectives)
@@ -236,12 +227,12 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         LoopConfig(learning_rate=config.learning_rate),
         steps=max(1, round(config.epochs * per_epoch)),
         evaluate_every=config.evaluate_every,
-        evaluate=lambda: {name: heads[name].score(tower, one) for name, one in data.held_out.items()},
+        evaluate=lambda: {name: heads[name].score(tower, one) for name, one in held_out.items()},
         seed=config.seed,
         folder=work,
     )
     save_tuned(tower, nn.ModuleDict(heads), folder, "heads.safetensors")
-    return {"history": history, "data": data.summary}
+    return {"history": history, "data": summary}
 
 
 def one_round(objectives: Sequence[str]) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers.transformer import Tower, embed_all, load_tower
 from senteval_runner.vectors import open_model
 from studies.finetune.examples import Draw, Examples, rng
-from studies.finetune.heads import tune_pairs
+from studies.finetune.training import tune_pairs
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:

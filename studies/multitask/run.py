@@ -46,9 +46,8 @@ from senteval_runner.report.page import Column, Page, Section, Table
 from senteval_runner.towers import Pooling
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled
-from studies.finetune.heads import Features, Head, save_tuned
-from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import ready
+from studies.finetune.training import Features, Head, LoopConfig, Task, fit, save_tuned
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:

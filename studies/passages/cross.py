@@ -2,7 +2,7 @@
 
 s(q, p) = MLP(h), where h is the last hidden state at the first position of "[CLS] q [SEP] p [SEP]" and the
 MLP has two layers with tanh between. All weights are trained except the word embeddings. The loss is that of
-the frozen vectors. Training is :func:`studies.finetune.loop.fit`, so a killed run resumes exactly.
+the frozen vectors. Training is :func:`studies.finetune.training.fit`, so a killed run resumes exactly.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from corpora.ranking.sets import PassageSet, Question
 from runtime.device import pick_device
 from runtime.progress import progress
+from runtime.training_task import Row
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.heads import seeded_linear
-from studies.finetune.loop import LoopConfig, Row, Task, fit
+from studies.finetune.training import LoopConfig, Task, fit, seeded_linear
 from studies.passages.ranker import SELECT, draw_pairs, mean, measure, ranking_loss
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from corpora.ranking.sets import Question
 from runtime.errors import UserError
 from runtime.progress import progress
 from senteval_runner.protocol.features import unit
-from studies.finetune.heads import combine, seeded_linear
+from studies.finetune.training import combine, seeded_linear
 
 if TYPE_CHECKING:
     from studies.passages.__main__ import Feature
@@ -83,7 +83,7 @@ class Scorer(nn.Module):
 
     ``cosine`` is uᵀv / D, with nothing to train; ``bilinear`` is uᵀ W v / D, where W [D, D] starts as
     Xavier's; the others are a linear layer, or two with ReLU between, over
-    :func:`studies.finetune.heads.combine`. A linear layer over [u; v] ignores the question:
+    :func:`studies.finetune.training.combine`. A linear layer over [u; v] ignores the question:
     s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
     """
 

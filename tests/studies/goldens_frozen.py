@@ -26,7 +26,7 @@ from studies.analogies.__main__ import cli as analogies
 from studies.faq.__main__ import FaqConfig
 from studies.faq.__main__ import cli as faq
 from studies.faq.evaluate import cosines, embedded, labelled_pairs, read_faq, tune
-from studies.finetune import heads
+from studies.finetune import training
 from studies.finetune.tiny import build_tiny
 from studies.layers import evaluate
 from studies.layers.__main__ import cli as layers
@@ -111,7 +111,7 @@ def train_faq(folder: Path) -> list[Path]:
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, learning_rate=1e-3, device="cpu")
     draw = labelled_pairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
-    with patch.object(heads, "BATCH", 24):
+    with patch.object(training, "BATCH", 24):
         tower = tune(model, draw, config, 0, folder / "state")
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)

@@ -26,7 +26,7 @@ from studies.finetune.examples import (
     split_phrases,
     usable_phrases,
 )
-from studies.finetune.loop import LoopConfig
+from studies.finetune.training import LoopConfig
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
@@ -94,8 +94,9 @@ def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tm
         lines = [ppdb_line(a, b, "Equivalence") for a, b in rows]
         (tmp_path / "ppdb.txt").write_text("\n".join(lines))
         given = {**files, "ppdb": tmp_path / "ppdb.txt"}
-        data = read_data(config(given, tmp_path, objectives=("identification",), held_out=0.2))
-        return [data.train["identification"](0), data.held_out["identification"]]
+        read, _ = read_data(config(given, tmp_path, objectives=("identification",), held_out=0.2))
+        draw, held_out = read["identification"]
+        return [draw(0), held_out]
 
     drawn, held = sides([(f"a {i}", f"b {i}") for i in range(90)])
     held_pairs = held.take(held.target == 1)
@@ -109,9 +110,10 @@ def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> N
     label, premises = "neutral", ("A man isn't here .", "A dog")
     train = write_jsonl(tmp_path / "train.jsonl", [*((label, one, "x") for one in premises), ("-", "b", "x")])
     dev = write_jsonl(tmp_path / "dev.jsonl", [(label, "a man is n't here.", "y")])
-    data = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))
-    assert data.train["nli"](0).first == ["A dog"] and len(data.held_out["nli"]) == 1
-    assert "dropped 1 without a three-way label, 1 whose premise" in data.summary[0]
+    sides, [line] = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))
+    draw, held_out = sides["nli"]
+    assert draw(0).first == ["A dog"] and len(held_out) == 1
+    assert "dropped 1 without a three-way label, 1 whose premise" in line
 
 
 @given(st.lists(st.text("abc XYZ.", max_size=6), max_size=30), st.floats(0, 1))

@@ -20,8 +20,8 @@ from studies.faq import evaluate
 from studies.faq.__main__ import FaqConfig, cli
 from studies.faq.evaluate import cosines, labelled_pairs, read_faq
 from studies.finetune.examples import Examples
-from studies.finetune.heads import BATCH, Head
 from studies.finetune.tiny import build_tiny
+from studies.finetune.training import BATCH, Head
 from studies.kit import read_presets
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")

@@ -16,9 +16,8 @@ from runtime.training_task import Checkpoints
 from senteval_runner.towers import Concatenation, transformer
 from senteval_runner.towers.transformer import embed_all, load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
-from studies.finetune.heads import combine
-from studies.finetune.loop import LoopConfig, Task, fit
 from studies.finetune.tiny import build_tiny
+from studies.finetune.training import LoopConfig, Task, combine, fit
 from tests.studies.finetune.fixtures import nli_rows
 from tests.studies.layers.transformers_tiny import build
 

@@ -12,7 +12,7 @@ import torch
 from runtime.errors import UserError
 from runtime.files import read_record
 from runtime.training_task import Task as LoopTask
-from studies.finetune import heads
+from studies.finetune import training
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
 from studies.multitask.__main__ import MultitaskConfig, cli
@@ -109,7 +109,7 @@ class Lookup(torch.nn.Module):
 
 @pytest.mark.parametrize("text", ["SA", "SA(X)", "P", "P(M)*", "STS", "STS(C)", "NLI", "NLI(M)"])
 def test_heads_equal_plain_formulas(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "SCORE_BATCH", 4)
+    monkeypatch.setattr(training, "SCORE_BATCH", 4)
     stage, tower = parse_stages(text)[0], Lookup()
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(2, 6, 3)).round(3)
