@@ -263,32 +263,6 @@ def _named_path(words: Sequence[str]) -> Path:
     return Path(words[0])
 
 
-@dataclass(frozen=True)
-class Commands:
-    """A command whose first word names a variant, as in ``python -m studies.analogies run ...``."""
-
-    variants: Mapping[str, Command]
-    """Commands by their first word; each one's ``module`` ends in that word."""
-    module: str
-    """The word after ``python -m``."""
-    description: str
-    """Shown by ``--help``."""
-
-    def __call__(self, args: Sequence[str] | None = None) -> int:
-        """Run the variant that the first word names and return the exit code."""
-        words = list(sys.argv[1:] if args is None else args)
-        if words and words[0] in self.variants:
-            return self.variants[words[0]](words[1:])
-        if "--version" in words:
-            return next(iter(self.variants.values()))(words)
-        help_wanted = words[:1] in (["-h"], ["--help"])
-        usage = f"usage: python -m {self.module} {{{','.join(self.variants)}}} [OPTIONS]"
-        about = [f"  {word:6}{command.description}" for word, command in self.variants.items()]
-        lines = [usage, "", self.description, "", *about, "", VERSION_HELP]
-        print("\n".join(lines), file=sys.stdout if help_wanted else sys.stderr)
-        return 0 if help_wanted else 2
-
-
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
     """Return the configuration that a command line starts from: these values where it gives none."""
     import tyro

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shutil
@@ -27,15 +26,15 @@ from multiview.names.sources import precomputed
 from multiview.names.store import VectorStore
 from multiview.train import cli as train
 from multiview.training.data import open_teacher
-from runtime.cli import Command, Commands
 from runtime.errors import UserError
 from runtime.files import file_record, read_array, write_json, write_record
 from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
 from senteval_runner.scoring import Cells
 from senteval_runner.vectors import open_model
+from studies.analogies.__main__ import COMMANDS
 from studies.kit import Cell, Run
-from tests.test_commands import ROOT, commands
+from tests.test_commands import cli_of, commands
 
 
 def many(examples: int) -> settings:
@@ -242,9 +241,8 @@ def numbers(config: type[Any], group: str = "") -> Iterator[tuple[str, Any, Any]
 
 @pytest.mark.parametrize("module", commands())
 def test_every_number_has_a_bound(module: str) -> None:
-    is_folder = (ROOT / module.replace(".", "/")).is_dir()
-    cli: Command | Commands = importlib.import_module(f"{module}.__main__" if is_folder else module).cli
-    for command in cli.variants.values() if isinstance(cli, Commands) else [cli]:
+    of_module: Any = COMMANDS.values() if module == "studies.analogies" else [cli_of(module)]
+    for command in of_module:
         for name, hint, far in numbers(command.config):
             with pytest.raises(ValidationError):
                 print(name, TypeAdapter(hint).validate_python(far))

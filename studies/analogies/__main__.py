@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from runtime.cli import Command, Commands, Count, Seed, configuration
+from runtime.cli import VERSION_HELP, Command, Count, Seed, configuration
 from studies.kit import command
 
 
@@ -57,22 +58,34 @@ class ScoreConfig:
     """Folder for the report and the finished cells."""
 
 
-cli = Commands(
-    {
-        "build": Command(
-            BuildConfig,
-            lambda config: import_module("studies.analogies.build").build(config),  # late: --help is fast
-            "studies.analogies build",
-            "build the questions from facts and a tree cache.",
-            owns=lambda config: config.output,
-        ),
-        "run": command(
-            ScoreConfig, "studies.analogies.score:score", "studies.analogies run", "score models."
-        ),
-    },
-    "studies.analogies",
-    "Analogies of words, phrases and sentences:",
-)
+COMMANDS = {
+    "build": Command(
+        BuildConfig,
+        lambda config: import_module("studies.analogies.build").build(config),  # late: --help is fast
+        "studies.analogies build",
+        "Build the questions from facts and a tree cache.",
+        owns=lambda config: config.output,
+    ),
+    "run": command(
+        ScoreConfig,
+        "studies.analogies.score:score",
+        "studies.analogies run",
+        "Score models.",
+    ),
+}
+
+
+def cli(args: Sequence[str] | None = None) -> int:
+    """Run the command that the first word names and return the exit code."""
+    words = list(sys.argv[1:] if args is None else args)
+    if words and words[0] in COMMANDS:
+        return COMMANDS[words[0]](words[1:])
+    if "--version" in words:
+        return COMMANDS["run"](words)
+    help_wanted = words[:1] in (["-h"], ["--help"])
+    about = f"usage: python -m studies.analogies {{build,run}} [OPTIONS]\n\n{__doc__}\n{VERSION_HELP}"
+    print(about, file=sys.stdout if help_wanted else sys.stderr)
+    return 0 if help_wanted else 2
 
 
 if __name__ == "__main__":
