@@ -68,13 +68,9 @@ def evaluate(
     a folder of tree caches (``runs/trees``): a multi-view encoder's own parsers parse every sentence once and
     keep its trees there.
 
-    Returns:
-        Scores by task; a task that could not be scored is under ``skipped`` with the reason.
-
-    Raises:
-        EncoderError: the encoder refused the first task's input or returned no [n, d] of finite numbers. Its
-            other errors pass through as they are.
-        UserError: an unknown task or protocol name, or something that is no encoder.
+    A task that could not be scored is under ``skipped`` with the reason. Raises EncoderError: the encoder
+    refused the first task's input or returned no [n, d] of finite numbers (its other errors pass through as
+    they are); UserError: an unknown task or protocol name, or something that is no encoder.
     """
     protocol = get_protocol(protocol, nhid=nhid)
     listed = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks

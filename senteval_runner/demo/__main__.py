@@ -48,10 +48,8 @@ def commands(trees: Path, model: Path, scores: Path, vectors: Path) -> dict[str,
 def run_step(title: str, module: str, *arguments: str) -> float:
     """Run ``python -m MODULE ARGUMENTS`` as a user would type it, but in this process; return its seconds.
 
-    Raises:
-        SystemExit: the step was stopped by Ctrl-C (it has said so).
-        UserError: the step refused its input (it has said why).
-        RuntimeError: the step failed.
+    Raises SystemExit: the step was stopped by Ctrl-C (it has said so); UserError: it refused its input (it
+    has said why); RuntimeError: it failed.
     """
     print(f"\n== {title}\n$ python -m {module} {' '.join(arguments)}", flush=True)
     began = time.monotonic()

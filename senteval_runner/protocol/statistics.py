@@ -51,11 +51,6 @@ def _pearson(gold_RN: Values, predicted_RN: Values) -> Values:
     return np.nan_to_num(r_R)
 
 
-def _average_precision(gold_RN: Values, predicted_RN: Values) -> Values:
-    pairs = zip(gold_RN, predicted_RN, strict=True)
-    return 100 * np.array([average_precision_score(gold_N, predicted_N) for gold_N, predicted_N in pairs])
-
-
 SCORES: dict[str, Callable[[Values, Values], Values]] = {
     "acc": lambda gold_RN, predicted_RN: 100 * (gold_RN == predicted_RN).mean(1),
     "f1": lambda gold_RN, predicted_RN: (
@@ -64,7 +59,9 @@ SCORES: dict[str, Callable[[Values, Values], Values]] = {
     "mse": lambda gold_RN, predicted_RN: ((gold_RN - predicted_RN) ** 2).mean(1),
     "pearson": _pearson,
     "spearman": _pearson,  # of ranks
-    "ap": _average_precision,
+    "ap": lambda gold_RN, predicted_RN: (
+        100 * np.array(list(map(average_precision_score, gold_RN, predicted_RN)))
+    ),
 }
 """Scores [R] of items [R, N], gold and predicted, by the last part of a metric's name."""
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -50,17 +49,6 @@ class Tower(nn.Module):
     def save(self, folder: Path) -> None:
         """Write an ordinary sentence-transformers folder, weights as safetensors."""
         self.model.save(str(folder), create_model_card=False, safe_serialization=True)
-
-
-def embed_all(tower: Tower, texts: Sequence[str]) -> np.ndarray:
-    """Give float32 [n, D] of all texts in input order, each distinct text once, without gradients."""
-    distinct = sorted(set(texts), key=lambda text: (len(text), text))
-    rows = {text: row for row, text in enumerate(distinct)}
-    starts = range(0, len(distinct), BATCH)
-    with torch.inference_mode():
-        blocks = [tower.embed(distinct[start : start + BATCH]).float().cpu().numpy() for start in starts]
-    table = np.concatenate(blocks) if blocks else np.zeros((0, tower.dim), dtype=np.float32)
-    return table[[rows[text] for text in texts]]
 
 
 def load_tower(

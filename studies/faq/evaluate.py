@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from corpora.inputs import number_of, read_table
@@ -36,7 +37,7 @@ from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Cell as TableCell
 from senteval_runner.report.page import Column, Page, Section, Table
-from senteval_runner.towers.transformer import Tower, embed_all, load_tower
+from senteval_runner.towers.transformer import BATCH, Tower, load_tower
 from senteval_runner.vectors import open_model
 from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.training import tune_pairs
@@ -170,9 +171,14 @@ def labelled_pairs(
 
 
 def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
-    """Compute the cosines of queries and entries, float32 [Q, N]."""
-    table = unit(embed_all(tower, [*queries, *entries]))
-    scores: Scores = table[: len(queries)] @ table[len(queries) :].T
+    """Compute the cosines of queries and entries, float32 [Q, N]; each distinct text is encoded once."""
+    distinct = sorted({*queries, *entries}, key=lambda text: (len(text), text))
+    rows = {text: row for row, text in enumerate(distinct)}
+    starts = range(0, len(distinct), BATCH)
+    with torch.inference_mode():
+        blocks = [tower.embed(distinct[start : start + BATCH]).float().cpu().numpy() for start in starts]
+    table = unit(np.concatenate(blocks))
+    scores: Scores = table[[rows[text] for text in queries]] @ table[[rows[text] for text in entries]].T
     return scores
 
 

@@ -22,13 +22,14 @@ from senteval_runner.report.page import Column, Page, Score, Section, Table
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors import open_model
 from studies.kit import Cell, Figures, Run, published
-from studies.passages import cross
 from studies.passages.ranker import (
     HIDDEN,
     METRICS,
     Part,
     Scorer,
     Scores,
+    cross_scores,
+    fine_tune,
     mean,
     measure,
     scaled,
@@ -133,8 +134,8 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
         return score(net, parts["test"]), {"dimensions": dim, "curve": curve}
 
     def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> Result:
-        net, history = cross.fine_tune(data, backbone, config, seed=seed, folder=folder)
-        return cross.cross_scores(net, data.splits["test"], data.passages), {"history": history}
+        net, history = fine_tune(data, backbone, config, seed=seed, folder=folder)
+        return cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
     reading: dict[str, Any] = {"cache": config.cache, "device": config.device}
     openers = {spec: partial(open_model, spec, **reading) for spec in config.models}

@@ -217,16 +217,6 @@ Rows = Mapping[str, Sequence[Scored]]
 """What is scored so far at one scale: by row of a table, seed by seed."""
 
 
-def scored_systems(config: ViewsConfig, scale: Scale) -> Rows:
-    """Read the scores of every system that is done."""
-    rows: dict[str, list[Scored]] = {}
-    for system in all_systems(config):
-        folder = config.output / "scores" / system.label / scale
-        if (folder / ABOUT).exists():
-            rows.setdefault(system.row, []).append(Scored(system, folder, stored_results(folder)))
-    return rows
-
-
 def mean_over_tasks(metrics: Mapping[str, Mapping[str, Any]], tasks: Sequence[str] = ()) -> Any:
     """Take the paper's mean (its footnote 6) of metrics by task: of numbers, or of arrays of resamples."""
     by_task = task_means(paper_row(metrics))
@@ -293,7 +283,11 @@ def curve(rows: Rows) -> Figure:
 
 def report(config: ViewsConfig) -> Page:
     """Give the page, and write rows.csv."""
-    by_scale = {scale: scored_systems(config, scale) for scale in config.scales}
+    by_scale: dict[Scale, dict[str, list[Scored]]] = {scale: {} for scale in config.scales}
+    for scale, system in product(config.scales, all_systems(config)):
+        folder = config.output / "scores" / system.label / scale
+        if (folder / ABOUT).exists():
+            by_scale[scale].setdefault(system.row, []).append(Scored(system, folder, stored_results(folder)))
     every = [scored for rows in by_scale.values() for seeds in rows.values() for scored in seeds]
     frame = pandas.DataFrame([scored.row(config) for scored in every], dtype=object)
     write_text(config.output / "rows.csv", frame.to_csv(index=False, lineterminator="\n"))

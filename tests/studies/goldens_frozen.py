@@ -30,7 +30,7 @@ from studies.finetune import training
 from studies.finetune.tiny import build_tiny
 from studies.layers import evaluate
 from studies.layers.__main__ import cli as layers
-from studies.passages import cross, methods
+from studies.passages import methods, ranker
 from studies.passages.__main__ import PassagesConfig
 from studies.passages.__main__ import cli as passages
 from studies.passages.ranker import Part, Scorer, scaled, train_scorer
@@ -132,7 +132,7 @@ def passage_scores(folder: Path) -> dict[str, Any]:
     }
     # Steps of 2e-5 are not far from what float32 rounds.
     with (
-        patch.object(cross, "LEARNING_RATE", 1e-3),
+        patch.object(ranker, "CROSS_RATE", 1e-3),
         patch.multiple(methods, train_scorer=train_scorer_beside, **double),
     ):
         assert passages([str(place), *options, "--models", words, "--output", str(folder / "passages")]) == 0
@@ -166,8 +166,8 @@ def train_cross(folder: Path) -> list[Path]:
     spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
     data = filtered(read_set(f"wikiqa={spec}"), "answered")
     config = PassagesConfig(cross_epochs=25 / 12, margin=1.0, device="cpu")
-    with patch.multiple(cross, BATCH=8, LEARNING_RATE=1e-3):
-        net, _ = cross.fine_tune(data, bert, config, seed=3, folder=folder / "state")
+    with patch.multiple(ranker, CROSS_BATCH=8, CROSS_RATE=1e-3):
+        net, _ = ranker.fine_tune(data, bert, config, seed=3, folder=folder / "state")
     save_file(dict(net.named_parameters()), folder / "weights.safetensors")
     return [folder / "weights.safetensors"]
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from runtime.errors import UserError
 from runtime.training_task import Checkpoints
-from senteval_runner.towers import Concatenation, transformer
-from senteval_runner.towers.transformer import embed_all, load_tower
+from senteval_runner.towers import Concatenation
+from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import LoopConfig, Task, combine, fit
@@ -155,15 +155,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, layers=1, hidden=32, vocabulary=300)
 
 
-def test_a_tower_pools_as_asked_and_embeds_in_input_order(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transformer, "BATCH", 2)
+def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
     tower = load_tower(str(tiny), pooling="mean").eval()
     texts = ["a dog runs at home", "the cat", "a dog runs at home", "the pig eats by the river"]
     with torch.inference_mode():
-        table = embed_all(tower, texts)
-        for text, vector in zip(texts, table, strict=True):
+        for text, vector in zip(texts, tower.embed(texts), strict=True):
             features = tower.model.preprocess([text])
             states = tower.model[0](features)["token_embeddings"][0]
             plain = {"mean": states.mean(0), "max": states.max(0).values, "cls": states[0]}

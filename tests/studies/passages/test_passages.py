@@ -15,7 +15,7 @@ from corpora.ranking.sets import Question, filtered, read_set
 from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
 from studies.kit import published, read_presets, run_study
-from studies.passages import cross, methods
+from studies.passages import methods, ranker
 from studies.passages.__main__ import PassagesConfig, cli
 from studies.passages.methods import rank as passages
 from studies.passages.ranker import (
@@ -113,35 +113,35 @@ def test_the_preset_ranks_the_papers_sets(world: Path, bert: str, capsys) -> Non
     made = methods.make_methods(at_hand, run)
     # BM25, two encoders x (cosine, bilinear, uv and all four under two scorers), cross-encoder
     assert len(made) == 14 and not run.left_out and all(512 in one.identity for one in made[1:-1])
-    assert (cross.LEARNING_RATE, cross.BATCH) == (2e-5, 16)
+    assert (ranker.CROSS_RATE, ranker.CROSS_BATCH) == (2e-5, 16)
 
 
 @pytest.mark.usefixtures("both_devices")
 def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
     data = filtered(read_set("few/wikiqa"), "answered")
     config = PassagesConfig(cross_epochs=1.5, margin=1.0, device="cpu")  # a pass is 32 pairs, two steps
-    net, history = cross.fine_tune(data, bert, config, seed=3, folder=world / "state")
+    net, history = ranker.fine_tune(data, bert, config, seed=3, folder=world / "state")
     words = [p for name, p in net.named_parameters() if "word_embeddings" in name]
     assert len(words) == 1 and not words[0].requires_grad
-    tower = cross.load_tower(bert, max_length=None)
+    tower = ranker.load_tower(bert, max_length=None)
     assert net.tower.model.max_seq_length == 128  # as much as the backbone reads
-    start = cross.CrossRanker(tower, 3)
+    start = ranker.CrossRanker(tower, 3)
     assert torch.equal(words[0].cpu(), tower.model[0].auto_model.get_input_embeddings().weight)
     assert not torch.equal(net.first.weight.cpu(), start.first.weight)
     assert [row["step"] for row in history] == [0, 2, 3] and list(world.glob("state/best/step-*"))
     test = data.splits["test"]
-    scores = cross.cross_scores(net, test, data.passages)
+    scores = ranker.cross_scores(net, test, data.passages)
     alone = lambda question, passage: net([(question, passage)]).item()  # noqa: E731
     with torch.inference_mode():
         for q, found in zip(test[:3], scores, strict=False):
             expected = [alone(q.text, data.passages[row]) for row in q.candidates]
             assert found.tolist() == pytest.approx(expected, abs=1e-4)
-        batch = cross.ranking_pairs(data, 0, 0).take(np.arange(5))
+        batch = ranker.ranking_pairs(data, 0, 0).take(np.arange(5))
         rows = zip(batch.first, batch.second or (), batch.target, strict=True)
         terms = [max(0.0, 1.0 - alone(q, right) + alone(q, data.passages[wrong])) for q, right, wrong in rows]
-        loss = cross.pair_loss(net, batch, data.passages, 1.0).item()
+        loss = ranker.pair_loss(net, batch, data.passages, 1.0).item()
     assert loss == pytest.approx(np.mean(terms), abs=1e-4)
-    assert [len(cross.ranking_pairs(data, 0, number)) for number in (0, 1)] == [32, 32]
+    assert [len(ranker.ranking_pairs(data, 0, number)) for number in (0, 1)] == [32, 32]
 
 
 def test_metrics_equal_a_loop() -> None:
