@@ -233,10 +233,7 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
 
 
 def plot_curves(folder: Path) -> None:
-    """Draw ``curves.png`` from ``log.jsonl``: the loss, and retrieval per pair of views and of the model.
-
-    Raises MissingExtraError: matplotlib is not installed.
-    """
+    """Draw ``curves.png`` (needs matplotlib): the loss, and retrieval per pair of views and of the model."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

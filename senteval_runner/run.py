@@ -99,10 +99,7 @@ class SentEvalConfig:
 
 
 def seeds_of(text: str) -> list[int]:
-    """Return the seeds that ``--seeds`` lists, each once.
-
-    Raises UserError: one is no seed.
-    """
+    """Return the seeds that ``--seeds`` lists, each once; what is no seed is refused."""
     words = text.replace(",", " ").split()
     seeds = [int(word) for word in words if word.isascii() and word.isdigit()]
     if not seeds or len(seeds) < len(words) or max(seeds) >= 2**32:

@@ -165,10 +165,7 @@ def starts_of(specs: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def expand_models(specs: Sequence[str], vectors: str) -> list[str]:
-    """Name every model with trained words, also as a part of ``A+B``, with the words of a file of vectors.
-
-    Raises UserError: no model has trained words.
-    """
+    """Name models with trained words (one at least), also in ``A+B``, with the words of a file of vectors."""
     new: list[str] = []
     for spec in specs:
         parts = split_parts(spec)

@@ -54,10 +54,7 @@ class SentencesConfig:
 
 
 def texts(config: SentencesConfig) -> Iterator[str]:
-    """Read every text of what the options but ``tasks`` name.
-
-    Raises UserError: a file that cannot be read.
-    """
+    """Read every text of what the options but ``tasks`` name."""
     from corpora.ranking.sets import read_set
     from studies.analogies.questions import read_questions
     from studies.faq.evaluate import read_faq
@@ -78,10 +75,7 @@ def texts(config: SentencesConfig) -> Iterator[str]:
 
 
 def main(config: SentencesConfig) -> int:
-    """Write the distinct texts, tokens joined by one space; return 2 if a task is not there.
-
-    Raises UserError: nothing is asked for, or a file cannot be read.
-    """
+    """Write the distinct texts, one at least, tokens joined by a space; return 2 if a task is not there."""
     from corpora.senteval.files import read_task
     from corpora.senteval.tasks import data_folder, expand_tasks
     from multiview.names.opened import text_of

@@ -189,10 +189,7 @@ Score = Callable[[Tensor, Sequence[Tensor]], NDArray[np.float64]]
 
 
 def split_fit(rows: Int, l2: float, seed: int) -> Fit:
-    """Return the final fit of the cross-validated tasks: a random 5 % of ``rows`` decide when to stop.
-
-    Raises UserError: 5 % of the rows are less than one row.
-    """
+    """Return the last fit of cross-validated tasks: 5 % of ``rows``, one at least, say when to stop."""
     order = np.random.RandomState(seed).permutation(len(rows))
     cut = int(0.05 * len(rows))
     if not cut:

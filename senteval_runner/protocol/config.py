@@ -59,10 +59,7 @@ PROTOCOLS = {
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
-    """Return a configuration, given itself or by name; ``nhid`` replaces the width of the hidden layer.
-
-    Raises UserError: no such name.
-    """
+    """Return a configuration, given itself or by a known name; ``nhid`` replaces the hidden layer's width."""
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:
             raise UserError(f"unknown protocol {protocol!r} (known: {', '.join(PROTOCOLS)})")

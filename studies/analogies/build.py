@@ -238,10 +238,7 @@ def build_questions(
 
 
 def build(config: BuildConfig) -> None:
-    """Write the questions, and a summary of them.
-
-    Raises UserError: an input is missing, or the cache lacks one kind of trees.
-    """
+    """Write the questions and a summary; a missing input or kind of trees in the cache is refused."""
     google = None if config.google is None else read_google(config.google)
     trees = TreeCache.open(config.cache) if config.cache else None
     if trees is not None and not (trees.has("dep") and trees.has("const")):

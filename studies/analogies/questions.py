@@ -120,10 +120,7 @@ def write_questions(path: Path, questions: Sequence[Question]) -> None:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Read the file.
-
-    Raises UserError: a bad table or row (see :meth:`Question.fault`), or a link to no word question.
-    """
+    """Read the file; a bad row (:meth:`Question.fault`), or a link to no word question, is refused."""
     rows = list(read_table(path, COLUMNS, unique=True))
     questions: dict[str, Question] = {}
     for row in rows:

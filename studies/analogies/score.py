@@ -114,10 +114,7 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
 
 
 def score(config: ScoreConfig, run: kit.Run) -> Page:
-    """Score the models on the questions.
-
-    Raises UserError: a file or model that cannot be opened.
-    """
+    """Score the models on the questions; a file or model that cannot be opened is refused."""
     questions, digest = read_questions(config.questions), sha256_file(config.questions)
     models = run.opened({spec: partial(open_model, spec) for spec in config.models})
 

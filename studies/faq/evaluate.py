@@ -183,10 +183,7 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
 
 
 def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
-    """Train a copy of a model on pairs; a state in ``folder`` is resumed.
-
-    Raises UserError: the model has no weights to tune.
-    """
+    """Train a copy of a model with weights on pairs; a state in ``folder`` is resumed."""
     if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
         raise UserError(f"{model!r} is not one transformer: nothing to tune")
     device = pick_device(config.device)
@@ -197,10 +194,7 @@ def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> 
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:
-    """Score every method on every set.
-
-    Raises UserError: a set or model that cannot be opened, or two sets of one name.
-    """
+    """Score every method on every set; what cannot be opened, and two sets of one name, are refused."""
     read = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
     sets = {data.name: data for data in read}
     if len(sets) < len(read):
@@ -230,10 +224,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
 def faq_cells(
     config: FaqConfig, run: Run, sets: Mapping[str, Data], models: Mapping[str, OpenedEncoder]
 ) -> dict[tuple[str, str, Sampling | None, int], Cell]:
-    """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed.
-
-    Raises UserError: the retriever cannot be opened.
-    """
+    """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed."""
 
     def tuned(data: Data, model: str, guide: OpenedEncoder | None, seed: int, folder: Path) -> Figures:
         scores = None if guide is None else similarities(data, guide)[data.train]
