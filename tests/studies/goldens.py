@@ -62,7 +62,7 @@ def train_burt(folder: Path) -> list[Path]:
     )
     bert = build_tiny(
         folder / "bert",
-        [text for draw in read_data(config).train.values() for text in draw(0).texts],
+        [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts],
         **SMALL,
     )
     assert run_study(dataclasses.replace(config, backbone=str(bert)), train_all) == 0
