@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from types import SimpleNamespace
+from types import MethodType, SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 from multiview.config import Pooling
 from multiview.encoders.registry import Encoder, view_class
 from multiview.engines.plan import plan_const, plan_dep
+from parsing.trees.batch import Batch
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
 from tests.oracles.tree_lstm import outputs_and_gradients, reference
 
@@ -89,7 +90,9 @@ def with_relations(batch: SimpleNamespace) -> SimpleNamespace:
     tokens, random = int(batch.sentence_offsets[-1]), np.random.default_rng(2)
     known, types = ("root", "nsubj", "obj", "obl", "case", "conj", "_"), ["by", "to", "Ann", "saw"]
     relation, token = (random.integers(len(names), size=tokens) for names in (known, types))
-    return SimpleNamespace(**vars(batch), relation=relation, relations=known, token=token, types=types)
+    batch = SimpleNamespace(**vars(batch), relation=relation, relations=known, token=token, types=types)
+    batch.distinct_words = MethodType(Batch.distinct_words, batch)
+    return batch
 
 
 @pytest.mark.parametrize("shape", ["single words", "star", "mixed", "random"])
