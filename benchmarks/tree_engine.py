@@ -40,7 +40,7 @@ from runtime.device import Products
 
 WORD_DIM, SENTENCES = 300, 400
 FIGURES = {"floor": "floor_fraction", "products": "products_fraction", "dgl": "ratio_dgl"}
-"""What the time of each contestant over ours is called."""
+"""Names of the ratios of each contestant's time to ours."""
 Step = Callable[[], object]
 
 

@@ -46,7 +46,7 @@ _ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
 
 
 class Kind(IntEnum):
-    """What a word is; others have none."""
+    """The kind of a word that is compared in a way of its own; other words have none."""
 
     NUMBER = 1
     NAME = 2
@@ -55,11 +55,11 @@ class Kind(IntEnum):
 
 
 class Form(NamedTuple):
-    """What is known of a word as it is written."""
+    """A word as it is written, with what the comparison reads of it."""
 
     text: str
     base: str
-    """What its forms have in common."""
+    """The base that all forms of the word share."""
     key: int
     """The place of the base."""
     sign: int
@@ -308,7 +308,7 @@ def _followers(side: _Side, other: _Side) -> Floats:
 
 
 def _moves(a: _Side, b: _Side) -> list[NDArray[Any]]:
-    """Of the content words that both have once: the share of pairs in the other order, and how they moved.
+    """Say how the content words that both have once moved: the share of pairs in the other order, and breaks.
 
     Words that follow one another in one sentence alone have a break between them. A block that moves makes
     three breaks, two that change places without being neighbours make four.

@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent
 TEXT = FOLDER / "books.txt.xz"
 SPLITS = ("train", "heldout", "all")
 NAME, NUMBER = "Name", "0"
-"""What stands in place of a name and of a numeral."""
+"""The words that replace a name and a numeral."""
 ROWS = {"train": 400, "heldout": 300}
 """Sentences of each author."""
 TOKENS = range(6, 41)
