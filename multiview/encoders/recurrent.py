@@ -43,7 +43,6 @@ from multiview.engines.plan import (
     Plan,
     SequencePlan,
     TreePlan,
-    bind_kernel,
     plan_const,
     plan_dep,
     plan_sequence,
@@ -125,7 +124,7 @@ class DepSweep(torch.autograd.Function):
             of_children = products.addmm
             torch.index_select(role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
 
-        bind, slot, inner_gates = partial(bind_kernel, kernels), plan.tensor("slot"), gates[leaves:]
+        bind, slot, inner_gates = partial(kernels.bind, hidden), plan.tensor("slot"), gates[leaves:]
         offsets = plan.tensor("child_offsets")
         bind("leaf_forward", gates, bias, slot, h, c)(0, leaves)
         attention = buffers.alpha, buffers.cosine, buffers.mixed
@@ -157,7 +156,7 @@ class DepSweep(torch.autograd.Function):
         dbias = x.new_zeros(6 * hidden)
         child_product, recurrent_product = products.cast(child_weight), products.cast(recurrent_weight)
 
-        bind, slot, inner_dgates = partial(bind_kernel, ctx.kernels), plan.tensor("slot"), dgates[leaves:]
+        bind, slot, inner_dgates = partial(ctx.kernels.bind, hidden), plan.tensor("slot"), dgates[leaves:]
         offsets = plan.tensor("child_offsets")
         inner = bind(
             "dep_backward", gates[leaves:], children, slot[leaves:], c, offsets,
@@ -210,7 +209,7 @@ class ConstSweep(torch.autograd.Function):
         products.of_words(x, token, input_weight, word_gates, leaf_gates)
         child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
 
-        bind, slot = partial(bind_kernel, kernels), plan.tensor("slot")
+        bind, slot = partial(kernels.bind, hidden), plan.tensor("slot")
         bind("leaf_forward", leaf_gates, bias, slot, h, c)(0, tokens)
         inner = bind("const_forward", gates, bias, slot[tokens:], h, c)
         for low, high, *_ in plan.levels():
@@ -235,7 +234,7 @@ class ConstSweep(torch.autograd.Function):
         child_dh, weight = _pairs(dh, internal), products.cast(recurrent_weight)
         product = products.mm if dh_all is None else products.addmm
 
-        bind, slot = partial(bind_kernel, ctx.kernels), plan.tensor("slot")
+        bind, slot = partial(ctx.kernels.bind, hidden), plan.tensor("slot")
         inner = bind("const_backward", gates, slot[tokens:], c, dh, dc, dgates, dbias)
         for low, high, *_ in reversed(plan.levels()):
             inner(low, high)

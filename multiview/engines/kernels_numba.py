@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,13 @@ _reordered = functools.partial(compiled_part, fastmath={"reassoc", "contract", "
 
 
 def array(tensor: Tensor) -> Any:
-    """A buffer in the form in which these kernels take it: the array that shares a tensor's memory."""
+    """Return the array that shares a tensor's memory."""
     return tensor.detach().numpy()
+
+
+def bind(hidden: int, name: str, *buffers: Tensor) -> Callable[..., None]:
+    """Bind a kernel to its buffers; what remains takes the bounds of a level. ``hidden`` is the width D."""
+    return functools.partial(globals()[name], *map(array, buffers))
 
 
 @compiled_part

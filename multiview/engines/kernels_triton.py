@@ -14,6 +14,7 @@ Shapes: as in ``kernels_numba``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import triton
@@ -28,9 +29,9 @@ BIAS_AFTERWARDS = True
 _BLOCK = 256  # columns of a program of the gate kernels; whole rows would leave small levels few programs
 
 
-def array(tensor: Tensor) -> Tensor:
-    """Give a kernel the tensor itself."""
-    return tensor
+_level_kernel = partial(triton.jit, do_not_specialize=["low"])
+"""Makes a kernel of one level, which must not be compiled anew for a level that begins at 0, 1 or a multiple
+of 16."""
 
 
 @triton.jit
@@ -67,21 +68,21 @@ def _cell_gradient(gates, c, dh, dc, dgates, row, s, j, mask, D: tl.constexpr, c
     return total
 
 
-@triton.jit
+@_level_kernel
 def _leaf_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     _activate(gates, bias, h, c, 0.0, row, tl.load(slot + row), j, j < D, D, 3 * D)
 
 
-@triton.jit
+@_level_kernel
 def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     _cell_gradient(gates, c, dh, dc, dgates, row, tl.load(slot + row), j, j < D, D, 3 * D)
 
 
-@triton.jit
+@_level_kernel
 def _const_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -96,7 +97,7 @@ def _const_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.cons
     _activate(gates, bias, h, c, kept, k, tl.load(slot + k), j, mask, D, 5 * D)
 
 
-@triton.jit
+@_level_kernel
 def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -110,7 +111,7 @@ def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr,
         tl.store(dc + child, total * f, mask=mask)
 
 
-@triton.jit
+@_level_kernel
 def _attend(  # type: ignore[no-untyped-def]
     parents, children, bias, h, offsets, alpha, cosine, mixed, low, floor: tl.constexpr,
     D: tl.constexpr, BLOCK: tl.constexpr,
@@ -142,7 +143,7 @@ def _attend(  # type: ignore[no-untyped-def]
     tl.store(mixed + k * D + j, sum_of_states / total, mask=mask)
 
 
-@triton.jit
+@_level_kernel
 def _attend_backward(  # type: ignore[no-untyped-def]
     parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
     accumulate: tl.constexpr, low, floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
@@ -180,7 +181,7 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     tl.store(dparents + k * 2 * D + j, dquery - along_query * query, mask=mask)
 
 
-@triton.jit
+@_level_kernel
 def _dep_forward(  # type: ignore[no-untyped-def]
     gates, parents, children, bias, slot, h, c, offsets, low, D: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -198,7 +199,7 @@ def _dep_forward(  # type: ignore[no-untyped-def]
     _activate(gates, bias, h, c, kept, k, tl.load(slot + k), j, mask, D, 3 * D)
 
 
-@triton.jit
+@_level_kernel
 def _dep_backward(  # type: ignore[no-untyped-def]
     gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low,
     D: tl.constexpr, BLOCK: tl.constexpr,
@@ -218,30 +219,43 @@ def _dep_backward(  # type: ignore[no-untyped-def]
     tl.store(dparents + k * 2 * D + D + j, dforget_input, mask=mask)
 
 
-def _launcher(kernel: Any, states: int, *, whole: bool = False) -> Callable[..., None]:
-    """Give a kernel the arguments of ``kernels_numba``, of which number ``states`` is a buffer [slots, D].
+_KERNELS = {
+    "leaf_forward": _leaf_forward,
+    "leaf_backward": _leaf_backward,
+    "const_forward": _const_forward,
+    "const_backward": _const_backward,
+    "dep_attend": _attend,
+    "dep_attend_backward": _attend_backward,
+    "dep_forward": _dep_forward,
+    "dep_backward": _dep_backward,
+}
 
-    A program has ``whole`` rows, or a block of columns.
+
+def bind(hidden: int, name: str, *buffers: Tensor) -> Callable[..., None]:
+    """Bind a kernel to its buffers of states [.., ``hidden``]; what remains takes the bounds of a level.
+
+    A program of the attention has whole rows, others a block of columns. Triton's own launch looks at every
+    argument, 40 µs each time, and a step has some 200 launches. So the first level goes through it, and the
+    others give the kernel that it chose the addresses of the same buffers.
     """
+    kernel, blocks, options = _KERNELS[name], triton.cdiv(hidden, _BLOCK), {}
+    constants: dict[str, Any] = {"D": hidden, "BLOCK": _BLOCK}
+    if name.startswith("dep_attend"):
+        block, blocks = triton.next_power_of_2(hidden), 1
+        constants = {"floor": NORM_FLOOR, "D": hidden, "BLOCK": block}
+        options = {"num_warps": min(max(block // 256, 1), 16)}
+    addresses = [buffer.data_ptr() for buffer in buffers]
+    chosen = None
 
-    def launch(*arguments: Any) -> None:
-        *buffers, low, high = arguments
-        hidden = buffers[states].shape[1]
-        if whole:
-            block = triton.next_power_of_2(hidden)
-            warps = min(max(block // 256, 1), 16)
-            kernel[(high - low,)](*buffers, low, floor=NORM_FLOOR, D=hidden, BLOCK=block, num_warps=warps)
-        elif high > low:
-            kernel[high - low, triton.cdiv(hidden, _BLOCK)](*buffers, low, D=hidden, BLOCK=_BLOCK)
+    def launch(*bounds: int) -> None:
+        nonlocal chosen
+        *flags, low, high = bounds
+        if high == low:
+            return
+        grid = (high - low, blocks, 1)
+        if chosen is None:  # always under the interpreter, which returns none
+            chosen = kernel[grid](*buffers, *flags, low, **constants, **options)
+        else:
+            chosen[grid](*addresses, *flags, low, *constants.values())
 
     return launch
-
-
-leaf_forward = _launcher(_leaf_forward, states=3)
-leaf_backward = _launcher(_leaf_backward, states=2)
-const_forward = _launcher(_const_forward, states=3)
-const_backward = _launcher(_const_backward, states=2)
-dep_attend = _launcher(_attend, states=3, whole=True)
-dep_attend_backward = _launcher(_attend_backward, states=2, whole=True)
-dep_forward = _launcher(_dep_forward, states=5)
-dep_backward = _launcher(_dep_backward, states=3)

@@ -18,12 +18,9 @@ nodes, E edges (N - B), L levels of internal nodes.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from itertools import pairwise
 from math import prod
-from types import ModuleType
 from typing import Self
 
 import numpy as np
@@ -240,11 +237,6 @@ def _refuse(what: str, *bad: IntArray) -> None:
     sentences = np.concatenate(bad)
     if len(sentences):
         raise ValueError(f"sentence {sentences.min()} of the batch: {what}")
-
-
-def bind_kernel(kernels: ModuleType, name: str, *buffers: Tensor) -> Callable[..., None]:
-    """Bind a kernel, by name, to its buffers; the function that remains takes the bounds of a level."""
-    return partial(getattr(kernels, name), *map(kernels.array, buffers))
 
 
 def start_gradients(
