@@ -50,15 +50,14 @@ def open_corpus(
     data: Path | None = None,
     split: str | None = None,
 ) -> Corpus:
-    """Open a corpus by name or path.
+    """Open a corpus: ``books``, ``umbc``, or a file or folder; ``./umbc`` is a folder of that name.
 
-    ``spec`` is ``books``, ``umbc``, or a file or folder; write ``./umbc`` for a folder of that name.
     ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; None is the default, which
     ``identity`` states. ``limit`` keeps as many sentences: a number, ``"1.5k"``, ``"40M"``. ``data`` is the
     folder of ``umbc``, by default that of the environment variable MULTIVIEW_DATA, else ``data``. ``split``
     is ``train``, ``heldout`` or ``all`` of ``books``.
     """
-    count, name, path = parse_limit(limit), str(spec), Path(spec)
+    name, count = str(spec), parse_limit(limit)
     if split is not None and name != "books":
         raise UserError(f"--split {split}: only books is split; {name} is read whole")
     if name == "books":
@@ -70,20 +69,25 @@ def open_corpus(
     if name == "umbc":
         folder = data if data is not None else Path(os.environ.get("MULTIVIEW_DATA") or "data")
         return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=count)
-    if not (name and path.exists()):
-        near = did_you_mean(path.name, NAMED)
+    if not (name and Path(spec).exists()):
+        near = did_you_mean(Path(spec).name, NAMED)
         raise UserError(
             f"{name or repr(name)}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}"
         )
+    return corpus_of_files(Path(spec), format=format, tokenize=tokenize, limit=count)
+
+
+def corpus_of_files(path: Path, *, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
+    """Return a file or folder as a corpus: a treebank by its suffix, else text."""
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower()) for file in files}
     if kinds == {None}:
-        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=count)
+        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
     if len(kinds) > 1:
         raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
     if (format, tokenize) != (None, None):
         raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
-    return treebank_corpus(path, files, str(kinds.pop()), limit=count)
+    return treebank_corpus(path, files, str(kinds.pop()), limit=limit)
 
 
 def parse_limit(text: str | int | None) -> int | None:

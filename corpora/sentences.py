@@ -22,8 +22,8 @@ def read_sentences(
 
     Messages name the ``caller``. Without ``strings`` a sentence must be tokens; with ``spaces`` all of them
     may hold white space, as a treebank's, and are else taken for sentences in a list too many.
-    Raises UserError: it is something else (one string, a mapping, a set, a table, an array of other than one
-    dimension), or an element (its number is named) is no sentence, or has a lone surrogate.
+    Anything else is refused (one string, a mapping, a set, a table, an array of other than one dimension);
+    so is an element, by its number, that is no sentence or has a lone surrogate.
     """
     values = listed(inputs, caller, "sentences")
     for number, value in enumerate(values):

@@ -152,12 +152,12 @@ def _close(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) 
 
 
 def unescape(word: str) -> str:
-    r"""``-LRB-`` -> ``(``, ``\/`` -> ``/`` and so on; also inside a word."""
+    r"""Undo :func:`escape`: ``-LRB-`` becomes ``(``, ``\/`` becomes ``/``, also inside a word."""
     return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word)
 
 
 def escape(word: str) -> str:
-    r"""``(`` -> ``-LRB-``, ``)`` -> ``-RRB-``, ``/`` -> ``\/``, ``*`` -> ``\*``, as in the Penn Treebank."""
+    r"""Write ``(``, ``)``, ``/``, ``*`` as the Penn Treebank does: ``-LRB-``, ``-RRB-``, ``\/``, ``\*``."""
     return re.sub("[/*]", r"\\\g<0>", word.replace("(", "-LRB-").replace(")", "-RRB-"))
 
 

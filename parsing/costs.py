@@ -27,13 +27,10 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
     from parsing.pipeline.driver import shards_of
     from parsing.trees.batch import join
     from parsing.trees.cache import write_shard
-    from runtime.errors import UserError
     from runtime.progress import progress
 
     shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
-    sample = next(shards, None)
-    if sample is None:
-        raise UserError(f"{corpus.name}: has no sentences")
+    sample = next(shards)
     parser.arrays(sample.sentences[:WARM_UP])
     began, parts = time.perf_counter(), []
     with progress(total=len(sample.sentences), description="sample") as bar:

@@ -108,7 +108,7 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_se
 
 
 def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Yield the sentences with heads, trees or both; a UserError names one without heads or that differs."""
+    """Yield the sentences with heads, trees or both; refuse one without heads, and two that differ."""
     from corpora.text import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
@@ -134,7 +134,7 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 
 
 def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path) -> Batch:
-    """Return the trees of sentences as arrays; a UserError names one whose heads are no tree."""
+    """Return the trees of sentences as arrays; refuse one whose heads are no tree."""
     from parsing.text_parser import assemble
     from parsing.trees.batch import DependencyParse
     from parsing.trees.brackets import read_tree, to_parse

@@ -167,7 +167,7 @@ def refuse_own_input(corpus: str, output: Path) -> None:
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """Choose the devices to parse on: ``["cpu"]``, or GPUs; a UserError if there is no such device here."""
+    """Choose the devices to parse on, ``["cpu"]`` or GPUs; refuse one that is not here."""
     if on_cluster:  # it has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
     # It takes two seconds to ask torch; Linux shows the driver as a file.

@@ -188,7 +188,7 @@ srsly.msgpack_decoders.register("multiview_constituents", func=_unpacked)
 
 
 def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
-    """First word and one past the last of base noun phrases, and their label, as spaCy asks for them.
+    """Yield first word, one past the last, and label of base noun phrases, as spaCy asks for them.
 
     A chunk is a noun that is in no other, with what determines, counts, owns and qualifies it.
     """

@@ -97,7 +97,7 @@ class TextParser:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the trees of a sentence: the parsers and the limit; part of a cache's identity."""
+        """Say what decides the trees of a sentence, the parsers and the limit, for a cache's identity."""
         return {
             "dependency": dict(self.dependency.identity) if self.dependency else None,
             "constituency": dict(self.constituency.identity) if self.constituency else None,
@@ -118,7 +118,7 @@ class TextParser:
         return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
-        """Parse tokenised sentences, [sentences][tokens]; a UserError says which is a string or odd."""
+        """Parse tokenised sentences, [sentences][tokens]; a string or something odd is refused by number."""
         rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.arrays(rows), self.inventories))
 
@@ -172,7 +172,7 @@ def load(
     device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """Return the parsers of a specification (see :func:`load_parser`), ready for text; None leaves one out.
+    """Load parsers by name (see :func:`load_parser`) and return them ready for text; None leaves one out.
 
     Sentences of more than ``max_tokens`` get a fallback tree and a flag.
     """
@@ -184,12 +184,12 @@ def load(
 
 
 def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "cpu") -> Any:
-    """Return the parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
+    """Load the parser that ``--dep-model`` or ``--const-model`` names; ``kind`` is ``dep`` or ``const``.
 
     ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
     model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, whose
-    type is part of the parser's identity, unless it is the CPU. A UserError says that there is no such model
-    or device, that a model is damaged or has to be converted first.
+    type is part of the parser's identity, unless it is the CPU. A model or device that is not there is
+    refused, and so is a model that is damaged or has to be converted first.
     """
     check_parser(kind, spec)
     from parsing.networks.parser import load_model_folder
@@ -220,7 +220,7 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 def prepare(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Return sentences as they are stored, their flags, uint8 [B], and the numbers of those to parse."""
+    """Flag what parsers cannot take; return sentences as they are stored, flags [B], numbers of others."""
     stored: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
@@ -246,7 +246,7 @@ def parse_each(
     name: str,
     tell: Tell,
 ) -> dict[int, Parse]:
-    """Return parses of the sentences ``which`` by number; where a batch fails, its halves are tried.
+    """Parse the sentences ``which``; return parses by number. Where a batch fails, its halves are tried.
 
     A sentence that fails alone is left out, and ``tell`` gets a line. What is no sentence's fault is raised:
     a lack of memory, a lost device, or what lets a known sentence fail as well; trees must not depend on it.
@@ -282,7 +282,7 @@ def assemble(
     spans: dict[int, ConstituencyParse] | None,
     tell: Tell,
 ) -> Batch:
-    """Return sentences and their parses as a batch; those without a sound parse get fallback trees and flags.
+    """Put sentences and parses into a batch; one without a sound parse gets a fallback tree and a flag.
 
     ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. Treebanks may have the
     relation and the tag ``_``. ``flags`` [B] is updated; ``tell`` gets a line for each parse that is wrong.
@@ -313,7 +313,7 @@ def _dependency_fields(
     flags: UInt8,
     tell: Tell,
 ) -> dict[str, Int32]:
-    """Return the arrays of dependency trees; ``fallback`` is the relation of words without a sound tree."""
+    """Fill the arrays of dependency trees; ``fallback`` is the relation of words without a sound tree."""
     # The fallback first, for all: a chain, each word's head the one before it.
     head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
     relation = np.full(offsets[-1], fallback, np.int32)
@@ -339,7 +339,7 @@ def _constituency_fields(
     flags: UInt8,
     tell: Tell,
 ) -> dict[str, Int32]:
-    """Return the arrays of constituency trees; sentences without a sound one get a flat one."""
+    """Fill the arrays of constituency trees; a sentence without a sound one gets a flat one."""
     dummy, no_tag, trees, tags = inventories.dummy_label, len(inventories.tags) - 1, [], []
     for i, tokens in enumerate(sentences):
         n, parse = len(tokens), spans.get(i)

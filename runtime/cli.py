@@ -90,7 +90,7 @@ def check(config: Any) -> None:
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
-    """Return a dataclass as plain JSON values (paths as strings, tuples as lists)."""
+    """Turn a dataclass into plain JSON values (paths become strings, tuples lists)."""
     value: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), default=str))
     return value
 

@@ -125,7 +125,7 @@ class _Kept(NullCache):  # type: ignore[misc]
 
 
 def _made_of(function: Any) -> Iterator[object]:
-    """Say what is compiled into a function: its file, numbers and arrays of any file, and its parts alike."""
+    """Yield what is compiled into a function: its file, numbers and arrays, and the same of its parts."""
     yield _sha256(function.__code__.co_filename)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
@@ -144,7 +144,7 @@ def _sha256(path: str) -> str:
 
 
 def _folders(function: Any) -> list[Path]:
-    """Say where code may lie: where NUMBA_CACHE_DIR says, else beside the source or in the user's caches."""
+    """List where code may lie: where NUMBA_CACHE_DIR says, else beside the source or in the user's caches."""
     source, of_user = Path(function.__code__.co_filename), Path(user_cache_dir("numba", appauthor=False))
     name = _CacheLocator.get_suitable_cache_subpath(str(source))
     if config.CACHE_DIR:

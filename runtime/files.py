@@ -41,7 +41,7 @@ SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 
 
 def path_of(value: object, what: str) -> Path:
-    """Return the path that a caller names, which may lead nowhere; refuse what no file's path can be.
+    """Return the path that a caller names, which may lead nowhere; refuse what can be no path.
 
     The message names ``what`` it was to be.
     """
@@ -69,7 +69,7 @@ def check_regular(path: Path) -> None:
 
 
 def output_file(path: Path) -> Path:
-    """Find the regular file that writing to a name of the user's makes or replaces; links to it stay.
+    """Return the regular file that an output's name leads to; links to it stay.
 
     A name that leads to a folder, a pipe or a device, into a file, or nowhere is refused.
     """

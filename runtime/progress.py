@@ -68,7 +68,7 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
             threading.Thread(target=self._report, name="progress", daemon=True).start()
 
     def close(self) -> None:
-        """End bar and thread."""
+        """Stop the bar and its thread."""
         self._closed.set()
         super().close()
 

@@ -29,7 +29,7 @@ atexit.register(gc.freeze)
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Search for no garbage meanwhile, nor in what was made meanwhile until much more is made.
+    """Keep Python from searching for garbage now, and afterwards from searching what was made now.
 
     Imports and weights make a million objects that all stay.
     """

@@ -220,7 +220,7 @@ class Task(ABC, Generic[Batch]):
         return "loss"
 
     def step(self, position: Position, batch: Any) -> None:
-        """Update the weights once, unless the loss or the gradient is not finite, which is a UserError."""
+        """Update the weights once; refuse to if the loss or the gradient is not finite."""
         if self.step_seed is not None:
             torch.manual_seed(self.step_seed * 1_000_003 + position.step)
         self.module.train()
@@ -247,7 +247,7 @@ class Task(ABC, Generic[Batch]):
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Surround :meth:`evaluate` and :meth:`keep_best`."""
+        """Put the module into eval mode, without gradients, while it is scored and kept."""
         self.module.eval()
         with torch.no_grad():
             yield
@@ -267,7 +267,7 @@ class Task(ABC, Generic[Batch]):
         """Do what follows an evaluation, whose line in the log is ``row``."""
 
     def optimiser_state(self) -> dict[str, Tensor]:
-        """Return what else the next step reads."""
+        """Return what the next step reads besides the weights."""
         return adam_tensors(self.optimiser)
 
     def load(self, checkpoint: Checkpoint) -> None:

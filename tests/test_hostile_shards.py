@@ -165,8 +165,5 @@ def test_a_shard_that_is_packed_otherwise_is_refused_unread(case, toy_trees, arr
 def test_the_usual_packings_are_read(toy_trees: Path, arrays, tmp_path: Path) -> None:
     for how in ({}, {"compression": "gzip"}, {"compression": "gzip", "shuffle": True}):
         put(toy_trees, tmp_path / "trees", arrays, packed(**how))
-        cache = TreeCache.open(tmp_path / "trees")
-        assert (
-            cache.read(0, len(cache)).head.tolist()
-            == TreeCache.open(toy_trees).read(0, len(cache)).head.tolist()
-        )
+        first, second = (TreeCache.open(folder) for folder in (toy_trees, tmp_path / "trees"))
+        assert first.read(0, len(first)).head.tolist() == second.read(0, len(first)).head.tolist()

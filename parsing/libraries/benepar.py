@@ -114,7 +114,7 @@ def load_benepar(name_or_path: str) -> BeneparParser:
 
 
 def todays_libraries() -> ExitStack:
-    """While benepar loads: no pickled code, no question about a folder's own code, an old method back."""
+    """Keep benepar from running code that a model brings, and give it back a method that it calls."""
     stack = ExitStack()
     # benepar calls torch's loader without saying that code must not run; the variable says it.
     stack.enter_context(mock.patch.dict("os.environ", TORCH_FORCE_WEIGHTS_ONLY_LOAD="1"))

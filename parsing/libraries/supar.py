@@ -51,9 +51,9 @@ def checkpoint_path(name: str) -> Path:
 
 
 def from_state(state: Any, *, where: str) -> DependencyModel:
-    """Our model from what supar's ``Parser.save`` wrote to the file ``where``.
+    """Make our model of what supar's ``Parser.save`` wrote to the file ``where``.
 
-    A UserError refuses another kind of parser, and inputs other than words and characters.
+    Another kind of parser is refused, and so are inputs other than words and characters.
     """
     name, known = state.get("name") if isinstance(state, dict) else None, BiaffineDependencyParser.NAME
     if name != known:
@@ -121,7 +121,7 @@ def recurrent_names(layers: int) -> list[tuple[str, str]]:
 
 
 def _word_table(source: Mapping[str, Tensor], fixed: Tensor | None, args: Any) -> Tensor:
-    """Trained and pretrained word vectors as the one table that their sum or concatenation is."""
+    """Make one table of trained and pretrained word vectors: their sum, or both side by side."""
     trained = source["word_embed.weight"]
     if fixed is None:
         return trained

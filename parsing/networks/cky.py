@@ -21,7 +21,7 @@ Float = NDArray[np.float32]
 
 
 def span_offsets(lengths: Int) -> Int:
-    """int64 [B+1], where the spans of each sentence begin, from ``lengths`` in words [B]."""
+    """Say where the spans of each sentence begin, int64 [B+1]; ``lengths`` [B] are in words."""
     lengths = np.asarray(lengths, np.int64)
     return np.concatenate(([0], np.cumsum(lengths * (lengths + 1) // 2)))
 
@@ -84,9 +84,10 @@ def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> None:
 
 @compiled_if_long
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
-    """Return the best binary tree of every sentence, spans in preorder, from the scores [S] of spans.
+    """Find the best binary tree of every sentence, given the scores [S] of spans.
 
-    First words and one past the last words, int32 [Σ 2n-1], and where these spans lie among all spans, int64.
+    Return the first word and one past the last word of its spans in preorder, int32 [Σ 2n-1], and where
+    these lie among all spans, int64.
     """
     total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
     split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)
@@ -113,10 +114,11 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
 
 
 def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:
-    """Best trees of a batch from score and label of each span [S], null spans dropped (never the sentence).
+    """Find the best trees of a batch, given score and label of each span [S].
 
-    First words, one past the last words and labels of the M spans left, int32 [M] each, in preorder, sentence
-    after sentence; and how many of them each sentence has, int64 [B].
+    Return the first word, one past the last word and the label of M spans, int32 [M] each, in preorder,
+    sentence after sentence, and how many each sentence has, int64 [B]. Null spans are left out, but for whole
+    sentences.
     """
     starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]

@@ -55,15 +55,15 @@ class SpanHead(nn.Sequential):
 
     @property
     def parts(self) -> tuple[nn.Linear, nn.LayerNorm, nn.Linear]:
-        """The three layers that have weights."""
+        """Return the three layers that have weights."""
         return cast(tuple[nn.Linear, nn.LayerNorm, nn.Linear], (self[0], self[1], self[3]))
 
     def project(self, posts_PD: Tensor) -> Tensor:
-        """W f_i for every fencepost: [P, H]."""
+        """Compute W f_i for every fencepost: [P, H]."""
         return F.linear(posts_PD, self.parts[0].weight)
 
     def best_spans(self, projected_PH: Tensor, lengths: Int, gold: Int | None = None) -> Best:
-        """Find the best label of every span and its score, without gradients; on a GPU queued at once.
+        """Find the best label of every span and its score, without gradients; a GPU is not waited for.
 
         ``lengths`` are int64 [B], in words. Whole sentences may not take the null label. In training all
         labels but ``gold``, int32 [S], get the margin 1.
@@ -79,7 +79,7 @@ class SpanHead(nn.Sequential):
     def _best_on_cpu(
         self, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
     ) -> Best:
-        """Find the best labels with compiled code, but for the product with M."""
+        """Find the best labels with compiled code; torch computes the product with M."""
         first, norm, last = self.parts
         # Subtracting the mean, which LayerNorm does, is linear and is done on the fenceposts.
         centred = projected_PH - projected_PH.mean(-1, keepdim=True)
@@ -98,7 +98,7 @@ class SpanHead(nn.Sequential):
     def _best_on_device(
         self, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
     ) -> Best:
-        """Everything is queued at once, and only the best labels come back; the null label wins a tie."""
+        """Queue everything at once, so that only the best labels come back; the null label wins a tie."""
         first, norm, last = self.parts
         null = torch.from_numpy(np.where(labelled, -np.inf, cost * (gold != 0)).astype(np.float32))
         host = *fenceposts(lengths), null, torch.from_numpy(gold.astype(np.int64))
@@ -173,7 +173,7 @@ class ConstituencyModel(EncodedModel):
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
-        """Build the model a folder holds, in eval mode; a UserError if it does not fit this version."""
+        """Build the model that a folder holds, in eval mode; refuse what does not fit this version."""
         encoder, config = folder.part(EncoderConfig, key="encoder"), folder.part(SpanConfig)
         vocabulary = folder.part(ParserVocabulary, VOCABULARY)
         labels, tags = folder.names("labels"), folder.names("tags")
@@ -279,7 +279,7 @@ class SpanParser(EncodedParser[ConstituencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
-        """See :meth:`EncodedParser.parse_states`."""
+        """Find the trees, as :meth:`EncodedParser.parse_states` asks."""
         head, lengths = self.model.span_head, positions_B.numpy().astype(np.int64) - 2
         best = head.best_spans(head.project(fencepost_vectors(states_BTD, positions_B)), lengths)
         tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))

@@ -73,7 +73,7 @@ class DependencyModel(EncodedModel):
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
-        """Build the model a folder holds, in eval mode; a UserError if it does not fit this version."""
+        """Build the model that a folder holds, in eval mode; refuse what does not fit this version."""
         vocabulary, relations = folder.part(ParserVocabulary, VOCABULARY), folder.names("relations")
         encoder, scorer = folder.part(EncoderConfig, key="encoder"), folder.part(ScorerConfig, key="scorer")
         return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
@@ -92,7 +92,7 @@ class DependencyModel(EncodedModel):
         return scores_BTT.masked_fill(~mask_BT[:, None, :], -torch.inf)
 
     def relation_scores(self, x_BTD: Tensor, dependents: tuple[Tensor, Tensor], heads_N: Tensor) -> Tensor:
-        """Return s(i, h_i, r) [N, R] of ``dependents``, sentence and position of tokens, at a head each."""
+        """Return s(i, h_i, r) [N, R] of tokens, given by sentence and position, and a head of each."""
         sentence_N, position_N = dependents
         dependent_NM = self._mlp(self.relation_dependent, x_BTD)[sentence_N, position_N]
         head_NM = self._mlp(self.relation_head, x_BTD)[sentence_N, heads_N]
@@ -106,7 +106,7 @@ class DependencyModel(EncodedModel):
         return torch.cat([self._relation_products(weight_MRM, *chunk) for chunk in chunks])
 
     def _relation_products(self, weight_MRM: Tensor, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
-        """dᵀ W_r h for all r: one product with every W_r, then a dot product with h, [N, R]."""
+        """Compute dᵀ W_r h for all r, [N, R]: one product with every W_r, then a dot product with h."""
         left_NRM = (dependent_NM @ weight_MRM).view(-1, len(self.relations), head_NM.shape[1])
         if left_NRM.device.type != "cpu" or torch.is_grad_enabled():
             return torch.bmm(left_NRM, head_NM[:, :, None])[:, :, 0]
@@ -115,7 +115,7 @@ class DependencyModel(EncodedModel):
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
-        """Mean over tokens, sentence after sentence, of −log p(head) − log p(relation | gold head).
+        """Return the mean of −log p(head) − log p(relation | gold head) over tokens, sentence after sentence.
 
         ``lengths_B`` are positions with the root's, on the host.
         """
@@ -142,7 +142,7 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
             out_NR[n, r] = total
 
 
-def _ends(heads: Int64) -> Int64:
+def _tops(heads: Int64) -> Int64:
     """Return where each position's way up ends, [K]: at a root (its own head), or for ever on a cycle."""
     for _ in range(len(heads).bit_length()):  # each time twice as far
         heads = heads[heads]
@@ -150,7 +150,7 @@ def _ends(heads: Int64) -> Int64:
 
 
 def chu_liu_edmonds(scores: Float) -> Int64:
-    """Maximum spanning tree over positions 0..n, rooted at 0, possibly with several roots: heads [T].
+    """Find the maximum spanning tree over positions 0..n, which may have several roots: heads [T].
 
     McDonald et al. (2005): take every token's best head; contract a cycle c to one node with
     s(c→x) = max over x' in c of s(x'→x) and s(x→c) = max over x' in c of
@@ -160,7 +160,7 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     while True:
         s[0] = s.reshape(-1)[:: len(s) + 1] = MIN
         tree: Int64 = s.argmax(1)
-        ends = _ends(tree)
+        ends = _tops(tree)
         if not ends.any():
             break
         # The cycle of the smallest possible token, as head(i), head(head(i)), ..., i: supar's Tarjan search
@@ -190,7 +190,7 @@ def chu_liu_edmonds(scores: Float) -> Int64:
 
 
 def spanning_tree(scores: Float) -> Int64:
-    """Best tree with exactly one root, as supar searches it, from scores [T, T]: heads [T].
+    """Find the best tree with exactly one root as supar does, given scores [T, T]: heads [T].
 
     Only roots of the unconstrained tree are tried, each with all other arcs from 0 forbidden.
     """
@@ -218,7 +218,7 @@ def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
     heads_BT = np.where(padding_BT[:, None], -np.inf, scores_BTT).argmax(2)
     heads_BT[:, 0] = heads_BT[padding_BT] = 0
     firsts_B1 = np.arange(len(heads_BT))[:, None] * positions
-    cyclic = (_ends((heads_BT + firsts_B1).ravel()).reshape(heads_BT.shape) > firsts_B1).any(1)
+    cyclic = (_tops((heads_BT + firsts_B1).ravel()).reshape(heads_BT.shape) > firsts_B1).any(1)
     roots = (heads_BT == 0).sum(1) - (positions - tokens_B)  # but for padding and the boundary
     for b in np.flatnonzero(cyclic | (roots != 1)):
         inside = slice(tokens_B[b] + 1)
@@ -239,7 +239,7 @@ class BiaffineParser(EncodedParser[DependencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
-        """See :meth:`EncodedParser.parse_states`."""
+        """Find the trees, as :meth:`EncodedParser.parse_states` asks."""
         device, tokens_B = states_BTD.device, positions_B.numpy() - 1 - self.model.end_positions
         mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1
         scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(device)))

@@ -86,7 +86,7 @@ class TypeTable:
         return plain(word).lower() in self._word_ids
 
     def rows(self, tokens: Iterable[str]) -> Int64:
-        """Row of every token, int64 [tokens]; new types get the next rows."""
+        """Return the row of every token, int64 [tokens]; new types get the next rows."""
         with FILLING:
             known = self._rows
             return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)

@@ -76,7 +76,7 @@ class ModelFolder:
     identity: dict[str, str]
 
     def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
-        """Read a file, or one mapping in it, as a configuration, without other keys; else a UserError."""
+        """Read a file, or one mapping in it, as a configuration; keys that it does not have are left out."""
         values = self.files[file].get(key) if key else self.files[file]
         if not isinstance(values, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
@@ -85,14 +85,14 @@ class ModelFolder:
         return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return one list of the vocabulary: relations, labels or tags; a UserError if there is none."""
+        """Return one list of the vocabulary (relations, labels or tags), which must be there."""
         value = self.files[VOCABULARY].get(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
         return tuple(value)
 
     def build(self, make: Callable[[], Module]) -> Module:
-        """Build a module with the folder's weights, in eval mode; weights of other sizes are a UserError."""
+        """Build a module with the folder's weights, which must have its sizes, in eval mode."""
         try:
             with shapes_alone():
                 module = make()
@@ -112,7 +112,7 @@ def _identity(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
-    """Read and verify a model folder; a UserError if it is none, of another kind or format, or damaged."""
+    """Read a model folder of a kind; refuse what is none, has another kind or format, or is damaged."""
     path = current(path)
     if not (path / CONFIG).is_file():
         inside = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
@@ -166,9 +166,9 @@ class DeviceParser:
     def run_batches(
         self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Result]]
     ) -> list[Result]:
-        """Return a result per sentence, in order; ``start`` maps the indices of a batch to the work on them.
+        """Work through all sentences in batches, and return a result for each, in order.
 
-        A DeviceLost says that the GPU failed.
+        ``start`` begins the work on a batch, given as indices. DeviceLost is raised if the GPU fails.
         """
         results: dict[int, Result] = {}
         while len(results) < len(sizes):
@@ -285,7 +285,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         return self.run(sentences, self.parse_states)
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Compute contextual states [B, T, D] of a batch; positions of each sentence, [B], on the host."""
+        """Compute contextual states [B, T, D] of a batch; count positions of sentences, [B], on the host."""
         batch, x_UE = self.vectors.read(sentences)
         return self.vectors.encoder(batch, x_UE), batch.lengths_B
 
@@ -312,7 +312,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         return digest.hexdigest()
 
     def to(self, device: torch.device) -> None:
-        """See :meth:`DeviceParser.to`."""
+        """Move to a device, as :meth:`DeviceParser.to`, and forget the words' vectors on the old one."""
         super().to(device)
         self.vectors.forget()
 
@@ -325,7 +325,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def parse_with(
         self, other: EncodedParser[Result], sentences: Sequence[Sequence[str]]
     ) -> list[tuple[Parse, Result]]:
-        """Yield parses of this parser and of one that shares its encoder, with one pass of it."""
+        """Parse with this parser and one that shares its encoder; each sentence is encoded once."""
 
         def work(states_BTD: Tensor, positions_B: Tensor) -> Stages[tuple[Parse, Result]]:
             ours = yield from self.parse_states(states_BTD, positions_B)

@@ -75,7 +75,7 @@ def _tanh_of_type(x):  # type: ignore[no-untyped-def]
 
 
 def sigmoid(x: Any) -> Any:
-    """σ(x) = (1 + tanh(x/2)) / 2 of one number, compiled as :func:`tanh`."""
+    """Compute σ(x) = (1 + tanh(x/2)) / 2 of one number, compiled as :func:`tanh`."""
     return 0.5 * math.tanh(0.5 * x) + 0.5
 
 
@@ -110,11 +110,11 @@ class Packing:
         )
 
     def pack(self, x_BT: Tensor) -> Tensor:
-        """Leave out padding: [B, T, ...] -> [N, ...]."""
+        """Leave out padding: [B, T, ...] becomes [N, ...]."""
         return x_BT.flatten(0, 1).index_select(0, self.index_N)
 
     def unpack(self, x_NE: Tensor) -> Tensor:
-        """Put padding, zeros, back in: [N, E] -> [B, T, E]."""
+        """Put padding, zeros, back in: [N, E] becomes [B, T, E]."""
         x_BTE = x_NE.new_zeros(*self.shape, x_NE.shape[1])
         x_BTE.flatten(0, 1).index_copy_(0, self.index_N, x_NE)
         return x_BTE
@@ -228,11 +228,11 @@ class CharacterEncoder(nn.Module):
         self.output_dim = 2 * (hidden // 2)
 
     def forward(self, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Character ids [U, C] and their number [U], both on the host -> [U, E]."""
+        """Encode words [U, E], given character ids [U, C] and their number [U], both on the host."""
         if runs_packed(self.lstm):
             packing = Packing.of(counts_U, characters_UC.shape[1])
             states_NE = self.lstm.packed(self.embedding.weight, packing.pack(characters_UC), packing)
-            return _ends(packing.unpack(states_NE), counts_U)
+            return _last_states(packing.unpack(states_NE), counts_U)
         device = self.embedding.weight.device
         group_U = torch.bucketize(counts_U, torch.tensor(self.GROUPS))
         members = [index for g in range(len(self.GROUPS) + 1) if len(index := (group_U == g).nonzero()[:, 0])]
@@ -240,11 +240,11 @@ class CharacterEncoder(nn.Module):
         for index in members:
             counts = counts_U[index].to(device)
             characters = characters_UC[index, : int(counts_U[index].max())].to(device)
-            parts.append(_ends(self.lstm(self.embedding(characters), counts), counts))
+            parts.append(_last_states(self.lstm(self.embedding(characters), counts), counts))
         return torch.cat(parts)[torch.argsort(torch.cat(members)).to(device)]
 
 
-def _ends(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
+def _last_states(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
     """Return the last state of each direction, [U, E]."""
     ahead_UCH, back_UCH = states_UCE.chunk(2, -1)
     rows = torch.arange(len(counts_U), device=counts_U.device)
@@ -276,7 +276,7 @@ class SentenceEncoder(nn.Module):
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
     def _training_inputs(self, batch: WordBatch) -> Tensor:
-        """Input vectors of a batch, [B, T, E]; a word without its spelling is doubled, and vice versa."""
+        """Return the inputs of a batch, [B, T, E]; a word without its spelling is doubled, and vice versa."""
         types_BT = batch.types_BT.to(self.words.weight.device)
         words_U, *characters = batch.table.features(batch.rows_U)
         words_BT, characters_UE = words_U.to(types_BT.device)[types_BT], self.characters(*characters)
@@ -289,7 +289,7 @@ class SentenceEncoder(nn.Module):
         return torch.cat(inputs, -1)
 
     def forward(self, batch: WordBatch, x_UE: Tensor | None = None) -> Tensor:
-        """States [B, T, D] of every position, boundaries included; the first half of D runs ahead.
+        """Return states [B, T, D] of every position, boundaries included; the first half of D runs ahead.
 
         The batch has an end boundary if the config has one; ``x_UE`` are its types' vectors, at inference.
         """

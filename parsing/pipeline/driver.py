@@ -90,14 +90,14 @@ class Part:
 
 
 class Worker:
-    """Parsers that are loaded once, when they are first needed."""
+    """Parses, in this process, parts that a pool hands to it."""
 
     def __init__(self, make: MakeParser) -> None:
         self._make = make
 
     @functools.cached_property
     def parser(self) -> TextParser:
-        """The parsers."""
+        """Load the parsers when they are first needed."""
         return self._make()
 
     def describe(self) -> tuple[dict[str, Any], Inventories]:
@@ -105,7 +105,7 @@ class Worker:
         return self.parser.identity, self.parser.inventories
 
     def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
-        """Return trees of a part, and the faults to tell the user of."""
+        """Parse the sentences of a part; return their trees and the faults that the log is to have."""
         faults: list[str] = []
         return self.parser.arrays(sentences, flags, faults.append), faults[:SHOWN_FAULTS]
 
@@ -245,8 +245,7 @@ def run_corpus(
 
     The pool is not started; the content does not depend on its number of workers, each of which gets
     ``part_sentences`` at once. ``config`` is saved as ``config.json`` next to the shards, with a log. A
-    UserError says that the folder holds another corpus's cache. This is longer than 40 lines because it has
-    the order in which a run reads, refuses and writes.
+    UserError says that the folder holds another corpus's cache.
     """
     began = time.monotonic()
     with locked(output):
@@ -262,35 +261,42 @@ def run_corpus(
             if config is not None:  # only now: a refused run changes nothing
                 log_to(output)
                 write_json(output / "config.json", config)
-            rows = {row.index: row for row in sound_shards(output, manifest)}
-            before = listed(manifest, rows, complete=False).total("sentences")
-            if not manifest.complete or len(rows) < len(manifest.shards):
-                parts = (
-                    Part(shard, start, min(start + part_sentences, len(shard.sentences)))
-                    for shard in shards_of(corpus, shard_sentences)
-                    if shard.index not in rows
-                    for start in range(0, len(shard.sentences), part_sentences)
-                )
-                with progress(about=True, initial=before, description="parsing") as bar:
-                    for part, batch in parse_parts(pool, parts):
-                        bar.total = corpus.expected()
-                        bar.update(len(batch))
-                        shard, done = part.shard, part.shard.done
-                        done[part.start] = batch
-                        if sum(map(len, done.values())) == len(shard.sentences):
-                            trees = join([done[start] for start in sorted(done)])
-                            starts, ids = shard.document_starts, shard.document_ids
-                            rows[shard.index] = write_shard(output, shard.index, trees, starts, ids)
-                            listed(manifest, rows, complete=False).write(output)
-                if not rows:
-                    raise UserError(f"{corpus.name}: has no sentences")
-                manifest = listed(manifest, rows, complete=True)
-                manifest.write(output)
+            sound = tuple(sound_shards(output, manifest))
+            before = sum(row.sentences for row in sound)
+            if not manifest.complete or len(sound) < len(manifest.shards):
+                manifest = _finish(replace(manifest, shards=sound), corpus, output, pool, part_sentences)
     return RunSummary(manifest, manifest.total("sentences") - before, time.monotonic() - began)
 
 
+def _finish(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_sentences: int) -> Manifest:
+    """Parse the shards that are not listed, list each when it is written, and return the whole manifest."""
+    rows = {row.index: row for row in manifest.shards}
+    parts = (
+        Part(shard, start, min(start + part_sentences, len(shard.sentences)))
+        for shard in shards_of(corpus, manifest.shard_sentences)
+        if shard.index not in rows
+        for start in range(0, len(shard.sentences), part_sentences)
+    )
+    with progress(about=True, initial=manifest.total("sentences"), description="parsing") as bar:
+        for part, batch in parse_parts(pool, parts):
+            bar.total = corpus.expected()
+            bar.update(len(batch))
+            shard, done = part.shard, part.shard.done
+            done[part.start] = batch
+            if sum(map(len, done.values())) == len(shard.sentences):
+                trees = join([done[start] for start in sorted(done)])
+                starts, ids = shard.document_starts, shard.document_ids
+                rows[shard.index] = write_shard(output, shard.index, trees, starts, ids)
+                shards = tuple(row for _, row in sorted(rows.items()))
+                manifest = replace(manifest, shards=shards, complete=False)
+                manifest.write(output)
+    manifest = replace(manifest, complete=True)
+    manifest.write(output)
+    return manifest
+
+
 def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Manifest:
-    """Return the manifest of a cache that holds nothing yet, of a text and the workers' parsers."""
+    """Make the manifest of a text that the workers' parsers will parse; it lists no shard yet."""
     description = pool.submit("describe")
     try:
         parsers, inventories = description.result()
@@ -302,7 +308,7 @@ def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Mani
 
 
 def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
-    """Return the first value in which two identities differ, as ``corpus.sha256: 'a' is now 'b'``."""
+    """Name the first value that differs between two identities: ``corpus.sha256: 'a' is now 'b'``."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in sorted(set(stored) | set(wanted)):
             first = difference(stored.get(key), wanted.get(key), f"{at}.{key}" if at else key)
@@ -310,11 +316,6 @@ def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
                 return first
         return None
     return None if stored == wanted else f"{at}: {stored!r} is now {wanted!r}"
-
-
-def listed(manifest: Manifest, rows: dict[int, ShardRow], *, complete: bool) -> Manifest:
-    """Return the manifest with these shards."""
-    return replace(manifest, shards=tuple(rows[i] for i in sorted(rows)), complete=complete)
 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
@@ -347,7 +348,7 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
 
 
 def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
-    """Yield trees of every part, in the order in which they are done.
+    """Hand parts to the pool; yield each with its trees as soon as these are done.
 
     A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
     memory for two, and it shows which part is at fault. Dead workers are replaced. If it fails again, that is

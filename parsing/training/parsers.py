@@ -121,7 +121,7 @@ class ParserTask(Task[list[int]]):
         return words
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """Shuffled batches of sentences of similar length, cut where they reach ``batch_tokens`` words.
+        """Return shuffled batches of sentences of similar length, of ``batch_tokens`` words at most.
 
         A little noise makes batches differ between epochs.
         """
@@ -143,7 +143,7 @@ class ParserTask(Task[list[int]]):
         return self.loop.learning_rate * ramp(done, WARMUP) * ramp(1 - done, 1 - WARMUP)
 
     def loss(self, batch: list[int]) -> Tensor:
-        """See the module's docstring."""
+        """Return the loss of a batch (see the module's docstring)."""
         words = make_batch(
             self._table, [self.words[i] for i in batch], end_boundary=self.encoder.config.end_boundary
         )

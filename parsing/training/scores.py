@@ -71,7 +71,7 @@ def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> 
 
 
 def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
-    """Attachment scores, in per cent of tokens, of a parser that sees the words alone.
+    """Return attachment scores, in per cent of tokens, of a parser that sees the words alone.
 
     ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
     tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
@@ -82,7 +82,7 @@ def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scor
 def attachment_scores(
     sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
 ) -> Scores:
-    """Return the same of these parses; ``relations`` names their ids."""
+    """Return attachment scores of these parses; ``relations`` names their ids."""
     gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
     gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
     spoken = np.array([tag != PUNCT for s in sentences for tag in (s.tags or [""] * len(s.tokens))])
@@ -98,7 +98,7 @@ def attachment_scores(
 
 
 def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
-    """Labelled brackets with multiplicity, over the words that are not punctuation."""
+    """Count labelled brackets over the words that are not punctuation."""
     words_before = [0]  # words that are not punctuation before each fencepost
     for tag in gold_tags:
         words_before.append(words_before[-1] + (tag not in PUNCTUATION))
@@ -111,7 +111,7 @@ def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int
 
 
 def bracket_scores(gold: Sequence[SpanTree], predicted: Sequence[SpanTree]) -> Scores:
-    """Score in per cent; ``tags``: words with the gold tag, ``complete``: sentences that are all right."""
+    """Score in per cent; ``tags`` are words with the gold tag, ``complete`` sentences that are all right."""
     matched = in_gold = in_predicted = tags = words = complete = 0
     for one, other in zip(gold, predicted, strict=True):
         a, b = brackets(one, one.tags), brackets(other, one.tags)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from parsing.trees.batch import ConstituencyParse, Int, Int32, Int64
-from runtime.compiled import compiled_if_long
+from runtime.compiled import compiled_if_long, compiled_part
 
 NULL_LABEL = 0
 """Index of the empty label in every parser's ``labels``."""
@@ -40,30 +40,20 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
     """Return the height of each word, [N], 0 without dependents, else 1 + the highest dependent's.
 
     And what is wrong with each tree, [B], as an index in DEFECTS. Heads are 1-based in the sentence, 0 is the
-    root's. It is compiled as one function: parts of it would be compiled one by one.
+    root's.
     """
     heights = np.zeros(len(head), np.int32)
     defects = np.zeros(len(offsets) - 1, np.int32)
-    waiting = np.zeros(len(head), np.int32)
+    waiting = np.zeros(len(head), np.int32)  # dependents whose heights are not known
     stack = np.empty(len(head), np.int64)
     for i in range(len(offsets) - 1):
-        start, n = offsets[i], offsets[i + 1] - offsets[i]
-        roots = 0
-        for j in range(n):
-            h = head[start + j]
-            if h < 0 or h > n:
-                defects[i] = 1
-            elif h == 0:
-                roots += 1
-            else:
-                waiting[start + h - 1] += 1
-        if defects[i] == 0 and roots != 1:
-            defects[i] = 2
+        start, end = offsets[i], offsets[i + 1]
+        defects[i] = _count_dependents(head[start:end], waiting[start:end])
         if defects[i] != 0:
             continue
         # Peel words whose dependents are all done; a cycle is never reached. O(n).
         depth, peeled = 0, 0
-        for j in range(start, start + n):
+        for j in range(start, end):
             if waiting[j] == 0:
                 stack[depth] = j
                 depth += 1
@@ -79,9 +69,23 @@ def dependency_heights(head: Int, offsets: Int64) -> tuple[Int32, Int32]:
             if waiting[parent] == 0:
                 stack[depth] = parent
                 depth += 1
-        if peeled != n:
+        if peeled != end - start:
             defects[i] = 3
     return heights, defects
+
+
+@compiled_part
+def _count_dependents(head, count):  # type: ignore[no-untyped-def]
+    """Write how many dependents each word of a sentence has; return what is wrong, but for cycles."""
+    roots = 0
+    for h in head:
+        if h < 0 or h > len(head):
+            return 1
+        if h == 0:
+            roots += 1
+        else:
+            count[h - 1] += 1
+    return 0 if roots == 1 else 2
 
 
 @compiled_if_long
@@ -143,10 +147,10 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
     n = len(parse.tags)
     if (parse.labels == dummy_label).any():
         raise ValueError(f"a span has the dummy label {dummy_label}")
-    sound, *arrays = _tree_arrays(parse.starts, parse.ends, parse.labels, dummy_label, n)
+    sound, leaf_label, nodes = _tree_arrays(parse.starts, parse.ends, parse.labels, dummy_label, n)
     if not sound:
         raise ValueError(f"the spans are no tree of {n} words: the whole sentence first, then in preorder")
-    return BinaryTree(*arrays)
+    return BinaryTree(leaf_label, *nodes)
 
 
 def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyParse:
@@ -167,47 +171,43 @@ def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyPar
 
 
 @compiled_if_long
-def _tree_arrays(  # type: ignore[no-untyped-def]
-    starts, ends, labels, dummy, n
-):
+def _tree_arrays(starts, ends, labels, dummy, n):  # type: ignore[no-untyped-def]
     """Return whether spans are a tree, and the arrays of a :class:`BinaryTree`, in one pass over the words.
 
-    It is one function because all steps change what is open. A raised exception could not be kept on disk.
+    The arrays are ``leaf_label`` [n] and ``left``, ``right``, ``label`` as rows of one [3, n-1]. A raised
+    exception could not be kept on disk.
     """
-    leaf_label, m = np.zeros(n, np.int32), len(starts)
-    left, right, label = np.zeros(n - 1, np.int32), np.zeros(n - 1, np.int32), np.zeros(n - 1, np.int32)
-    if m == 0 or starts[0] != 0 or ends[0] != n:
-        return False, leaf_label, left, right, label
-    open_end = np.empty(m, np.int32)
-    open_label = np.empty(m, np.int32)
-    open_node = np.empty(m, np.int32)  # what the children so far were joined into, -1 for none
+    leaf_label, nodes = np.zeros(n, np.int32), np.zeros((3, n - 1), np.int32)
+    if len(starts) == 0 or starts[0] != 0 or ends[0] != n:
+        return False, leaf_label, nodes
+    open_end = np.empty(len(starts), np.int32)
+    open_label = np.empty(len(starts), np.int32)
+    open_node = np.empty(len(starts), np.int32)  # what the children so far were joined into, -1 for none
     depth, span, made = 0, 0, 0
     for word in range(n):
-        while span < m and starts[span] == word and ends[span] > word + 1:
-            # Beyond what is open above it, or a repetition of that.
+        while span < len(starts) and starts[span] == word and ends[span] > word + 1:
             above = open_end[depth - 1] if depth > 0 else n + 1
-            if ends[span] > above or (ends[span] == above and open_node[depth - 1] < 0) or ends[span] > n:
-                return False, leaf_label, left, right, label
+            if ends[span] > above or (ends[span] == above and open_node[depth - 1] < 0):
+                return False, leaf_label, nodes
             open_end[depth], open_label[depth], open_node[depth] = ends[span], labels[span], -1
             depth += 1
             span += 1
-        if span < m and starts[span] == word and ends[span] == word + 1:
+        if span < len(starts) and starts[span] == word and ends[span] == word + 1:
             leaf_label[word] = labels[span]
             span += 1
         node = word
         while depth > 0:
             top = depth - 1
-            closes = open_end[top] == word + 1
-            if open_node[top] < 0:
-                open_node[top] = node
-                break
-            left[made], right[made] = open_node[top], node
-            label[made] = open_label[top] if closes else dummy
-            open_node[top] = node = n + made
-            made += 1
-            if not closes:
+            closes, joined = open_end[top] == word + 1, open_node[top]
+            if joined >= 0:
+                nodes[0, made], nodes[1, made] = joined, node
+                nodes[2, made] = open_label[top] if closes else dummy
+                node = n + made
+                made += 1
+            open_node[top] = node
+            if joined < 0 or not closes:
                 break
             depth -= 1
-        if span < m and starts[span] <= word:
-            return False, leaf_label, left, right, label
-    return span == m, leaf_label, left, right, label
+        if span < len(starts) and starts[span] <= word:
+            return False, leaf_label, nodes
+    return span == len(starts), leaf_label, nodes

@@ -72,7 +72,7 @@ def offsets_of(lengths: Sequence[int] | Int) -> Int64:
 
 
 def places_of_ranges(starts: Int, lengths: Int) -> Int64:
-    """Give the places of successive ranges, one after the other: int64 [sum of lengths]."""
+    """Return the places of successive ranges, one after the other: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)
     places: Int64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
     return places
@@ -113,7 +113,7 @@ class Inventories:
 
     @property
     def dummy_label(self) -> int:
-        """Label id of the nodes that binarisation adds (id 0 is the null label, see ``binarise``)."""
+        """Return the label of nodes that binarisation adds (0 is the null label, see ``binarise``)."""
         return len(self.labels) - 1
 
 
@@ -157,7 +157,7 @@ class Batch:
 
     @property
     def node_offsets(self) -> Int64:
-        """int64 [B+1], where each sentence's internal nodes start in ``left``, ``right``, ``label``."""
+        """Say where each sentence's internal nodes start in ``left``, ``right``, ``label``: int64 [B+1]."""
         return self.sentence_offsets - np.arange(len(self.sentence_offsets))
 
     def distinct_words(self) -> tuple[list[str], Int64]:
@@ -174,7 +174,7 @@ class Batch:
 
 
 def join(batches: Sequence[Batch]) -> Batch:
-    """Successive batches of the same fields as one, in which each word type is listed once."""
+    """Make one batch of successive ones with the same fields; each word type is listed once."""
     first = batches[0]
     if len(batches) == 1:
         return first

@@ -41,14 +41,14 @@ class SpanTree:
 
 
 def read_trees(path: Path) -> Iterator[SpanTree]:
-    """Yield trees of a bracket file, which may span lines; a UserError names the file and what is no tree."""
+    """Yield trees of a bracket file, which may span lines; refuse what is no tree."""
     for number, sentence in enumerate(read_brackets(path), 1):
         assert sentence.tree is not None
         yield read_tree(sentence.tree, where=f"{path}, tree {number}")
 
 
 def read_tree(text: str, *, where: str = "tree") -> SpanTree:
-    """Return one bracketed tree with any white space between; a UserError names the place ``where``."""
+    """Read one bracketed tree with any white space between; messages name the place ``where``."""
     words: list[str] = []
     tags: list[str] = []
     nodes: list[tuple[int, int, str]] = []  # children before their parents

@@ -105,7 +105,7 @@ class Manifest(Inventories):
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of ``folder``; a UserError says if it is damaged or of another format version."""
+        """Read the manifest of ``folder``; refuse one that is damaged or of another format version."""
         path = Path(folder) / NAME
         if not path.exists():
             raise UserError(f"{folder}: not a tree cache (no {NAME}); make one with python -m parsing.run")
@@ -213,7 +213,7 @@ class TreeCache:
     ) -> TreeCache:
         """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap.
 
-        A UserError says what is none, or is of another format version.
+        What is no cache, or has another format version, is refused.
         """
         folder = path_of(folder, "tree cache")
         manifest = Manifest.read(folder)
@@ -230,7 +230,7 @@ class TreeCache:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Corpus, parsers and options the cache was made with, and its content hash."""
+        """Say which corpus, parsers and options the cache was made with, and its content hash."""
         return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
 
     def has(self, view: str) -> bool:
@@ -277,8 +277,8 @@ class TreeCache:
     ) -> Batch:
         """Read the sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or ``fields``.
 
-        With a vocabulary, ``row`` holds its ids of the tokens. A UserError says that the cache does not hold
-        a field, or that a shard is damaged.
+        With a vocabulary, ``row`` holds its ids of the tokens. A field that the cache does not hold is
+        refused, and so is a damaged shard.
         """
         wanted = tuple(fields) if fields is not None else self.fields
         for field in wanted:

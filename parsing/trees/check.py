@@ -64,7 +64,7 @@ class ShardRow:
 def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
     """Open a shard for the first time; ``start`` is its first sentence in the corpus.
 
-    Another file than was written is a UserError, and so is content that breaks the format; the row is named.
+    A file that was changed is refused, and so is content that breaks the format, whose row is named.
     """
     import h5py
 

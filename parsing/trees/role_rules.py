@@ -33,7 +33,7 @@ WORD_BITS = {name: 1 << number for number, name in enumerate([*_WORDS, "ing"])}
 
 
 def _constants(bits: dict[str, int]) -> Any:
-    """Bits by their names in capitals, which compiled code can read."""
+    """Return bits by their names in capitals, which compiled code can read."""
     names = [name.upper().replace(" ", "_") for name in bits]
     constants: Any = namedtuple("Constants", names)  # type: ignore[misc]
     return constants(*bits.values())
@@ -58,7 +58,7 @@ def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
 
 
 def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
-    """The sets that each word belongs to, as bits: int64 [U]."""
+    """Return the sets that each word belongs to, as bits: int64 [U]."""
     lower = [plain(word).lower() for word in words]
     return np.array([_BITS_OF_WORD.get(w, 0) | WORD.ING * w.endswith("ing") for w in lower], np.int64)
 
@@ -175,7 +175,7 @@ DEPENDENT_RULES = (
 
 
 def _table(columns: str, rows: Iterable[tuple[int, ...]]) -> np.recarray[Any, Any]:
-    """Records of int64 with named fields, which compiled code can read."""
+    """Make records of int64 with named fields, which compiled code can read."""
     return np.rec.fromrecords(list(rows), dtype=[(name, np.int64) for name in columns.split()])
 
 

@@ -82,7 +82,7 @@ class Arcs:
 
 
 def content_words(relation: Int64, types: Sequence[str], token: Int) -> Int64:
-    """The tokens that are not function words by their relation, nor punctuation: int64 [K], in order."""
+    """Return the tokens that are neither function words, by their relation, nor punctuation: int64 [K]."""
     spoken = np.array([any(letter.isalnum() for letter in word) for word in types], bool)
     return np.flatnonzero(spoken[token] & ((relation & FUNCTION_WORD) == 0))
 
@@ -132,7 +132,7 @@ def _add(tree, arcs, role, head, dependent):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _referent(tree, token):  # type: ignore[no-untyped-def]
-    """The word that a token stands for, in the end; it may be the token itself."""
+    """Return the word that a token stands for in the end, which may be the token itself."""
     for _ in range(4):
         if tree[token].antecedent < 0:
             break
@@ -142,7 +142,7 @@ def _referent(tree, token):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _next_conjunct(tree, token, first):  # type: ignore[no-untyped-def]
-    """The conjunct of ``first`` that follows a token, itself or one of its conjuncts; -1 after the last."""
+    """Return the conjunct of ``first`` after a token, which is ``first`` or a conjunct; -1 after the last."""
     token = tree[first].first if token == first else tree[token].sister
     while token >= 0 and not tree[token].kinds & KIND.CONJUNCT:
         token = tree[token].sister
@@ -179,7 +179,7 @@ def _apply_clause_rules(tree, arcs, facts, predicate, subject, agent):  # type: 
 
 @compiled_part
 def _facts(tree, predicate):  # type: ignore[no-untyped-def]
-    """What holds of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
+    """Say what holds of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
     facts, own = 0, child_of(tree, predicate, KIND.SUBJECT)
     if _is_copular(tree, predicate) and not (own >= 0 and tree[own].kinds & KIND.PASSIVE_SUBJECT):
         facts |= COPULAR
@@ -205,20 +205,20 @@ def _facts(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _shares_clause(tree, predicate):  # type: ignore[no-untyped-def]
-    """Whether a predicate has its subject, if any, from the one that it is coordinated with."""
+    """Tell whether a predicate has its subject, if any, from the one that it is coordinated with."""
     conjunct = tree[predicate].kinds & KIND.CONJUNCT and tree[predicate].parent >= 0
     return conjunct and child_of(tree, predicate, KIND.SUBJECT) < 0
 
 
 @compiled_part
 def _shares_auxiliary(tree, predicate):  # type: ignore[no-untyped-def]
-    """Whether a predicate has its copula or auxiliary, too, from there: it is loose and *limp*."""
+    """Tell whether a predicate has its copula or auxiliary from there, too: it is loose and *limp*."""
     return _shares_clause(tree, predicate) and not tree[predicate].below & _VERBAL
 
 
 @compiled_part
 def _is_copular(tree, predicate):  # type: ignore[no-untyped-def]
-    """Whether a predicate has a copula.
+    """Tell whether a predicate has a copula.
 
     Example: loose:0:root and:3:cc limp:1:conj It:1:nsubj was:1:cop -> attr:It:limp
     """
@@ -228,7 +228,7 @@ def _is_copular(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _is_passive(tree, predicate):  # type: ignore[no-untyped-def]
-    """Whether a predicate is passive.
+    """Tell whether a predicate is passive.
 
     Example: Ann:3:nsubj:pass was:3:aux:pass stopped:0:root and:5:cc asked:3:conj -> patient:asked:Ann
     """
@@ -239,7 +239,7 @@ def _is_passive(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
-    """Whether a verb is passive by its own dependents, or a bare participle: the letter written by her."""
+    """Tell whether a verb is passive by its dependents, or a bare participle: the letter written by her."""
     participle = tree[verb].kinds & KIND.PARTICIPLE and not tree[verb].word & WORD.ING
     bare = not tree[verb].below & (KIND.SUBJECT | KIND.CASE)
     return tree[verb].below & KIND.PASSIVE or (participle and bare)
@@ -247,7 +247,7 @@ def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _late_subject(tree, verb):  # type: ignore[no-untyped-def]
-    """The subject that follows its verb and is labelled as an object, or -1.
+    """Return the subject that follows its verb and is labelled as an object, or -1.
 
     Example: Under:3:case a:3:det tree:4:obl stood:0:root Ann:4:obj -> agent:stood:Ann
     """
@@ -292,7 +292,7 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _may_have_subject(tree, predicate):  # type: ignore[no-untyped-def]
-    """Whether a word is one that has a subject; in "a man to watch" the verb's is not the man."""
+    """Tell whether a word is one that has a subject; in "a man to watch" the verb's is not the man."""
     kinds, below = tree[predicate].kinds, tree[predicate].below
     if below & KIND.SUBJECT:
         return True
@@ -356,7 +356,7 @@ def _add_dependents(tree, arcs, head, late_subject):  # type: ignore[no-untyped-
 
 @compiled_part
 def _rule(kinds, mark, word, passive):  # type: ignore[no-untyped-def]
-    """The place of the first rule whose condition holds of a dependent; the last one's always does."""
+    """Return the place of the first rule that holds of a dependent; the last one always does."""
     place = 0
     for rule in DEPENDENT_TABLE:
         of_kind = (rule.relation == 0 or kinds & rule.relation) and (passive or not rule.head_is_passive)

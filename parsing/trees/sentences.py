@@ -48,7 +48,7 @@ class ParsedSentence:
 
     @property
     def flag_names(self) -> list[str]:
-        """What the flags say; empty for a sentence that was parsed as it is."""
+        """Say what the flags mean; a sentence that was parsed as it is has none."""
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
@@ -92,14 +92,14 @@ class ParsedSentence:
         return "\n\n".join([words, *self.drawings()])
 
     def _repr_html_(self) -> str:
-        """Both trees as pictures, for notebooks and pages."""
+        """Draw both trees as pictures, for notebooks and pages."""
         words = " ".join(shown(word) for word in self.words)
         trees = (f'<div style="{PAPER}">{tree}</div>' for tree in self.drawings(svg=True))
         return f"<p>{escape(words)}</p>{''.join(trees)}"
 
 
 class Trees(tuple[ParsedSentence, ...]):
-    """The sentences of a text, in order."""
+    """Sentences of a text, in order, which print and draw themselves."""
 
     def __repr__(self) -> str:
         return f"<Trees of {len(self)} sentences, {sum(len(s.words) for s in self)} words; str() draws them>"

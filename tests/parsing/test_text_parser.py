@@ -15,7 +15,7 @@ from corpora.characters import plain
 from corpora.text import text_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
-from parsing.trees.batch import Batch, flag_reasons, join
+from parsing.trees.batch import Batch, flag_reasons
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import (
@@ -123,21 +123,6 @@ def test_constituency_defects() -> None:
         ([0, 2], [1, 3], 6),
     ):
         assert constituency_heights(*map(np.array, children), offsets)[1].tolist() == [0, defect]
-
-
-@given(
-    st.lists(st.lists(st.sampled_from(["a", "b", "日本", "", "boom"]), max_size=6), min_size=1, max_size=30),
-    st.integers(1, 12),
-)
-@settings(max_examples=30, deadline=None)
-def test_parts_join_into_the_whole(sentences, size: int) -> None:
-    parser = TextParser(FaultyDependencyParser(), ToyConstituencyParser())
-    whole = parser.arrays(sentences)
-    joined = join([parser.arrays(sentences[a : a + size]) for a in range(0, len(sentences), size)])
-    assert joined.types == whole.types and joined.fields == whole.fields
-    for name in (*whole.fields, "sentence_offsets", "flags"):
-        assert getattr(joined, name).dtype == getattr(whole, name).dtype, name
-        assert getattr(joined, name).tolist() == getattr(whole, name).tolist(), name
 
 
 TEXT = "Dr. Smith (born 1950) didn't sleep. “Why?” she asked… It's 3:30 p.m. now."

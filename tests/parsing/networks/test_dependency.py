@@ -86,15 +86,6 @@ def test_scores_equal_the_equations(end_boundary):
         torch.testing.assert_close(found, relations[words, heads], rtol=1e-4, atol=1e-4)
 
 
-def is_tree(heads):
-    """With one root: as many steps up as there are tokens end there from every one."""
-    up = np.append(0, heads)
-    at = np.arange(len(up))
-    for _ in heads:
-        at = up[at]
-    return list(heads).count(0) == 1 and not at.any()
-
-
 def supar_heads(scores, lengths):
     """supar's decode: argmax where it is a tree, MatrixTree's argmax elsewhere."""
     heads = scores.argmax(-1)
@@ -114,7 +105,6 @@ def test_heads_equal_supars(seed, width, root_bias, ties):
     scores[:, :, 0] += root_bias
     scores.masked_fill_(torch.arange(width + 1) > torch.tensor(lengths)[:, None, None], -1e32)
     heads = np.split(decode_heads(scores.numpy(), np.array(lengths)), np.cumsum(lengths)[:-1])
-    assert all(map(is_tree, heads))
     assert [one.tolist() for one in heads] == supar_heads(scores, lengths)
 
 

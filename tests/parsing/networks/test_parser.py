@@ -26,7 +26,7 @@ from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.parser import load_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
-from parsing.score import same_trees as equal
+from parsing.score import agreement
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
@@ -118,12 +118,12 @@ def test_a_model_does_not_mind_the_device(kind: str) -> None:
 
 def test_agreement_counts() -> None:
     one, other = (DependencyParse(np.array([2, 0]), np.array(ids)) for ids in ([1, 0], [0, 0]))
-    assert equal([one, one], [one, other]) == 50
+    assert agreement([one, one], [one, other]) == 50
     flat, deep = (
         ConstituencyParse(*map(np.array, ([1, 2], [0] * len(ends), ends, [1, 3][: len(ends)])))
         for ends in ([2], [2, 1])
     )
-    assert equal([flat, flat, flat, deep], [flat, deep, flat, deep]) == 75
+    assert agreement([flat, flat, flat, deep], [flat, deep, flat, deep]) == 75
 
 
 def random_pair() -> tuple[BiaffineParser, SpanParser]:

@@ -30,7 +30,6 @@ from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.parsing.pipeline.toy_parsers import (
     FailingDependencyParser,
-    ListCorpus,
     ToyDependencyParser,
     corpus_of_sentences,
     die,
@@ -79,7 +78,7 @@ def content(folder: Path) -> str:
 
 
 def test_the_cache_holds_the_corpus(whole: Path) -> None:
-    cache, documents = TreeCache.open(whole), toy_corpus(500).documents
+    cache, documents = TreeCache.open(whole), list(toy_corpus(500))
     assert list(cache.read(0, 500).words()) == [list(s.tokens) for d in documents for s in d.sentences]
     assert np.diff(cache.documents()).tolist() == [len(d.sentences) for d in documents]
 
@@ -256,15 +255,13 @@ def test_a_full_disk_is_one_line_and_the_listed_shards_stay(tmp_path: Path) -> N
 
 
 def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:
-    class Broken(ListCorpus):
-        def __iter__(self):
-            yield from self.documents[:6]
-            raise UserError("input.txt, line 7: nonsense")
+    def broken():
+        yield from list(toy_corpus(500))[:6]
+        raise UserError("input.txt, line 7: nonsense")
 
-    with pytest.raises(UserError, match="line 7"):
-        run(Broken(toy_corpus(500).documents), tmp_path / "a")
-    with pytest.raises(UserError, match="has no sentences"):
-        run(ListCorpus([]), tmp_path / "b")
+    for documents, message in ((broken, "line 7"), (list, "holds no sentences")):
+        with pytest.raises(UserError, match=message):
+            run(dataclasses.replace(toy_corpus(500), documents=documents), tmp_path / "a")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         run(toy_corpus(10), tmp_path / "file" / "cache")

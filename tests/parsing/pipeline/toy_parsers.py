@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from corpora.text import Document, Sentence
+from corpora.text import Corpus, Document, Sentence
 from parsing.text_parser import TextParser
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
 
@@ -147,38 +147,23 @@ def load_sleeping(*specs: object, **options: object) -> TextParser:
     return toys(partial(FailingDependencyParser, partial(time.sleep, 100), Path("asleep")))
 
 
-@dataclass
-class ListCorpus:
-    """Given documents."""
-
-    documents: list[Document]
-    name: str = "list"
-    digest: str = "list"
-
-    @property
-    def identity(self) -> dict[str, str]:
-        return {"reader": "list", "input_sha256": self.digest}
-
-    @property
-    def length(self) -> int:
-        return sum(len(document.sentences) for document in self.documents)
-
-    def expected(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[Document]:
-        yield from self.documents
+def corpus_of_documents(documents: Sequence[Document], name: str = "list", digest: str = "list") -> Corpus:
+    """A corpus without a file."""
+    length = sum(len(document.sentences) for document in documents)
+    return Corpus(
+        name, lambda: iter(documents), about={"reader": "list"}, hash_input=lambda: digest, length=length
+    )
 
 
-def corpus_of_sentences(sentences: Sequence[Sequence[str]]) -> ListCorpus:
+def corpus_of_sentences(sentences: Sequence[Sequence[str]]) -> Corpus:
     """One document."""
-    return ListCorpus([Document("only", tuple(Sentence(tuple(tokens)) for tokens in sentences))])
+    return corpus_of_documents([Document("only", tuple(Sentence(tuple(tokens)) for tokens in sentences))])
 
 
 WORDS = ("a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "constituency", "\x07", "x\x00y")
 
 
-def toy_corpus(n: int, seed: int = 0) -> ListCorpus:
+def toy_corpus(n: int, seed: int = 0) -> Corpus:
     """``n`` sentences in documents of 1 to 40, odd tokens included."""
     random = np.random.default_rng(seed)
     documents: list[Document] = []
@@ -187,4 +172,4 @@ def toy_corpus(n: int, seed: int = 0) -> ListCorpus:
         n -= size
         sentences = [tuple(random.choice(WORDS, size=random.integers(1, 15)).tolist()) for _ in range(size)]
         documents.append(Document(f"d{len(documents)}", tuple(map(Sentence, sentences))))
-    return ListCorpus(documents, "toy", f"toy {seed}")
+    return corpus_of_documents(documents, "toy", f"toy {seed}")

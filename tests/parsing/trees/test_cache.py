@@ -15,14 +15,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from corpora.text import Document, Sentence
 from parsing import verify as command_verify
+from parsing.pipeline.driver import Pool, run_corpus
 from parsing.show import cli as show
 from parsing.text_parser import TextParser
 from parsing.trees.batch import Batch
-from parsing.trees.cache import Manifest, TreeCache, write_shard
+from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 from runtime.errors import UserError
-from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, toys
+from tests.parsing.pipeline.toy_parsers import (
+    ToyConstituencyParser,
+    ToyDependencyParser,
+    corpus_of_documents,
+    toys,
+)
 
 SHARD = 16
 
@@ -34,26 +41,16 @@ def corpus_of(n: int, seed: int = 0) -> list[tuple[str, ...]]:
 
 
 def write_cache(folder: Path, sentences, documents=(0,), views=("dep", "const"), shard=SHARD) -> None:
-    """A cache of ``sentences`` in shards of ``shard``, without a driver."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A cache of ``sentences`` in shards of ``shard``; a document starts at each of ``documents``."""
+    ends = [*documents[1:], len(sentences)]
+    texts = [
+        Document(f"doc {start}", tuple(map(Sentence, sentences[start:end])))
+        for start, end in zip(documents, ends, strict=True)
+    ]
     dep = ToyDependencyParser() if "dep" in views else None
     const = ToyConstituencyParser() if "const" in views else None
-    parser = TextParser(dep, const)
-    rows = []
-    for first in range(0, len(sentences), shard):
-        starts = [d - first for d in documents if first <= d < min(first + shard, len(sentences))]
-        ids = [f"doc {first + start}" for start in starts]
-        batch = parser.arrays(sentences[first : first + shard])
-        rows.append(write_shard(folder, first // shard, batch, starts, ids))
-    Manifest(
-        identity={**parser.identity, "corpus": {"name": "toy"}},
-        relations=parser.inventories.relations,
-        labels=parser.inventories.labels,
-        tags=parser.inventories.tags,
-        shard_sentences=shard,
-        complete=True,
-        shards=tuple(rows),
-    ).write(folder)
+    pool = Pool(lambda: TextParser(dep, const))
+    run_corpus(corpus_of_documents(texts, "toy"), folder, pool, shard_sentences=shard)
 
 
 @pytest.fixture(scope="module")
