@@ -65,8 +65,7 @@ def evaluate(
     ``tasks`` are SentEval's names or aliases; a string holds several, separated by commas. ``data`` is the
     folder with ``downstream/`` and ``probing/``. The seed is that of every fit, and of the folds of TREC and
     MRPC; ``nhid`` is the width of the classifier's hidden layer, instead of the protocol's. ``trees`` is
-    a folder of tree caches (``runs/trees``): a multi-view encoder's own parsers parse every sentence once and
-    keep its trees there.
+    a folder (``runs/trees``) in which a multi-view encoder's parsers keep the trees of every sentence.
 
     A task that could not be scored is under ``skipped`` with the reason. Raises EncoderError: the encoder
     refused the first task's input or returned no [n, d] of finite numbers (its other errors pass through as
@@ -177,13 +176,7 @@ def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, 
     elif task.name == "Neighbours":
         scored = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
     elif by_cosine:
-        by_split = {
-            name: np.array(part.to_file_order(cosines(part.u, part.v)))
-            for name, part in rows.items()
-            if part.v is not None
-        }
-        gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
-        scored = cosine_result(task.name, by_split, gold)
+        scored = _score_cosines(task, rows)
     else:
         scored = _score_classes(task, rows, protocol, seed)
     return TaskResult(
@@ -215,6 +208,17 @@ def data_hashes(task: TaskData) -> dict[str, str]:
 
 _Scored = dict[str, Any]
 """The fields of a :class:`TaskResult` that depend on the kind of task."""
+
+
+def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _Scored:
+    """Score STS12-16 and the tasks of structure by the cosines of pairs, without training."""
+    found = {
+        name: np.array(part.to_file_order(cosines(part.u, part.v)))
+        for name, part in rows.items()
+        if part.v is not None
+    }
+    gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
+    return cosine_result(task.name, found, gold)
 
 
 def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:

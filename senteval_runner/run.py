@@ -119,29 +119,22 @@ def main(config: SentEvalConfig) -> int:
         check_parser(kind, parser or "builtin")
     seeds, names = seeds_of(config.seeds), expand_tasks(config.tasks)
     data = data_folder(config.data, names)
+    from senteval_runner import scoring
     from senteval_runner.evaluation import read_tasks
     from senteval_runner.protocol.config import get_protocol
-    from senteval_runner.scoring import (
-        Cells,
-        expand_models,
-        open_models,
-        score_models,
-        starts_of,
-        write_results,
-    )
     from senteval_runner.vectors import EvaluationTrees
 
     folder, options = config.folder, config_to_json(config)
     asked = list(dict.fromkeys(config.models))
     if config.expand is not None:
-        asked = expand_models(asked, config.expand)
-    starts, notes = starts_of(asked) if config.baselines else ([], [])
+        asked = scoring.expand_models(asked, config.expand)
+    starts, notes = scoring.starts_of(asked) if config.baselines else ([], [])
     has_words = config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS)
     specs = [*asked, *([RANDOM_WORDS] if has_words else []), *starts]
     tasks, missing = read_tasks(names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers)
     drawn = {"seed": config.random_seed, "project": config.project}
-    models = open_models(specs, trees, missing, cache=config.cache, device=config.device, **drawn)
+    models = scoring.open_models(specs, trees, missing, cache=config.cache, device=config.device, **drawn)
     refuse_others(folder, "models")
     logger = log_to(folder)
     write_json(folder / "config.json", options)
@@ -149,8 +142,8 @@ def main(config: SentEvalConfig) -> int:
         logger.warning("%s", note)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
     # Reports that lie where they do by default share finished tasks.
-    score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
-    write_results(folder, models, protocol, options)
+    scoring.score_models(models, tasks, seeds, scoring.Cells((config.output or REPORTS) / "parts", protocol))
+    scoring.write_results(folder, models, protocol, options)
     return 0 if any(model.results for model in models[: len(asked)]) else 2
 
 

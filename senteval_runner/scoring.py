@@ -6,10 +6,10 @@ The result of one model, task and seed is a cell, and each finished cell is kept
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas
 import torch
@@ -35,6 +35,7 @@ from senteval_runner.vectors import EvaluationTrees, open_model
 log = logging.getLogger(LOGGER)
 FORMAT = 1
 """Version of the cells and of ``results.json``; scores of another version are computed again."""
+Value = TypeVar("Value")
 
 
 @dataclass(kw_only=True)
@@ -83,17 +84,31 @@ class Cells:
         digest = json_digest([FORMAT, asdict(self.protocol), versions()[library]], 8)
         return self.folder / f"{model}-{self.protocol.name}-{digest}" / str(seed) / f"{task}.json"
 
-    def read(self, path: Path, task: TaskData) -> TaskResult | None:
-        """Return a finished result; None if there is none, it is damaged, or the data changed."""
-        if not path.exists():
-            return None
-        try:
-            result = config_from_json(TaskResult, read_record(path), where=path)
+    def result(self, encoder: OpenedEncoder, task: TaskData, seed: int) -> TaskResult:
+        """Read a finished result, or score; one of other data or without its main metric counts as none."""
+        file = self.path(encoder.key, seed, task.name)
+
+        def read(record: dict[str, Any]) -> TaskResult:
+            result = config_from_json(TaskResult, record, where=file)
             tables.headline(task.name, result.metrics)
-        except (UserError, KeyError) as error:
-            log.warning("%s; computed again", error)
-            return None
-        return result if result.data_sha256 == data_hashes(task) else None
+            if result.data_sha256 != data_hashes(task):
+                raise UserError(f"{file}: the data of {task.name} have changed")
+            return result
+
+        return stored(file, read, lambda: asdict(evaluate_task(encoder, task, self.protocol, seed)))
+
+
+def stored(
+    file: Path, read: Callable[[dict[str, Any]], Value], compute: Callable[[], dict[str, Any]]
+) -> Value:
+    """Return what ``read`` makes of a cell's record; without one that it can read, compute and store it."""
+    if file.exists():
+        try:
+            return read(read_record(file))
+        except (UserError, KeyError, TypeError, AttributeError) as error:
+            log.warning("%s: %s; computed again", file.name, error)
+    write_record(file, compute())
+    return read(read_record(file))
 
 
 def stored_results(report: Path, model: str = "") -> dict[str, TaskResult]:
@@ -131,7 +146,10 @@ def score_models(
                 bar.set_postfix_str(f"{task.name} of {model.name}")
                 try:
                     for seed in seeds:
-                        _score(model, task, seed, cells)
+                        result = cells.result(model.encoder, task, seed)
+                        model.results.setdefault(seed, {})[task.name] = result
+                        score = tables.headline(task.name, result.metrics)
+                        log.info("%s %s seed %d: %.2f", model.name, task.name, seed, score)
                 except UserError as error:
                     reason = str(error)
                     known = reason in model.skipped.values()
@@ -140,17 +158,6 @@ def score_models(
                     )
                     model.skipped[task.name] = reason
                 bar.update(len(seeds))
-
-
-def _score(model: Model, task: TaskData, seed: int, cells: Cells) -> None:
-    """Score one model on one task with one seed; a finished cell is read from disk."""
-    path = cells.path(model.encoder.key, seed, task.name)
-    result = cells.read(path, task)
-    if result is None:
-        result = evaluate_task(model.encoder, task, cells.protocol, seed)
-        write_record(path, asdict(result))
-    model.results.setdefault(seed, {})[task.name] = result
-    log.info("%s %s seed %d: %.2f", model.name, task.name, seed, tables.headline(task.name, result.metrics))
 
 
 def starts_of(specs: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -111,40 +111,34 @@ class Run:
     def _figures(self, cell: Cell) -> Figures:
         """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
         from senteval_runner.evaluation import versions
+        from senteval_runner.scoring import stored
 
         identity = files.json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
         folder = self.output / (cell.folder or "cells")
         file = folder / ("cell.json" if cell.folder else f"{identity}.json")
         work = self.output / "unfinished" / identity
-        record = self._finished(file)
-        if record is None:
+
+        def compute() -> dict[str, Any]:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
+            shown = (f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float))
+            self.log("  ".join([cell.name, *shown]))
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
             own = [path for path in weights if work not in path.parents]
             hashes = {str(path.relative_to(folder)): files.file_record(path) for path in own}
-            files.write_record(file, {"identity": identity, "figures": figures, "files": hashes})
-            record = files.read_record(file)
-            shown = (f"{k} {v:.4f}" for k, v in record["figures"].items() if isinstance(v, float))
-            self.log("  ".join([cell.name, *shown]))
-        elif record["identity"] != identity:
-            raise UserError(f"{folder}: made with other options or libraries; use another --output")
-        for name, about in record["files"].items():
-            files.check_file(folder / name, **about)
-        shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
-        return dict(record["figures"])
+            return {"identity": identity, "figures": figures, "files": hashes}
 
-    def _finished(self, file: Path) -> dict[str, Any] | None:
-        """Read the record of a cell; None if there is none, or only a damaged one."""
-        if not file.exists():
-            return None
-        try:
-            record: dict[str, Any] = files.read_record(file)
-            _ = record["identity"], record["figures"].items(), [f["sha256"] for f in record["files"].values()]
-        except (UserError, KeyError, TypeError, AttributeError) as error:
-            self.log(f"{file}: {error}; computed again")
-            return None
-        return record
+        def read(record: dict[str, Any]) -> tuple[str, Figures, dict[str, tuple[int, str]]]:
+            written = {name: (about["bytes"], about["sha256"]) for name, about in record["files"].items()}
+            return record["identity"], {**record["figures"]}, written
+
+        made_as, figures, written = stored(file, read, compute)
+        if made_as != identity:
+            raise UserError(f"{folder}: made with other options or libraries; use another --output")
+        for name, (size, sha256) in written.items():
+            files.check_file(folder / name, size, sha256)
+        shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
+        return figures
 
 
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
@@ -154,15 +148,13 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 
     output, run = config.output, Run(config.output)
     page = study(config, run)
-    seeds = f"Seeds of what is trained: {getattr(config, 'runs', 1)}."
-    page = replace(page, introduction=f"{page.introduction} {seeds}".strip())
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
     if not run.rows:
         raise UserError("; ".join(reasons) or "nothing to compute: see --help")
     if reasons:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
     if output == getattr(type(config), "output", None):  # by default, where reports of other models are
-        about = ("sets", "models", "backbones", "encoders", "cross")
+        about = ("sets", "models", "backbones", "encoders", "cross", "trees")
         words = [str(word) for name in about for word in getattr(config, name, ())]
         output /= report_name(config_to_json(config), words)
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
@@ -181,7 +173,7 @@ def check_inputs(config: Any) -> None:
     an option, can be what it is named as; or what the configuration's own ``check_words`` raises.
     """
     if preset := getattr(config, "preset", None):
-        table = _preset_tables(type(config))[preset]
+        table = _preset_tables(type(config)).get(preset, {})  # or a preset of multiview.train
         missing = [name for name in table.get("requires", ()) if not attrgetter(name)(config)]
         if missing:
             options = ", ".join("--" + name.replace("_", "-") for name in missing)

@@ -10,6 +10,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from multiview.train import cli as train
 from multiview.training.data import open_teacher
 from runtime.errors import UserError
 from runtime.files import file_record, read_array, write_json, write_record
+from senteval_runner import scoring
 from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
 from senteval_runner.scoring import Cells
@@ -203,10 +205,11 @@ RESULT = asdict(TaskResult(task="MR", metrics={"acc": 50.0}, dim=3, rows={"all":
 @given(st.sampled_from([*RESULT, "other"]), VALUES)
 @many(80)
 def test_a_finished_task_is_computed_again_or_whole(tmp_path: Path, key: str, value: object) -> None:
-    path, task = tmp_path / "MR.json", SimpleNamespace(name="MR", files={})
-    write_record(path, {**RESULT, key: value})
-    found = outcome(Cells(tmp_path, get_protocol("fast")).read, path, task)
-    assert found is None or isinstance(headline("MR", found.metrics), float)
+    cells, task = Cells(tmp_path, get_protocol("fast")), SimpleNamespace(name="MR", files={})
+    write_record(cells.path("model", 1, "MR"), {**RESULT, key: value})
+    with patch.object(scoring, "evaluate_task", lambda *of: TaskResult(**RESULT)):
+        found = cells.result(SimpleNamespace(key="model"), task, 1)
+    assert isinstance(headline("MR", found.metrics), float)
 
 
 @given(st.sampled_from(["identity", "figures", "files", "other"]), VALUES)

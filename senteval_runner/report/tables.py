@@ -54,8 +54,18 @@ FURTHER_COLUMNS: Columns = {
     "STS-B (trained)": ("STSBenchmark", "pearson", 100),
 }
 """Other scores of the same tasks; SICK-R (trained) is in the paper's table."""
-STS_AVERAGE, AVERAGE = "STS average", "average"
+STS_AVERAGES = {
+    tuple(SIMILARITY_COLUMNS): "STS-7",
+    ("STS12 all", "STS14 all", "STS16 all", "STS-B (cosine)", "SICK-R (cosine)"): "STS-5",
+}
+"""Names of means over similarity columns; a mean over others is the "STS average"."""
+AVERAGE = "average"
 INTERVALS = "In brackets: 95 % of 1,000 resamples of the items."
+DIFFERENCES = (
+    "Difference in percentage points on the first seed, p by paired bootstrap over items (1,000 resamples, "
+    "two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: Pearson. STS: "
+    "Pearson, mean over subsets; Spearman over all pairs. HANS, PAWS, MinimalPairs: average precision."
+)
 NOTE = (
     "Published rows are quoted, not computed here: other training data, sizes and library versions, so "
     "tenths mean nothing. Source: Simoulin & Crabbé 2021 (EACL SRW), tables 1 to 3"
@@ -87,11 +97,11 @@ def paper_row(scores: Scores) -> dict[str, float]:
 def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
     """Sort the similarity scores of one model and seed by column, times 100.
 
-    ``STS average`` is the mean of the columns ``averaged``, left out when one of them is missing.
+    Their mean over the columns ``averaged`` is left out when one of them is missing.
     """
     row = _row({**SIMILARITY_COLUMNS, **FURTHER_COLUMNS}, scores)
     if len(averaged) > 1 and set(averaged) <= row.keys():
-        row[STS_AVERAGE] = sum(row[column] for column in averaged) / len(averaged)
+        row[average_name(averaged)] = sum(row[column] for column in averaged) / len(averaged)
     return row
 
 
@@ -132,19 +142,25 @@ def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
 
 
 def averaged_columns(models: Models) -> list[str]:
-    """Find the columns of ``STS average``: similarity by cosine on every set that a model was scored on."""
+    """Find the columns to average: similarity by cosine on every set that a model was scored on."""
     rows = [_row(SIMILARITY_COLUMNS, one) for seeds in models.values() for one in seeds]
     return [column for column in SIMILARITY_COLUMNS if any(column in row for row in rows)]
+
+
+def average_name(averaged: Sequence[str]) -> str:
+    """Name the mean of similarity columns by the sets that they are of."""
+    return STS_AVERAGES.get(tuple(averaged), "STS average")
 
 
 def score_sections(models: Models, efforts: Efforts, drawn: Drawn | None = None) -> list[Section]:
     """Make the tables of scores: the paper's, similarity, other tasks, probing."""
     averaged = averaged_columns(models)
-    similarity = (*SIMILARITY_COLUMNS, STS_AVERAGE, *FURTHER_COLUMNS)
+    mean = average_name(averaged)
+    similarity = (*SIMILARITY_COLUMNS, mean, *FURTHER_COLUMNS)
     similarity_notes = {
         "": "Spearman times 100; all: over all pairs, mean: over subsets.",
         "STS-B (trained)": "STS-B (trained): Pearson times 100 of a regression on the training part.",
-        STS_AVERAGE: f"{STS_AVERAGE}: the mean of {', '.join(averaged)}.",
+        mean: f"{mean}: the mean of {', '.join(averaged)}.",
     }
     tasks = list(dict.fromkeys(task for seeds in models.values() for one in seeds for task in one))
     elsewhere = {*STS_SUBSETS, *RELATEDNESS_TASKS, *(task for task, *_ in PAPER_COLUMNS.values())}
@@ -243,10 +259,4 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
                 both = task in results[a] and task in results[b]
                 rows[-1].append(difference(a, b, task) if both else None)
                 bar.update(1)
-    note = (
-        "Difference in percentage points on the first seed, p by paired bootstrap over items (1,000 "
-        "resamples, two-sided; * p < 0.05, not corrected for the number of comparisons). Relatedness: "
-        "Pearson. STS: Pearson, mean over subsets; Spearman over all pairs. HANS, PAWS, MinimalPairs: "
-        "average precision."
-    )
-    return Table(["models", *tasks], rows, notes=[note])
+    return Table(["models", *tasks], rows, notes=[DIFFERENCES])

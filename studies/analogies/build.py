@@ -193,6 +193,17 @@ def in_context(
     return (a, b, c, d), others, " ".join(dict.fromkeys([here.source, there.source]))
 
 
+def word_questions(
+    category: Category, google: Google | None, most: int, generator: random.Random
+) -> list[Terms]:
+    """Draw a category's word questions from Google's, or from all pairs of two facts that share no word."""
+    facts = load_pairs()[category.name]
+    possible = [(*one, *two) for one in facts for two in facts if one[0] != two[0] and one[1] != two[1]]
+    asked = possible if google is None else google.get(category.google, ())
+    rows = generator.sample(range(len(asked)), min(category.questions, most, len(asked)))
+    return [asked[row] for row in sorted(rows)]
+
+
 def build_questions(
     frames: Frames,
     ranking: Ranking | None = None,
@@ -203,18 +214,13 @@ def build_questions(
 ) -> list[Question]:
     """Make all questions of all levels, word questions first; the same arguments give the same questions.
 
-    Without Google's questions they are made of the project's facts: all pairs of two that share no word.
-    ``limit`` is the most per category, by default UNI's numbers. Raises UserError: a question of Google's
-    file that cannot be asked.
+    Without Google's questions they are made of the project's facts. ``limit`` is the most per category, by
+    default UNI's numbers. Raises UserError: a question of Google's file that cannot be asked.
     """
     questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
         generator = random.Random(f"{seed} {category.name}")
-        facts = load_pairs()[category.name]
-        possible = [(*one, *two) for one in facts for two in facts if one[0] != two[0] and one[1] != two[1]]
-        asked = possible if google is None else google.get(category.google, ())
-        rows = generator.sample(range(len(asked)), min(category.questions, limit, len(asked)))
-        chosen = [asked[row] for row in sorted(rows)]
+        chosen = word_questions(category, google, limit, generator)
         wrong = list(wrong_answers(category, chosen, ranking or Ranking(), generator))
         pairs = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
         for level in LEVELS if category.kind else LEVELS[:1]:

@@ -119,15 +119,7 @@ def read_faq(folder: Path) -> Data:
     entries = {row.cells[0]: place for place, row in enumerate(rows)}
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
-    relevant_QN = np.zeros((len(queries), len(entries)), dtype=bool)
-    for row in read_table(path, ("query_id", "doc_id", "relevance")):
-        query, entry, grade = row.cells
-        for kind, name, names in (("query", query, queries), ("entry", entry, entries)):
-            if name not in names:
-                raise UserError(f"{row.where}: unknown {kind} {name!r}")
-        if (value := number_of(grade)) is None or value % 1:
-            raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
-        relevant_QN[queries[query], entries[entry]] |= value > 0
+    relevant_QN = read_relevance(path, queries, entries)
     answered = np.flatnonzero(relevant_QN.any(axis=1))
     is_train = answered < len(train)
     for file, those in zip(parts.values(), (is_train, ~is_train), strict=True):
@@ -142,6 +134,20 @@ def read_faq(folder: Path) -> Data:
         train=np.flatnonzero(is_train),
         test=np.flatnonzero(~is_train),
     )
+
+
+def read_relevance(path: Path, queries: Mapping[str, int], entries: Mapping[str, int]) -> NDArray[np.bool_]:
+    """Read which entries answer which queries, [Q, N]; both are given by id, with their row here."""
+    relevant_QN = np.zeros((len(queries), len(entries)), dtype=bool)
+    for row in read_table(path, ("query_id", "doc_id", "relevance")):
+        query, entry, grade = row.cells
+        for kind, name, names in (("query", query, queries), ("entry", entry, entries)):
+            if name not in names:
+                raise UserError(f"{row.where}: unknown {kind} {name!r}")
+        if (value := number_of(grade)) is None or value % 1:
+            raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
+        relevant_QN[queries[query], entries[entry]] |= value > 0
+    return relevant_QN
 
 
 def labelled_pairs(
@@ -218,7 +224,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
             classes = [0] * count + [1] * len(answers)
             plane = plots.scatter(rows_ND, classes, ["query", "answer"], by="tsne")
             sections.append(Section(f"{name}: queries and answers by {model}", [plane]))
-    return Page("FAQ retrieval", sections)
+    return Page("FAQ retrieval", sections, f"Seeds of what is trained: {config.runs}.")
 
 
 def faq_cells(

@@ -72,8 +72,8 @@ class Method(NamedTuple):
     """Gives the result from set, seed and folder for unfinished work."""
 
 
-def rank(config: PassagesConfig, run: Run) -> Page:
-    """Rank with every method on every set."""
+def read_sets(config: PassagesConfig, run: Run) -> tuple[dict[str, PassageSet], dict[str, str]]:
+    """Read the sets and digest their files, both by the set's name; what cannot be read is left out."""
     sets: dict[str, PassageSet] = {}
     digests: dict[str, str] = {}
     for spec in dict.fromkeys(config.sets):
@@ -85,6 +85,12 @@ def rank(config: PassagesConfig, run: Run) -> Page:
             sets[data.name] = data
         except UserError as error:
             run.leave_out(spec, error)
+    return sets, digests
+
+
+def rank(config: PassagesConfig, run: Run) -> Page:
+    """Rank with every method on every set."""
+    sets, digests = read_sets(config, run)
 
     def compute(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
         scores, more = method.compute(data, seed, folder)
@@ -112,16 +118,12 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         note = ". ".join([*counts, *data.notes]) + "."
         sections.append(Section(name, [_table(name, rows[name])], note=note))
     loss = f"Pairwise hinge loss with margin {config.margin:g}." if config.margin else MARGIN_0
-    return Page("Passage ranking", sections, f"{loss} {INTERVALS}")
+    return Page("Passage ranking", sections, f"{loss} {INTERVALS} Seeds of what is trained: {config.runs}.")
 
 
 def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     """Make all methods whose model can be opened, in the order of the tables."""
     training = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
-
-    def bm25(data: PassageSet, seed: int, folder: Path) -> Result:
-        index = Bm25(data.passages)  # word statistics come from all passages of the set
-        return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
 
     def frozen(
         model: OpenedEncoder, feature: Feature, hidden: int | None, data: PassageSet, seed: int, folder: Path
@@ -158,6 +160,12 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
         label = name, "cross-encoder", "mlp"
         methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
     return methods
+
+
+def bm25(data: PassageSet, seed: int, folder: Path) -> Result:
+    """Score by words; their statistics come from all passages of the set."""
+    index = Bm25(data.passages)
+    return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
 
 
 @lru_cache(maxsize=1)  # the vectors of one model and set are in memory at a time

@@ -13,14 +13,12 @@ chosen; of growing text give a cache of each size (``parsing.run --limit``). Eve
 the paper's were, and with each number at one scale over the training text.
 
 ``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated.
-``--output`` gets report.html, report.md, and rows.csv: every score with its seed and the commit of the code
-that made it.
+``--output`` gets rows.csv too: every score with its seed and the commit of the code that made it.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,7 +26,8 @@ from typing import Annotated, Literal
 from annotated_types import MinLen
 
 from multiview.config import TRAIN, Case
-from runtime.cli import Command, CountOrNone, Positive, Seed, configuration
+from runtime.cli import CountOrNone, Positive, Seed, configuration
+from studies.kit import command
 
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
 QUICKTHOUGHT = "QuickThought"
@@ -81,19 +80,7 @@ class ViewsConfig:
     """Folder for models, scores and the report."""
 
 
-def main(config: ViewsConfig) -> None:
-    """Run what is missing; write the report."""
-    import_module("studies.views.run").compare(config)
-
-
-cli = Command(
-    ViewsConfig,
-    main,
-    "studies.views",
-    (__doc__ or "").split("\n")[0],
-    owns=lambda config: config.output,
-    kept="finished systems and checkpoints are kept; the same command resumes",
-)
+cli = command(ViewsConfig, "studies.views.run:compare", "studies.views", __doc__)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -25,14 +24,14 @@ from multiview.folder.card import training_command
 from parsing.trees.cache import TreeCache
 from runtime import __version__
 from runtime.errors import UserError
-from runtime.files import read_json, write_json, write_text
-from runtime.progress import progress
+from runtime.files import read_json, write_text
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import RESAMPLES, drawn_scores, interval
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table
 from senteval_runner.report.tables import paper_row, score_sections, task_means
 from senteval_runner.scoring import stored_results
+from studies.kit import Cell, Figures, Run
 from studies.views.__main__ import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
 REFERENCE = "dep,const"
@@ -42,9 +41,8 @@ PATIENCE = 2
 """Validations, of ten, without a lower loss, after which a training with held-out sentences stops."""
 SECONDARY = ("MRPC", "SICKRelatedness")
 """Tasks that are compared by themselves too: on SICK-R the paper claims its gain."""
-ABOUT = "made.json"
-"""Beside the scores of a system: the commit that made them, the step whose weights are kept and, where there
-are held-out sentences, their loss."""
+MADE = "made.json"
+"""Beside scores of an earlier version: the figures of :func:`score`, which now are in a cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +74,10 @@ class System:
         """Name of its folders."""
         whole = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
         return f"{re.sub(', |,| ', '-', whole).lower()}-seed{self.seed}"
+
+    def scores(self, scale: Scale) -> str:
+        """Folder of its scores, below the output."""
+        return f"scores/{self.label}/{scale}"
 
     def spec(self, models: Path, scale: Scale) -> str:
         """The model as ``senteval_runner.run`` names it, from the folder of trained ones."""
@@ -137,28 +139,28 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
     )
 
 
-def run(config: ViewsConfig, system: System, commit: str) -> None:
-    """Train (a stopped training is resumed) and score a system, unless that is done."""
-    models = config.output / "models"
-    for scale in config.scales:
-        report = config.output / "scores" / system.label / scale
-        if (report / ABOUT).exists():
-            continue
-        if system.trained:
-            _command(*shlex.split(training_command(training(config, system)))[2:])
-        _command(
-            *("senteval_runner.run", system.spec(models, scale)),
-            *("--tasks", config.tasks, "--protocol", config.protocol),
-            *("--data", data_folder(config.data)),
-            *("--output", report, "--cache", report / "vectors", "--random-seed", system.seed),
-            "--no-baselines",
-        )
-        shutil.rmtree(report / "vectors", ignore_errors=True)  # 50 MB that nothing reads again
-        about = {"commit": commit}
-        if system.trained and system.words != "both":
-            kept = read_json(models / system.label / "config.json")["training"]
-            about |= {"step": kept["step"], "validation loss": kept["best"].get("loss")}
-        write_json(report / ABOUT, about)
+def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path) -> Figures:
+    """Train (what is trained is not trained again) and score a system; say how that came about.
+
+    The figures are the commit, the step whose weights are kept and, with held-out sentences, their loss.
+    """
+    models, report = config.output / "models", config.output / system.scores(scale)
+    if (report / MADE).exists():
+        about: Figures = read_json(report / MADE)
+        return about
+    if system.trained:
+        _command(*shlex.split(training_command(training(config, system)))[2:])
+    _command(
+        *("senteval_runner.run", system.spec(models, scale)),
+        *("--tasks", config.tasks, "--protocol", config.protocol),
+        *("--data", data_folder(config.data)),
+        *("--output", report, "--cache", work / "vectors", "--random-seed", system.seed),
+        "--no-baselines",
+    )
+    if not system.trained or system.words == "both":
+        return {"commit": commit}
+    kept = read_json(models / system.label / "config.json")["training"]
+    return {"commit": commit, "step": kept["step"], "validation loss": kept["best"].get("loss")}
 
 
 def _command(module: str, *arguments: object) -> None:
@@ -186,6 +188,8 @@ class Scored:
 
     system: System
     folder: Path
+    about: Figures
+    """What :func:`score` says of it."""
     results: Mapping[str, TaskResult]
     """By task."""
 
@@ -203,7 +207,7 @@ class Scored:
         """Give every score, for a row of rows.csv."""
         system = self.system
         return {
-            **read_json(self.folder / ABOUT),
+            **self.about,
             **{"words": system.words, "system": system.name},
             "text": system.trees.name if system.trained else "",
             "rate": system.rate if system.trained else "",
@@ -281,38 +285,39 @@ def curve(rows: Rows) -> Figure:
     return plots.curves(points, spans=spans, x_label="sentences", y_label="mean over tasks", caption=caption)
 
 
-def report(config: ViewsConfig) -> Page:
-    """Give the page, and write rows.csv."""
-    by_scale: dict[Scale, dict[str, list[Scored]]] = {scale: {} for scale in config.scales}
-    for scale, system in product(config.scales, all_systems(config)):
-        folder = config.output / "scores" / system.label / scale
-        if (folder / ABOUT).exists():
-            by_scale[scale].setdefault(system.row, []).append(Scored(system, folder, stored_results(folder)))
-    every = [scored for rows in by_scale.values() for seeds in rows.values() for scored in seeds]
-    frame = pandas.DataFrame([scored.row(config) for scored in every], dtype=object)
-    write_text(config.output / "rows.csv", frame.to_csv(index=False, lineterminator="\n"))
-    how = [decisive_options(training(config, s)) for s in all_systems(config) if s.trained]
-    differing = [
-        [option, value, "; ".join(dict.fromkeys(one[option] for one in how))]
-        for option, value in decisive_options(preset("paper")).items()
-        if {one[option] for one in how} != {value}
-    ]
-    options = Table(["option", "paper", "here"], differing)
-    sections = [section for scale, rows in by_scale.items() if rows for section in sections_of(rows, scale)]
-    sections.append(Section("Options that differ from the paper's", [options]))
-    return Page("Pairs of views", sections, f"Preset {config.preset}, protocol {config.protocol}.")
-
-
-def compare(config: ViewsConfig) -> None:
-    """Run what is missing; write the report."""
+def compare(config: ViewsConfig, run: Run) -> Page:
+    """Train and score what is missing; write rows.csv, and give the page."""
     for trees in config.trees:
         TreeCache.open(trees)  # refused now, not by every training
     systems, commit = all_systems(config), code_version()
-    with progress(total=len(systems), unit="system", description="views") as bar:
-        for system in systems:
-            run(config, system, commit)
-            bar.update(1)
-    page = report(config)
-    write_text(config.output / "report.html", page.html())
-    write_text(config.output / "report.md", page.markdown())
-    print(page.text())
+    cells = {
+        (system, scale): Cell(
+            name=f"{system.label}, scale {scale}",
+            identity=[decisive_options(training(config, system)), scale, config.tasks, config.protocol],
+            compute=partial(score, config, system, scale, commit),
+            folder=system.scores(scale),
+        )
+        for system, scale in product(systems, config.scales)
+    }
+    by_scale: dict[Scale, dict[str, list[Scored]]] = {scale: {} for scale in config.scales}
+    for (system, scale), about in run.figures(cells).items():
+        folder = config.output / system.scores(scale)
+        scored = Scored(system, folder, about, stored_results(folder))
+        by_scale[scale].setdefault(system.row, []).append(scored)
+    every = [scored for rows in by_scale.values() for seeds in rows.values() for scored in seeds]
+    frame = pandas.DataFrame([scored.row(config) for scored in every], dtype=object)
+    write_text(config.output / "rows.csv", frame.to_csv(index=False, lineterminator="\n"))
+    sections = [section for scale, rows in by_scale.items() if rows for section in sections_of(rows, scale)]
+    sections.append(Section("Options that differ from the paper's", [options_table(config, systems)]))
+    return Page("Pairs of views", sections, f"Preset {config.preset}, protocol {config.protocol}.")
+
+
+def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
+    """Compare the options of all trainings with the paper's."""
+    ours = [decisive_options(training(config, system)) for system in systems if system.trained]
+    differing = [
+        [option, value, "; ".join(dict.fromkeys(one[option] for one in ours))]
+        for option, value in decisive_options(preset("paper")).items()
+        if {one[option] for one in ours} != {value}
+    ]
+    return Table(["option", "paper", "here"], differing)

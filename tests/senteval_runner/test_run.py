@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from corpora.senteval.files import read_task
-from corpora.senteval.tasks import expand_tasks
 from multiview import train
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
@@ -196,11 +195,6 @@ def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monke
     report = (tmp_path / "report/results.md").read_text()
     assert "| CR, MRPC, SICKRelatedness | no-model | model 'no-model': is not there |" in report
     assert "| MPQA | every model | MPQA: no such file" in report
-
-
-def test_an_unknown_task_is_one_line_that_lists_what_there_is() -> None:
-    with pytest.raises(UserError, match=r"'TRCE': did you mean TREC\?.*also called SICK-R.*groups: mv, sts"):
-        expand_tasks("TRCE")
 
 
 def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, run) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
 from senteval_runner.protocol import batched, classify
@@ -87,24 +85,6 @@ def test_schemes_equal_the_oracle() -> None:
     ):
         assert (ours.devacc, ours.acc) == theirs[:2]
         np.testing.assert_array_equal(ours.predictions, theirs[2])
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.tuples(*map(st.integers, (1, 1, 1, 2, 0), (3, 3, 5, 4, 3))))
-def test_gradients_equal_autograd(sizes: tuple[int, ...]) -> None:
-    F, R, B, C, hidden = sizes
-    torch.manual_seed(F + 10 * R + 100 * B)
-    shapes = [p.shape for p in batched.initial_head(3, *[hidden] * (hidden > 0), C)]
-    params = [torch.randn(F, R, *shape, dtype=torch.float64) for shape in shapes]
-    x = torch.randn(F, B, 4, dtype=torch.float64)
-    y = torch.randint(0, C, (F, B))
-    onehot = torch.nn.functional.one_hot(y, C).double().transpose(1, 2)
-    gradients = batched.gradients(x, onehot, params)
-    leaves = [p.requires_grad_() for p in params]
-    logits = batched.logits(x, leaves)
-    losses = [torch.nn.functional.cross_entropy(logits[f, r].T, y[f]) for f in range(F) for r in range(R)]
-    for ours, theirs in zip(gradients, torch.autograd.grad(sum(losses), leaves), strict=True):
-        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.fixture

@@ -43,15 +43,6 @@ def p_by_hand(ahead, n: int, draws: int) -> float:  # type: ignore[no-untyped-de
     return min(1.0, 2 * float((drawn * np.sign(ahead(np.arange(n))) <= 0).mean()))
 
 
-def test_bootstrap_of_accuracies() -> None:
-    rng = np.random.RandomState(0)
-    a, b = rng.rand(200) < 0.75, rng.rand(200) < 0.66
-    gain = a.astype(float) - b
-    expected = p_by_hand(lambda rows: gain[rows].mean(), 200, 4000)
-    one, other = (result("MR", {"test": hits * 1.0}, {"test": np.ones(200)}) for hits in (a, b))
-    assert p_value(one, other, "acc") == pytest.approx(expected, abs=0.03) and p_value(one, one, "acc") == 1
-
-
 @pytest.mark.parametrize("ranked", [False, True])
 def test_bootstrap_of_correlations(ranked: bool) -> None:
     """Human scores tie, subsets lie in another order, and a resample holds some pairs several times."""

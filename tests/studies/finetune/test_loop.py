@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 
 from runtime.errors import UserError
 from runtime.training_task import Checkpoints
-from senteval_runner.towers import Concatenation
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.tiny import build_tiny
-from studies.finetune.training import LoopConfig, Task, combine, fit
+from studies.finetune.training import LoopConfig, Task, fit
 from tests.studies.finetune.fixtures import nli_rows
 from tests.studies.layers.transformers_tiny import build
 
@@ -67,22 +65,6 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     drawn = set(others.take(others.target == 0).pairs)
     assert drawn == {("a", "d"), ("d", "a"), ("d", "b")}, "no phrase of the other side alone"
     assert with_negatives([("a", "b")], 0, seed=1)(0).target.tolist() == [1]
-
-
-@pytest.mark.parametrize("name", get_args(Concatenation))
-def test_concatenations_are_those_of_table_4(name: str) -> None:
-    torch.manual_seed(0)
-    u, v = torch.randn(4, 3), torch.randn(4, 3)
-    plain = {
-        "uv": lambda a, b: [*a, *b],
-        "diff": lambda a, b: [abs(x - y) for x, y in zip(a, b, strict=True)],
-        "prod": lambda a, b: [x * y for x, y in zip(a, b, strict=True)],
-    }
-    expected = [
-        [float(x) for part in name.split("-") for x in plain[part](a, b)]
-        for a, b in zip(u.tolist(), v.tolist(), strict=True)
-    ]
-    torch.testing.assert_close(combine(u, v, name), torch.tensor(expected))  # type: ignore[arg-type]
 
 
 def test_rate_rises_then_falls_linearly() -> None:

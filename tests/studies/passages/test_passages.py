@@ -24,7 +24,6 @@ from studies.passages.ranker import (
     Scorer,
     draw_pairs,
     measure,
-    ranking_loss,
     scaled,
     score,
     train_scorer,
@@ -167,17 +166,6 @@ def test_metrics_equal_a_loop() -> None:
     found = measure(questions, scores)
     for name in METRICS:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("margin", [0.0, 0.7])
-def test_ranking_loss_and_gradient(margin: float) -> None:
-    pairs = torch.randn(2, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    loss = ranking_loss(*pairs.requires_grad_(), margin)
-    terms = [max(0.0, margin - right + wrong) for right, wrong in pairs.T.tolist()]
-    assert loss.item() == pytest.approx(sum(terms) / 12)
-    loss.backward()
-    slope = [1 / 12 if term > 0 else 0.0 for term in terms]
-    assert pairs.grad.tolist() == [pytest.approx([-s for s in slope]), pytest.approx(slope)]
 
 
 def test_features_equal_loops() -> None:

@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 import parsing.run
 from multiview.config import TrainConfig, decisive_options, preset
 from multiview.folder.card import training_command
-from runtime.files import read_json
+from runtime.files import read_json, write_json
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
 from studies.views import run as views
@@ -74,7 +74,7 @@ def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
                     predictions={"test": found}, gold={"test": gold}),
         ]  # fmt: skip
         system = System(name="dep,const", words="fixed", trees=Path("t"), rate=1, seed=seed)
-        return Scored(system, Path(), {result.task: result for result in results})
+        return Scored(system, Path(), {}, {result.task: result for result in results})
 
     best, worse = ([1, 1, 1, 1], gold), ([1, 1, 0, 0], [2.0, 1.0, 3.0, 5.0])
     one, other = (
@@ -110,15 +110,15 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     args = ["--trees", "runs/trees/toy", "--vectors", "vectors.txt", "--words", "both", "--data", str(data)]
     args += ["--dim", "8", "--word-dim", "6", "--seeds", "3", "4", "--protocol", "fast"]
     args += ["--systems", "seq,const", "dep,const", "--rates", "5e-2"]
-    args += ["--passes", "2", "--validation", "12", "--case", "lower"]
+    args += ["--passes", "2", "--validation", "12", "--case", "lower", "--output", "runs/pairs"]
     assert cli(args) == 0
-    report = Path("runs/views/report.md").read_text()
+    report = Path("runs/pairs/report.md").read_text()
     assert "| DEP, CONST (Simoulin & Crabbé 2021) † |" in report and "| CONST, CONST (" not in report
     differing = {"views": "seq,const; dep,const", "seed": "3; 4", "encoder.dim": "8", "table.dim": "6"}
     differing |= {"vectors": "vectors.txt", "loop.learning-rate": "0.05", "table.case": "lower"}
     rows = dict(re.findall(r"^\| ([a-z.-]+) \| \S+ \| (.*) \|$", report, re.MULTILINE))
     assert {name: rows.get(name) for name in differing} == differing
-    scored = pandas.read_csv("runs/views/rows.csv", dtype=str)
+    scored = pandas.read_csv("runs/pairs/rows.csv", dtype=str)
     [commit] = set(scored["commit"])
     assert commit
     # At each scale two systems and seeds, their starts, an average of words a seed, and random words.
@@ -128,12 +128,17 @@ def test_paper_preset_in_one_command(data: Path, tmp_path: Path, monkeypatch: py
     means = found["mean of 3"].astype(float)
     gain = (means["dep,const"] - means["seq,const"]).mean()
     label = "seq-const-both-words-toy-rate-0.05-seed3"
-    told = read_json(Path("runs/views/scores") / label / "one" / "results.json")["config"]["models"]
-    assert told == [f"runs/views/models/{label}?scale=runs/trees/toy"]
+    told = read_json(Path("runs/pairs/scores") / label / "one" / "results.json")["config"]["models"]
+    assert told == [f"runs/pairs/models/{label}?scale=runs/trees/toy"]
     at_scale = report.partition("## Each number at one scale: means")[2]
     [shown] = re.findall(r"\n\| seq,const, both words, toy, rate 0.05 \| 2 \| [^|]* \| (\S+) \[", at_scale)
     assert float(shown) == pytest.approx(gain, abs=0.02)
     ran.clear()
+    folder = Path("runs/pairs/scores") / label / "one"
+    (folder / "cell.json").unlink()  # as earlier versions left it
+    write_json(folder / "made.json", {"commit": "earlier", "step": 1})
     assert cli([*args, "--seeds", "3"]) == 0
     assert not ran  # finished: not again
-    assert len(Path("runs/views/rows.csv").read_text().splitlines()) == 1 + 2 * (2 + 2 + 1 + 1)
+    again = pandas.read_csv("runs/pairs/rows.csv", dtype=str)
+    assert len(again) == 2 * (2 + 2 + 1 + 1) and list(again["commit"]).count("earlier") == 1
+    assert cli([*args, "--seeds", "3", "--tasks", "CR"]) == 2 and not ran
