@@ -122,6 +122,7 @@ LOCAL = re.compile(r":(?:func|class|meth|attr|data):`~?([A-Za-z_]\w*)`")
 PLACE = re.compile(
     rf"(?<![\w/.-])((?:{OURS}|docs)/[\w/.-]*\.(?:py|md|toml|tsv|csv|svg|png))\b(?:::(\w+))?|`(tests/[\w/]+/)`"
 )
+TESTS = {name for text in sources("tests").values() for name in re.findall(r"def (test_\w+)", text)}
 LONGEST, MOST_WORDS = 110, 25
 """Characters of a line of documentation, words of a cell of a table."""
 
@@ -149,6 +150,8 @@ def stale(file: str, text: str) -> list[str]:
         paths = [root / (file_named or folder) for root in (ROOT, ROOT / "tests")]
         there = [path for path in paths if path.exists()]
         names += [] if there and (not test or f"def {test}(" in there[0].read_text()) else [file_named + test]
+    if file.endswith(".md"):  # a test by its name alone
+        names += [name for name in re.findall(r"`(test_\w+)`", text) if name not in TESTS]
     links = re.findall(r"\]\(([^)#:]+)\)", text) if file == "README.md" else []
     return names + [link for link in links if not (ROOT / link).exists()]
 
@@ -171,10 +174,11 @@ def test_what_pages_and_docstrings_refer_to_exists() -> None:
         "tests/test_documentation.py::test_gone",
         "[gone](docs/gone)",
         "`tests/gone/`",
+        "`test_gone`",
     ],
 )
 def test_a_stale_reference_is_found(text: str) -> None:
-    assert len(stale("README.md" if "](" in text else "some.py", text)) == 1
+    assert len(stale("README.md" if text.startswith(("[", "`test_")) else "some.py", text)) == 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
