@@ -1,4 +1,4 @@
-"""Packaging: the six packages, their extras and console scripts."""
+"""Package the project: the six packages, their extras and console scripts."""
 
 from pathlib import Path
 

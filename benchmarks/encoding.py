@@ -1,4 +1,4 @@
-"""From raw text to vectors: ours, parsing included, against a sentence-transformers model.
+"""Time the way from raw text to vectors: ours, parsing included, and a sentence-transformers model's.
 
     OMP_NUM_THREADS=1 python -m benchmarks.encoding [MODEL] [--peer all-MiniLM-L6-v2] [--text FILE]
 

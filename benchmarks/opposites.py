@@ -1,4 +1,4 @@
-"""Opposites and exchanged words: the structure vector, shares of it in encoders, and the judge of pairs.
+"""Score opposites and exchanged words: by the structure vector, shares of it, and the judge of pairs.
 
     python -m benchmarks.opposites [--part development|scored] [--hans FILE] [--limit N] [--minilm-rows N]
 
@@ -64,13 +64,13 @@ class PairSet(NamedTuple):
     """Pairs that are drawn together: 3 of a triplet's row, all of a frame."""
 
     def first(self, limit: int) -> PairSet:
-        """The first pairs, in whole rows and at least one; all if ``limit`` is 0."""
+        """Take the first pairs, in whole rows and at least one; all if ``limit`` is 0."""
         end = max(limit - limit % self.size, self.size) if limit else len(self.texts)
         return PairSet(self.gold[:end], self.texts[:end], self.size)
 
 
 def read_sets(data: Path, hans: Path | None, *, scored: bool) -> dict[str, PairSet]:
-    """The sets of a half, by name."""
+    """Read the sets of a half, by name."""
     pairs = read_half(data, scored=scored)
     if hans:
         rows = list(task_pairs("HANS", hans))
@@ -100,7 +100,7 @@ def _graded(task: TaskData, split: str) -> PairSet:
 
 
 def _without_others(similar: PairSet, folder: Path) -> PairSet:
-    """STS-B's rows but for the pairs that other tasks have."""
+    """Take STS-B's rows but for the pairs that other tasks have."""
 
     def letters(pair: tuple[str, str]) -> frozenset[str]:
         return frozenset(re.sub(r"\W", "", text.lower()) for text in pair)
@@ -135,7 +135,7 @@ def without_antonyms(found: PairSet) -> Iterator[None]:
 
 
 def resampled(score: Callable[[Scores, Scores], float], gold: Scores, values: Scores, size: int = 1) -> str:
-    """A score in per cent with its interval over rows of so many pairs."""
+    """Print a score in per cent with its interval over rows of so many pairs."""
     drawn, rows = np.random.default_rng(0), np.arange(len(gold)).reshape(-1, size)
     picks = [drawn.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
     low, high = interval(np.array([100 * score(gold[pick], values[pick]) for pick in picks]))
@@ -143,7 +143,7 @@ def resampled(score: Callable[[Scores, Scores], float], gold: Scores, values: Sc
 
 
 def vector_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
-    """How good cosines are on a set; none where they are missing."""
+    """Print how good cosines are on a set; nothing where they are missing."""
     if name not in values:
         return ""
     cosine, size = values[name], sets[name].size
@@ -158,7 +158,7 @@ def vector_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
 
 
 def judged_cell(sets: Mapping[str, PairSet], values: Values, group: str) -> str:
-    """The area under the ROC curve; a triplet gives one pair of either kind."""
+    """Print the area under the ROC curve; a triplet gives one pair of either kind."""
     names = [name for name in sets if name.split()[0] == group]
     gold = np.concatenate([sets[name].gold[: len(values[name])] for name in names])
     own = np.concatenate([values[name] for name in names])
@@ -169,14 +169,14 @@ def judged_cell(sets: Mapping[str, PairSet], values: Values, group: str) -> str:
 
 
 def accepted_cell(sets: Mapping[str, PairSet], true: str, values: Values, name: str) -> str:
-    """Per cent of a set's pairs that say otherwise and are accepted where 90 % of true paraphrases are."""
+    """Print what per cent of pairs that say otherwise pass where 90 % of true paraphrases do."""
     gold = {part: sets[part].gold[: len(values[part])] for part in (true, name)}
     chosen = {"paraphrases": values[true][gold[true] == 1], name: values[name][gold[name] == 0]}
     return f"{opposite_scores(chosen)[0][f'{name}.accepted']:.1f}"
 
 
 def cosines_by(sets: Mapping[str, PairSet], vectors_of: Callable[[list[str]], NDArray[np.float32]]) -> Values:
-    """An encoder's cosines of every set, each sentence encoded once."""
+    """Compute an encoder's cosines of every set, each sentence encoded once."""
     texts = list(dict.fromkeys(text for found in sets.values() for pair in found.texts for text in pair))
     of_text = dict(zip(texts, vectors_of(texts), strict=True))
     cosines_of = {}

@@ -1,4 +1,4 @@
-"""Who did what to whom: the structure vector beside controls of its size, and what λ of it does to encoders.
+"""Score who did what to whom: by the structure vector, controls of its size, and shares λ of it in encoders.
 
     python -m benchmarks.structure [--part development|test] [--hans FILE]
 
@@ -52,7 +52,7 @@ Pairs = Callable[[Batch, Array, list[str], Array], Arcs]
 
 
 def tree_arcs(heads: Callable[[Batch], Array]) -> Pairs:
-    """The canonical roles of other trees, from each token's head, 1-based."""
+    """Bind by the canonical roles of other trees, from each token's head, 1-based."""
 
     def pairs(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
         return canonical_arcs(heads(batch), relation, word_flags(types)[word_N], batch.sentence_offsets)
@@ -61,7 +61,7 @@ def tree_arcs(heads: Callable[[Batch], Array]) -> Pairs:
 
 
 def random_heads(batch: Batch) -> Array:
-    """Each word below one before it in a random order."""
+    """Put each word below one before it in a random order."""
     heads, drawn = [], np.random.default_rng(0)
     for n in np.diff(batch.sentence_offsets):
         order, head = drawn.permutation(n), np.zeros(n, np.int64)
@@ -72,7 +72,7 @@ def random_heads(batch: Batch) -> Array:
 
 
 def shuffled(batch: Batch, *of: Any) -> Arcs:
-    """The tree's own arcs between other words of the sentence."""
+    """Bind by the tree's own arcs, moved to other words of the sentence."""
     arcs, drawn = tree_arcs(lambda batch: batch.head)(batch, *of), np.random.default_rng(0)
     spans = zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True)
     words = np.concatenate([begin + drawn.permutation(end - begin) for begin, end in spans])
@@ -80,20 +80,20 @@ def shuffled(batch: Batch, *of: Any) -> Arcs:
 
 
 def labels(batch: Batch, *of: Any) -> Arcs:
-    """The parser's own relations, not canonical."""
+    """Bind by the parser's own relations, not canonical ones."""
     below = np.flatnonzero(batch.head > 0)
     begin = np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
     return Arcs(batch.relation[below] % ORDER, begin[below] + batch.head[below] - 1, below)
 
 
 def stop_list(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
-    """Words in order, but for those of a list."""
+    """Bind words in their order, without those of a list."""
     spoken = np.array([w.isalnum() and w.lower() not in ENGLISH_STOP_WORDS for w in types], bool)
     return in_order(batch, np.flatnonzero(spoken[word_N]), 4)
 
 
 def positions(batch: Batch, *of: Any) -> Arcs:
-    """Content words, each bound to its number in the sentence."""
+    """Bind each content word to its number in the sentence."""
     content = content_words(*of)
     sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
     place = np.arange(len(content)) - np.searchsorted(sentence, sentence)
@@ -115,7 +115,7 @@ for title, pairs_of in CONTROLS.items():
 
 
 class Sets:
-    """The sentence pairs of every set, and their scores."""
+    """Holds the sentence pairs of every set, and scores them."""
 
     def __init__(self, part: str, data: Path, hans: Path | None) -> None:
         development = part == "development"
@@ -183,7 +183,7 @@ class StructureConfig:
 
 
 def data_folder() -> Path:
-    """The folder of the real data.
+    """Find the folder of the real data.
 
     Raises:
         UserError: MULTIVIEW_DATA does not name it.
@@ -194,12 +194,12 @@ def data_folder() -> Path:
 
 
 def has_minilm() -> bool:
-    """Whether MiniLM's package is installed."""
+    """Tell whether MiniLM's package is installed."""
     return packaged(MINILM) != MINILM
 
 
 def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
-    """MiniLM's vectors, [n, 384]."""
+    """Encode texts by MiniLM, [n, 384]."""
     model = load_pretrained(packaged(MINILM), whole=True, device="cpu")
     return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
 

@@ -1,4 +1,4 @@
-"""The native tree engine against DGL and against its own matrix products, alternating in one run.
+"""Time the native tree engine against DGL and against its own matrix products, alternating in one run.
 
     python -m benchmarks.tree_engine [--rounds 7] [--threads 2] [--clock cpu]
 

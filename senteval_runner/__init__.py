@@ -1,4 +1,4 @@
-"""Any encoder to scores: the SentEval protocol and reports.
+"""Score any encoder by the SentEval protocol, and report.
 
 from senteval_runner import evaluate
 results = evaluate(encoder, ["MR", "TREC", "SICK-R"], "data/senteval")

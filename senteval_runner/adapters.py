@@ -1,4 +1,4 @@
-"""Our encoders behind MTEB's interface.
+"""Put our encoders behind MTEB's interface.
 
     mteb.evaluate(MtebEncoder(open_model("runs/models/mine"), "mine"), tasks)
 
@@ -32,7 +32,7 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """MTEB's record of the model, with name and revision only."""
+        """Gives MTEB's record of the model, with name and revision only."""
         try:
             from mteb.models.model_meta import ModelMeta
         except ImportError:

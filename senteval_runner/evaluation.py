@@ -1,4 +1,4 @@
-"""``evaluate``: an encoder's SentEval scores.
+"""Score an encoder by SentEval.
 
     from senteval_runner import evaluate
     results = evaluate(encoder, ["MR", "SICK-R"], "data/senteval")

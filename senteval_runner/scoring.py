@@ -67,8 +67,9 @@ class Model:
 
     @property
     def scores(self) -> list[dict[str, dict[str, float]]]:
-        """Metrics by task, one entry per seed."""
-        return [{task: result.metrics for task, result in by.items()} for by in self.results.values()]
+        """Gives the metrics by task, one entry per seed."""
+        seeds = self.results.values()
+        return [{task: result.metrics for task, result in by_task.items()} for by_task in seeds]
 
 
 @dataclass(frozen=True)
@@ -225,10 +226,10 @@ def write_results(
 
 def _bars(models: tables.Models) -> Figure:
     """Draw the main score of every task."""
-    rows = {name: [tables.headlines(one) for one in seeds] for name, seeds in models.items()}
-    tasks = list(dict.fromkeys(task for seeds in rows.values() for one in seeds for task in one))
+    rows = {name: [tables.headlines(scores) for scores in seeds] for name, seeds in models.items()}
+    tasks = list(dict.fromkeys(task for seeds in rows.values() for seed_row in seeds for task in seed_row))
     scores = {
-        (name, task): Score.over_seeds([one[task] for one in seeds if task in one])
+        (name, task): Score.over_seeds([seed_row[task] for seed_row in seeds if task in seed_row])
         for name, seeds in rows.items()
         for task in tasks
     }
@@ -280,10 +281,15 @@ def _about(options: Mapping[str, Any], protocol: Protocol, models: Sequence[Mode
 def _remarks(models: Sequence[Model]) -> list[Section]:
     """Return the remarks: which vectors were scored, unusual row counts, and what was skipped and why."""
     results = [
-        (model.name, result) for model in models for by in model.results.values() for result in by.values()
+        (model.name, result)
+        for model in models
+        for by_task in model.results.values()
+        for result in by_task.values()
     ]
-    read = dict.fromkeys((name, one.reading, one.task) for name, one in results if one.reading)
-    notes = {one.task: "; ".join(one.notes) for _, one in results if one.notes}
+    readings = dict.fromkeys(
+        (name, result.reading, result.task) for name, result in results if result.reading
+    )
+    notes = {result.task: "; ".join(result.notes) for _, result in results if result.notes}
     reasons = [(task, why, model.name) for model in models for task, why in model.skipped.items()]
     everyone = ", ".join(model.name for model in models)
     # A model that cannot be read fails at every task for one reason, which is told once.
@@ -291,7 +297,7 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
         ("every model" if names == everyone else names, why, task) for task, why, names in _joined(reasons)
     ]
     tables_by_title = {
-        "Which vectors of a model": Table(["model", "vectors", "tasks"], _joined(read)),
+        "Which vectors of a model": Table(["model", "vectors", "tasks"], _joined(readings)),
         "Row counts that differ from the published ones": Table(
             ["task"], [[note] for note in notes.values()]
         ),
@@ -305,6 +311,6 @@ def _remarks(models: Sequence[Model]) -> list[Section]:
 def _joined(rows: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     """Merge rows that are alike but for the last column: its texts, separated by commas."""
     texts: dict[tuple[str, str], list[str]] = {}
-    for one, other, last in rows:
-        texts.setdefault((one, other), []).append(last)
+    for first, second, last in rows:
+        texts.setdefault((first, second), []).append(last)
     return [(*key, ", ".join(listed)) for key, listed in texts.items()]

@@ -1,4 +1,4 @@
-"""Models by name, as evaluations open them, and the trees of evaluation sentences, parsed once for all.
+"""Open models by name for evaluations, and parse the evaluation sentences once for all of them.
 
     runs/trees/senteval-<parsers>/<sentences>/     one tree cache per run that met new sentences
 
@@ -38,7 +38,7 @@ WORTH_WORKERS = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationTrees:
-    """The trees of some tasks' sentences."""
+    """Finds or makes the trees of some tasks' sentences."""
 
     folder: Path = Path("runs/trees")
     """A finished tree cache, or a folder of them: ``senteval`` by ``parsing.run``, ``senteval-<parsers>``

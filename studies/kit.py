@@ -1,4 +1,4 @@
-"""The runner of every study: cells of figures that are stored as they are finished, then one report.
+"""Run every study: compute cells of figures, store each as it is finished, then write one report.
 
 A study is a configuration (with ``output``, and ``preset`` if it has some) and a function that makes cells
 from it, each a method on a data set with a seed, and a page of tables of their figures::
@@ -186,7 +186,8 @@ def check_inputs(config: Any) -> None:
         raise UserError("; ".join(refused))
     for field in fields(config):
         value = getattr(config, field.name)
-        paths = [one for one in (value if isinstance(value, tuple) else [value]) if isinstance(one, Path)]
+        values = value if isinstance(value, tuple) else [value]
+        paths = [path for path in values if isinstance(path, Path)]
         if field.name not in ("output", "cache") and paths and not any(path.exists() for path in paths):
             raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
 

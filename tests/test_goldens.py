@@ -44,8 +44,7 @@ from tests.oracles import senteval as oracle
 from tests.oracles.training import Runs, beside
 from tests.parsing import goldens as parsers
 from tests.senteval_runner.encoders import RandomBag
-from tests.studies import goldens as tuned
-from tests.studies import goldens_frozen as frozen
+from tests.studies import goldens as studies
 
 FILE = Path(__file__).with_name("goldens.json")
 SENTENCES = 8192
@@ -200,9 +199,9 @@ def test_scores_of_the_parsers(goldens: dict[str, Any], data_folder: Path) -> No
     assert parser_scores(data_folder) == pytest.approx(goldens["gum"], abs=0.02)
 
 
-SECTIONS: Mapping[str, Section] = {**tuned.SECTIONS, **frozen.SECTIONS, **parsers.SECTIONS}
+SECTIONS: Mapping[str, Section] = {**studies.SECTIONS, **parsers.SECTIONS}
 """By their names in the file."""
-KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**tuned.KILLED, **frozen.KILLED, **parsers.KILLED}
+KILLED: Mapping[str, Callable[[Path], list[Path]]] = {**studies.KILLED, **parsers.KILLED}
 """Trainings of some 25 steps, which return the files that they write."""
 
 

@@ -1,4 +1,4 @@
-"""What the documentation needs beyond Markdown, as a hook of mkdocs (``mkdocs.yml`` names this file).
+"""Add what the documentation needs beyond Markdown: a hook of mkdocs, which ``mkdocs.yml`` names.
 
 Equations become MathML while the site is built, so that no script and no font is fetched: formulas stand
 between dollar signs, and pymdownx.arithmatex marks them. References of docstrings become links where the site

@@ -1,4 +1,4 @@
-"""How far a command's configuration travels: the functions that get it, and the modules they are in.
+"""Count how far a command's configuration travels: functions that get it, and the modules they are in.
 
     python -m tools.stops
 

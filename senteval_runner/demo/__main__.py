@@ -1,4 +1,4 @@
-"""The whole pipeline on books that are in the package: ``make demo``.
+"""Run the whole pipeline on books that are in the package: ``make demo``.
 
     python -m senteval_runner.demo
 

@@ -1,4 +1,4 @@
-"""The demo's page: what training gained, how it went, trees, neighbours, and what structure tells apart."""
+"""Make the demo's page: what training gained, how it went, trees, neighbours, what structure tells apart."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def demo_page(
     """Make the page from the files of the commands, and the title, seconds and command of each."""
     written = read_json(scores / "results.json")
     names = {str(model): TRAINED, f"bag:{model}": WORDS, "bag:random": RANDOM, BUILTIN: BUILTIN}
-    about = {names.get(one["spec"], START): one for one in written["models"].values()}
+    about = {names.get(model["spec"], START): model for model in written["models"].values()}
     rows = [row for row in ROWS if row in about]
     stored = {row: stored_results(scores, f"{about[row]['key']}-") for row in rows}
     tasks = dict.fromkeys(result["task"] for result in written["results"])  # as they were asked for

@@ -75,7 +75,7 @@ def initial_head(*sizes: int) -> list[Tensor]:
     ``sizes`` are those of the input, of hidden units, if there are some, and of the output.
     """
     layers = [nn.Linear(dim, out) for dim, out in itertools.pairwise(sizes)]
-    return [torch.cat([one.weight.detach(), one.bias.detach()[:, None]], dim=1) for one in layers]
+    return [torch.cat([layer.weight.detach(), layer.bias.detach()[:, None]], dim=1) for layer in layers]
 
 
 def logits(x_FBD: Tensor, params: Sequence[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The three ways SentEval chooses a regulariser and scores a classifier.
+"""Choose a regulariser and score a classifier, in SentEval's three ways.
 
 ``inner_kfold`` (MR CR SUBJ MPQA): nested cross-validation; ``kfold`` (TREC MRPC): cross-validation on train,
 then test; ``split`` (SICK-E, SST, SNLI, probing): a given development set. Accuracies are percentages
@@ -85,18 +85,18 @@ class Torch:
     def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
         """Train on the first rows of each fold, measure on the second."""
         fits = [Fit(train=train, dev=dev, l2=tuple(self.candidates)) for train, dev in folds]
-        return np.array([one.score for one in self.train(fits, keep=False)])
+        return np.array([fitted.score for fitted in self.train(fits, keep=False)])
 
     def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
         """Predict ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
         fits = [split_fit(train, self.candidates[chosen], self.seed) for train, _, chosen in jobs]
-        fitted = self.train(fits, keep=True)
-        return [self._predict(test, one.weights[0]) for (_, test, _), one in zip(jobs, fitted, strict=True)]
+        pairs = zip(jobs, self.train(fits, keep=True), strict=True)
+        return [self._predict(test, fitted.weights[0]) for (_, test, _), fitted in pairs]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
         """Search on a given development set. A final fit would repeat the search, so its weights are used."""
         [fitted] = self.train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
-        return np.array([fitted.score]), [self._predict(test, one) for one in fitted.weights]
+        return np.array([fitted.score]), [self._predict(test, weights) for weights in fitted.weights]
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
     inner = [(train[a], train[b]) for train, _ in outer for a, b in folds.split(train, y[train])]
     backend = _backend(x, y, classes, protocol, seed)
     accuracy = backend.search(inner).reshape(protocol.kfold, protocol.kfold, -1)
-    dev_scores = [_means(one) for one in accuracy]
+    dev_scores = [_means(fold) for fold in accuracy]
     chosen = [int(np.argmax(scores)) for scores in dev_scores]
     jobs = [(train, test, best) for (train, test), best in zip(outer, chosen, strict=True)]
     predictions = np.empty(len(y), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What an evaluation is told and what it returns: protocols and results.
+"""Say what an evaluation is told and what it returns: protocols and results.
 
 SentEval's scores are published under three configurations.
 

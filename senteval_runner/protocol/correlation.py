@@ -1,4 +1,4 @@
-"""Accuracy, correlations and cosines, as fractions; and the regression that SICK-R and STS-B are scored by.
+"""Compute accuracy, correlations and cosines, and fit the regression that scores SICK-R and STS-B.
 
 It predicts a distribution over the scores 1..5 and takes its mean: a softmax layer on [|u - v|, u ∗ v],
 trained with the mean squared error against the target distribution (Tai et al. 2015 as SentEval runs it),

@@ -1,4 +1,4 @@
-"""Scores of tasks without training: which sentences are nearer by cosine.
+"""Score tasks without training, by which sentences are nearer by cosine.
 
 The tasks of structure (:mod:`corpora.senteval.structure`), STS12-16, and Neighbours: each sentence of a book
 ranks all other sentences of the book, and the right answers are the sentence before and the one after.

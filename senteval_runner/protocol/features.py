@@ -1,4 +1,4 @@
-"""From sentence vectors to the rows a classifier sees.
+"""Turn sentence vectors into the rows that a classifier sees.
 
 A design matrix is float32 [n, d + 1] with a last column of ones, whose weight is the bias: the batched
 classifiers train on it as it is, scikit-learn's on all but that column.

@@ -1,4 +1,4 @@
-"""Resamples of a test set's items, drawn with replacement: what every interval and difference rests on.
+"""Resample a test set's items with replacement: every interval and difference rests on that.
 
 Legend of dimension suffixes: N items, K groups of items, R resamples.
 """
@@ -105,7 +105,9 @@ def drawn_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
         scope, _, kind = metric.removesuffix(".mean").rpartition(".")
         has_items = scope in ("", "all", "concatenated") or (scope == "cosine" and scope in first.predictions)
         if kind in SCORES and has_items and not (kind == "acc" and first.task in PAIR_TASKS):
-            drawn[metric] = np.mean([scores_of(one, metric, draws=RESAMPLES) for one in results], axis=0)
+            drawn[metric] = np.mean(
+                [scores_of(result, metric, draws=RESAMPLES) for result in results], axis=0
+            )
     return drawn
 
 

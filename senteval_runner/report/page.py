@@ -1,4 +1,4 @@
-"""One page for every report: sections of tables, figures and prose, as Markdown or HTML.
+"""Write the page of every report: sections of tables, figures and prose, as Markdown or HTML.
 
     table = Table(
         ["model", Column("MR", best="high"), Column("MSE", best="low")],

@@ -1,4 +1,4 @@
-"""Plots for a page: bars, curves, points in the plane, heat maps.
+"""Draw plots for a page: bars, curves, points in the plane, heat maps.
 
     Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): Score(74.2)})])
 

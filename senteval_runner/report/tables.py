@@ -1,4 +1,4 @@
-"""Scores as tables: the multi-view paper's columns, similarity, every other task, differences between models.
+"""Put scores into tables: the multi-view paper's columns, similarity, other tasks, and differences.
 
 MR CR SUBJ MPQA TREC accuracy, MRPC accuracy and F1, SICK-R r, ρ and MSE (times 100). For the average a
 task's metrics are averaged first, with 100 - MSE in place of the MSE. There is no average when a task is
@@ -143,7 +143,7 @@ def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
 
 def averaged_columns(models: Models) -> list[str]:
     """Find the columns to average: similarity by cosine on every set that a model was scored on."""
-    rows = [_row(SIMILARITY_COLUMNS, one) for seeds in models.values() for one in seeds]
+    rows = [_row(SIMILARITY_COLUMNS, scores) for seeds in models.values() for scores in seeds]
     return [column for column in SIMILARITY_COLUMNS if any(column in row for row in rows)]
 
 
@@ -162,7 +162,7 @@ def score_sections(models: Models, efforts: Efforts, drawn: Drawn | None = None)
         "STS-B (trained)": "STS-B (trained): Pearson times 100 of a regression on the training part.",
         mean: f"{mean}: the mean of {', '.join(averaged)}.",
     }
-    tasks = list(dict.fromkeys(task for seeds in models.values() for one in seeds for task in one))
+    tasks = list(dict.fromkeys(task for seeds in models.values() for scores in seeds for task in scores))
     elsewhere = {*STS_SUBSETS, *RELATEDNESS_TASKS, *(task for task, *_ in PAPER_COLUMNS.values())}
     probing = [task for task in tasks if task in PROBING_FILES]
     other = [task for task in tasks if task not in elsewhere and task not in probing]
@@ -189,14 +189,15 @@ def _score_table(
 
     ``row`` sorts scores by column; columns without a score are left out, and so are their ``notes``.
     """
-    rows = {name: [row(one) for one in seeds] for name, seeds in models.items()}
+    rows = {name: [row(scores) for scores in seeds] for name, seeds in models.items()}
     spans = {name: {c: interval(values_R) for c, values_R in row(of).items()} for name, of in drawn.items()}
-    known = [column for column in columns if any(column in one for seeds in rows.values() for one in seeds)]
+    present = {column for seeds in rows.values() for seed_row in seeds for column in seed_row}
+    known = [column for column in columns if column in present]
     cells: list[list[Cell]] = []
     for name, seeds in rows.items():
         cells.append([name])
         for column in known:
-            score = Score.over_seeds([one[column] for one in seeds if column in one])
+            score = Score.over_seeds([seed_row[column] for seed_row in seeds if column in seed_row])
             cells[-1].append(score and replace(score, interval=spans.get(name, {}).get(column)))
     heads = [Column(name, best="low" if name.endswith("MSE") else "high") for name in known]
     shown = [note for column, note in (notes or {}).items() if column in ("", *known)]

@@ -1,4 +1,4 @@
-"""Encoders with layers (Hugging Face), and encoders taken whole.
+"""Open encoders layer by layer (Hugging Face), or take them whole.
 
 A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences. The
 poolings are EMP's four: the state of [CLS], the state of [SEP], mean and maximum over all word pieces; as in
@@ -97,7 +97,7 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, places: Mapping[str, int], pooling
 
 
 class Backbone:
-    """Word vectors, precomputed vectors or any sentence encoder, taken whole: one layer with one pooling.
+    """Takes word vectors, precomputed vectors or any sentence encoder whole: one layer with one pooling.
 
     EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent in this way.
     """
@@ -143,7 +143,7 @@ class Backbone:
 
 
 class TransformerBackbone(Backbone):
-    """A Hugging Face encoder: hidden states of every layer, pooled; its weights load when they are needed.
+    """Pools the hidden states of every layer of a Hugging Face encoder, whose weights load when needed.
 
     The first module of a sentence-transformers folder is used. Sentences of more than ``max_length`` word
     pieces, special ones included, are cut. A name under which nothing can be loaded is an error.
@@ -168,7 +168,7 @@ class TransformerBackbone(Backbone):
 
     @cached_property
     def model(self) -> Any:
-        """The encoder in float32, padding on the right: absolute positions do not depend on the batch."""
+        """Gives the encoder in float32; padding on the right leaves positions as they are alone."""
         model = load_pretrained(self.path).to(self.device).float().eval()
         model.tokenizer.padding_side = "right"
         if model.tokenizer.pad_token is None:
@@ -245,7 +245,7 @@ def open_layers(
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)
     unit = chosen(layers, backbone.layers, backbone.name), pooling
-    name, spec = (f"{one} {unit[0]} {pooling}" for one in (backbone.name, spec))
+    name, spec = (f"{model} {unit[0]} {pooling}" for model in (backbone.name, spec))
     return OpenedEncoder(
         backbone.open([unit], cache), name=name, spec=spec, identity=[*backbone.identity, *unit]
     )

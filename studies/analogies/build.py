@@ -1,4 +1,4 @@
-"""Building the questions: pairs of facts, wrong answers, contexts. docs/papers/uni.md says what is UNI's.
+"""Build the questions: pairs of facts, wrong answers, contexts. docs/papers/uni.md says what is UNI's.
 
 Words have five candidates: the answer and the four words of a vector file that are nearest to b − a + c.
 Where the file lacks a word of the question, and without a file, the category's own words stand in.
@@ -198,7 +198,7 @@ def word_questions(
 ) -> list[Terms]:
     """Draw a category's word questions from Google's, or from all pairs of two facts that share no word."""
     facts = load_pairs()[category.name]
-    possible = [(*one, *two) for one in facts for two in facts if one[0] != two[0] and one[1] != two[1]]
+    possible = [(*a, *b) for a in facts for b in facts if a[0] != b[0] and a[1] != b[1]]
     asked = possible if google is None else google.get(category.google, ())
     rows = generator.sample(range(len(asked)), min(category.questions, most, len(asked)))
     return [asked[row] for row in sorted(rows)]

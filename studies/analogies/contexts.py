@@ -1,4 +1,4 @@
-"""Contexts of words: constituents and sentences of a tree cache with a slot, and their paraphrases.
+"""Find contexts of words: constituents and sentences of a tree cache with a slot, and paraphrases.
 
 A frame is a text with one slot and a paraphrase of it with the same slot:
 

@@ -1,4 +1,4 @@
-"""Analogy questions: their categories, the file that holds them, and Google's.
+"""Read and write analogy questions: their categories, their file, and Google's.
 
 UNI's questions are Google's, put into contexts: its Table 3 counts the questions of seven of the file's
 fourteen sections (1,322 comparatives where the file has 1,332). The other seven are asked of words alone.

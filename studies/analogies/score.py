@@ -1,4 +1,4 @@
-"""Scores of models on the questions and their report: UNI's Tables 4 and 6 and its Figures 1 to 4.
+"""Score models on the questions, and report: UNI's Tables 4 and 6 and its Figures 1 to 4.
 
 A question a : b = c : d is answered by 3CosAdd: the candidate whose vector has the highest cosine with
 b − a + c, all vectors scaled to length 1 first. Ties count against the answer: a candidate within 1e-6 of
@@ -132,14 +132,14 @@ def score(config: ScoreConfig, run: kit.Run) -> Page:
     scores = run.figures(cells)
     sections = [Section("Accuracy (%)", [_table(scores, "averages", LEVELS, AVERAGES)])]
     for level in LEVELS:
-        present = {name for one in scores.values() for name in one["accuracy"].get(level, {})}
+        present = {name for figures in scores.values() for name in figures["accuracy"].get(level, {})}
         if names := {name: name for name in CATEGORIES if name in present}:
             rows = _table(scores, "accuracy", [level], names)
             sections.append(Section(f"Accuracy by category, {level}s (%)", [rows]))
     transfer = _table(scores, "transfer", LEVELS[1:], RATES)
     sections.append(Section("Transfer from words (%)", [transfer], note=TRANSFER_NOTE))
-    for name, one in scores.items():
-        sections.append(Section(f"{name}: rank of the right answer, % of questions", [*_ranks(one)]))
+    for name, figures in scores.items():
+        sections.append(Section(f"{name}: rank of the right answer, % of questions", [*_ranks(figures)]))
         planes = [pattern(questions, vectors(name)), differences(questions, vectors(name))]
         sections.append(Section(f"{name}: pairs in the plane", planes))
     return Page("Analogies of words, phrases and sentences", sections)
@@ -153,9 +153,9 @@ def _table(
         f"{level} {short}" if len(levels) > 1 else short for level in levels for short in names.values()
     ]
     rows: list[list[Cell]] = []
-    for model, one in scores.items():
-        values = [one[what].get(level, {}).get(key) for level in levels for key in names]
-        values += [one["overall"]] if what == "averages" else []
+    for model, figures in scores.items():
+        values = [figures[what].get(level, {}).get(key) for level in levels for key in names]
+        values += [figures["overall"]] if what == "averages" else []
         rows.append([model, *(None if value is None else 100 * value for value in values)])
     columns += ["All"] if what == "averages" else []
     theirs = kit.published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}

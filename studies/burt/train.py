@@ -1,4 +1,4 @@
-"""BURT's data and training: the objectives in turn, and the rows of Table 4."""
+"""Read BURT's data and train: the objectives in turn, and the rows of Table 4."""
 
 from __future__ import annotations
 
@@ -185,7 +185,8 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     """
     if config.ablation is None:
         return {"model": (".", config)}
-    full = {one.name: one.default for one in dataclasses.fields(config) if one.name in GRIDS}
+    fields = dataclasses.fields(config)
+    full = {field.name: field.default for field in fields if field.name in GRIDS}
     for option, value in full.items():
         if getattr(config, option) != value:
             raise UserError(f"--ablation {config.ablation} sets --{option} itself; leave it out")
@@ -219,7 +220,8 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         for name, head in heads.items()
     }
     cycle = one_round(config.objectives)
-    per_epoch = steps_per_epoch(cycle, {name: one.stream.batches_per_pass for name, one in tasks.items()})
+    batches = {name: task.stream.batches_per_pass for name, task in tasks.items()}
+    per_epoch = steps_per_epoch(cycle, batches)
     run.log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
     history = fit(
         nn.ModuleDict({"tower": tower, **heads}),
@@ -227,7 +229,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         LoopConfig(learning_rate=config.learning_rate),
         steps=max(1, round(config.epochs * per_epoch)),
         evaluate_every=config.evaluate_every,
-        evaluate=lambda: {name: heads[name].score(tower, one) for name, one in held_out.items()},
+        evaluate=lambda: {name: heads[name].score(tower, pairs) for name, pairs in held_out.items()},
         seed=config.seed,
         folder=work,
     )

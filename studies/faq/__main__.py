@@ -1,4 +1,4 @@
-"""FAQ retrieval: TF-IDF, BM25 and encoders, frozen and tuned on retrieved negatives (UNI Table 8).
+"""Retrieve answers of an FAQ by TF-IDF, BM25 and encoders, frozen and tuned (UNI Table 8).
 
     python -m studies.faq insurance --preset paper
     python -m studies.faq insurance --models all-MiniLM-L6-v2 runs/models/demo

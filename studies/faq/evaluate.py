@@ -1,4 +1,4 @@
-"""FAQ sets, the scores of every method on one (UNI Table 8, Figure 6), and what is trained (UNI section 6).
+"""Read FAQ sets, score every method on them (UNI Table 8, Figure 6), and train encoders (UNI section 6).
 
 ``faq.tsv`` has the columns ``doc_id``, ``question``, ``answer``; ``queries-train.tsv`` and
 ``queries-test.tsv`` have ``query_id``, ``query``; ``qrels.tsv`` (or ``.gz``) has ``query_id``, ``doc_id``,
@@ -282,7 +282,7 @@ def score_table(
     """Make a row per method, untrained ones first, from the seeds' figures; Std. is the population's."""
     cells: list[list[TableCell]] = []
     for (method, sampling), seeds in sorted(rows.items(), key=lambda row: row[0][1] is not None):
-        accuracy, mrr = (np.array([one[metric] for one in seeds]) for metric in ("accuracy", "mrr"))
+        accuracy, mrr = (np.array([figures[metric] for figures in seeds]) for metric in ("accuracy", "mrr"))
         deviation = None if sampling is None else 100 * float(accuracy.std())
         cells.append([method + TRAINED[sampling], 100 * float(accuracy.mean()), deviation, float(mrr.mean())])
     quoted = [[name, *map(row.get, ("Acc.", "Std.", "MRR"))] for name, row in theirs.items()]

@@ -1,4 +1,4 @@
-"""Labelled examples, how they are chosen and split, and their order in training.
+"""Choose, split and order labelled examples for training.
 
 Nothing here keeps a random state: order and choice depend on seed, name and pass alone. Batch ``k`` of a
 stream is computed from ``k``, so a resumed run sees the same batches as an uninterrupted one.

@@ -1,4 +1,4 @@
-"""The encoder that a fine-tuning run starts from: named by the user, or a small BERT from the texts at hand.
+"""Find the encoder that fine-tuning starts from: the user names it, or a small BERT is built of the texts.
 
 The small BERT is for machines without downloads: its vocabulary comes from the texts, its weights are
 random. The tokenizers library learns the WordPiece vocabulary. By default its trainer breaks ties in the

@@ -1,4 +1,4 @@
-"""Fine-tuning of towers: heads on sentence vectors, their objectives and scores, and the loop they train in.
+"""Fine-tune towers: heads on sentence vectors, their objectives and scores, and the loop they train in.
 
 The trainers of sentence-transformers and transformers pickle optimiser and random states and do not promise
 identical weights after a kill. This loop, on :mod:`runtime.training_loop`, does: step ``s`` seeds torch with

@@ -1,4 +1,4 @@
-"""Every layer and pooling of encoders on SentEval's tasks (Ma et al. 2019, Tables 1 and 2, Figure 1).
+"""Score every layer and pooling of encoders on SentEval's tasks (Ma et al. 2019, Tables 1 and 2, Figure 1).
 
     python -m studies.layers bert-base-uncased --data data/senteval
     python -m studies.layers MODEL MODEL-AFTER-NLI --concatenate -1,-12 -1,-6 --limit 2000

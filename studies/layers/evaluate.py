@@ -1,4 +1,4 @@
-"""Every layer and pooling on every task, and EMP's tables and Figure 1 of it.
+"""Score every layer and pooling on every task, for EMP's tables and Figure 1.
 
 Scores are a frame of one row per (backbone, layer, pooling) and one column per task, in percent; an encoder
 taken whole has one row, (name, "whole", "own").
@@ -187,8 +187,8 @@ def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
     """Draw layers by tasks, the top layer first, one panel per pooling."""
     layers = list(values.index.unique("layer"))[::-1]
     panels = {
-        one: values.xs(one, level="pooling").reindex(layers).to_numpy()
-        for one in values.index.unique("pooling")
+        pooling: values.xs(pooling, level="pooling").reindex(layers).to_numpy()
+        for pooling in values.index.unique("pooling")
     }
     return plots.heat_map(
         panels,
@@ -250,7 +250,7 @@ def task_cells(
 ) -> dict[tuple[str, Unit, int], Cell]:
     """Make the cells of a task by encoder, layers and pooling, and hidden units of the classifier."""
     identity = [STORAGE, SEED, limit, data_hashes(task)]
-    trained = [one for one in protocols if not one.nhid or task.name not in NO_HIDDEN_LAYER]
+    trained = [protocol for protocol in protocols if not protocol.nhid or task.name not in NO_HIDDEN_LAYER]
     return {
         (backbone.name, unit, protocol.nhid): Cell(
             name=f"{backbone.name}: {' '.join(unit)}, {task.name}" + ", MLP" * bool(protocol.nhid),
@@ -278,7 +278,7 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
     whole = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
-    backbones |= {f"{spec} {WHOLE}": Backbone(one.for_classifiers()) for spec, one in whole.items()}
+    backbones |= {f"{spec} {WHOLE}": Backbone(source.for_classifiers()) for spec, source in whole.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
         rows, poolings = list(backbone.layers), backbone.poolings

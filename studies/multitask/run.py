@@ -1,4 +1,4 @@
-"""Stages of fine-tuning under SEQ-MT's names, the data of their tasks, and the paper's two tables.
+"""Train SEQ-MT's stages under its names, on the data of their tasks, for the paper's two tables.
 
 A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``; all but the task may be
 missing. Table 1 of the paper names its thirteen rows so::
@@ -135,10 +135,10 @@ class MultitaskNet(nn.Module):
         super().__init__()
         device = pick_device("auto")
         # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
-        pooling: Pooling = next((one.pooling for one in reversed(stages) if one.pooling), "mean")
-        joint = next((one.pooling is None for one in reversed(stages) if one.task != "sst"), True)
+        pooling: Pooling = next((stage.pooling for stage in reversed(stages) if stage.pooling), "mean")
+        joint = next((stage.pooling is None for stage in reversed(stages) if stage.task != "sst"), True)
         self.tower = load_tower(str(start), pooling=pooling, device=device)
-        earlier = {one.task: one for one in stages[:-1]}
+        earlier = {stage.task: stage for stage in stages[:-1]}
         self.trained = {**earlier, stages[-1].task: stages[-1]}
         """The latest stage of each task that has had one."""
         new = {task: Stage(task, None if joint or task == "sst" else pooling) for task in TASKS}
@@ -148,8 +148,8 @@ class MultitaskNet(nn.Module):
             self.heads[task] = new_head(styles[task], self.tower.dim, seed)
         same = [
             task
-            for task, one in earlier.items()
-            if (one.pooling, one.product) == (styles[task].pooling, styles[task].product)
+            for task, stage in earlier.items()
+            if (stage.pooling, stage.product) == (styles[task].pooling, styles[task].product)
         ]
         stored = load_file(Path(start) / HEADS) if same else {}
         kept = {name: weight for name, weight in stored.items() if name.split(".")[0] in same}
@@ -201,7 +201,7 @@ BEST = 3
 def train_all(config: MultitaskConfig, run: Run) -> Page:
     """Train every configuration; the three that are best on dev are scored on test."""
     names = [name.strip() for name in config.stages]
-    prefixes = dict.fromkeys(one for name in names for one in accumulate(name.split("-"), "{}-{}".format))
+    prefixes = dict.fromkeys(start for name in names for start in accumulate(name.split("-"), "{}-{}".format))
     folders = {name: folder_of(name) for name in prefixes}  # a bad stage is refused before data are read
     tasks = read_all_tasks(config)
     for name, task in tasks.items():

@@ -1,4 +1,4 @@
-"""Passage ranking with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3).
+"""Rank passages with frozen vectors, BM25 and fine-tuned cross-encoders (EMP Table 3).
 
     python -m studies.passages wikiqa trecqa --models all-MiniLM-L6-v2 runs/models/mine
     python -m studies.passages wikiqa --backbones BERT --layers top top,bottom --cross BERT --margin 1

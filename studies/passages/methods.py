@@ -1,4 +1,4 @@
-"""The compared methods as cells (BM25, scorers over frozen vectors, cross-encoders), and EMP's Table 3."""
+"""Compare BM25, scorers over frozen vectors and cross-encoders, each a cell, for EMP's Table 3."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
             identity = [*model.identity, feature, scorer, options]
             seeds = config.runs if options else 1
             methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
-    for backbone, source in run.opened({one: partial(find_source, one) for one in config.cross}).items():
+    for backbone, source in run.opened({spec: partial(find_source, spec) for spec in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
         identity = ["cross", source.key, config.cross_epochs, config.margin]
         label = name, "cross-encoder", "mlp"
@@ -188,8 +188,10 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
     """Make the rows of a set, percentages, and below them those that the paper has for it."""
     cells: list[list[TableCell]] = []
     for label, seeds in rows.items():
-        scores = {metric: Score.over_seeds([100 * one[metric] for one in seeds]) for metric in METRICS}
-        precisions = np.mean([one["average_precisions"] for one in seeds], axis=0)
+        scores = {
+            metric: Score.over_seeds([100 * figures[metric] for figures in seeds]) for metric in METRICS
+        }
+        precisions = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
         interval = Score.over_groups(100 * precisions, np.arange(len(precisions))).interval
         assert scores["map"] is not None
         scores["map"] = replace(scores["map"], interval=interval)

@@ -1,4 +1,4 @@
-"""Scorers over frozen vectors and a cross-encoder under EMP's pairwise hinge loss; the metrics of rankings.
+"""Train scorers over frozen vectors and a cross-encoder by EMP's pairwise hinge loss; measure rankings.
 
     L = max(0, m − s(q, p⁺) + s(q, p⁻))
 

@@ -1,4 +1,4 @@
-r"""Similarity beyond sentences: words, phrases, and sentence pairs with and without a trained head.
+r"""Score similarity beyond sentences: words, phrases, and sentence pairs with and without a trained head.
 
     python -m studies.similarity MODEL [A+B ...] --words FOLDER --data SENTEVAL
     python -m studies.similarity MODEL --phrases ppdb-2.0-s-phrasal.gz --held-out 0.03 \

@@ -1,4 +1,4 @@
-"""Models on sets of words, phrases and sentences: a cell each, and their table.
+"""Score models on sets of words, phrases and sentences: a cell each, and their table.
 
 SemEval-2013 task 5(a), does a phrase mean a word? Accuracy on the test pairs in percent. Frozen vectors: a
 classifier on [|u - v|, u ∗ v] of word and phrase, its L2 weight chosen by cross-validation on the training
@@ -74,14 +74,14 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     sets = list(open_sets(config, tasks.values()))
     models = {spec: open_model(spec, seed=config.seed) for spec in config.models}
     cells = {
-        (spec, one.name): Cell(
-            name=f"{spec}, {one.name}",
-            identity=[model.identity, one.name, one.identity, config.seed],
-            compute=partial(one.score, model),
+        (spec, pairs.name): Cell(
+            name=f"{spec}, {pairs.name}",
+            identity=[model.identity, pairs.name, pairs.identity, config.seed],
+            compute=partial(pairs.score, model),
         )
         for spec, model in models.items()
-        for one in sets
-        if one.name != SEMEVAL or is_tunable(model)
+        for pairs in sets
+        if pairs.name != SEMEVAL or is_tunable(model)
     }
     rows: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
@@ -97,7 +97,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         quoted=[[name, *map(with_averages(row).get, columns)] for name, row in theirs.items()],
         quoted_title="published (BURT)",
     )
-    absent = [name for name in SETS if config.words and name not in {one.name for one in sets}]
+    absent = [name for name in SETS if config.words and name not in {pairs.name for pairs in sets}]
     note = f"Not below {config.words}: {', '.join(absent)}." if absent else ""
     return Page("Similarity of words, phrases and sentences", [Section("Scores", [table])], note)
 
@@ -120,7 +120,7 @@ def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[S
     if config.semeval2013 is not None:
         splits = [read_semeval2013_5a(config.semeval2013, split) for split in ("train", "test")]
         train, test = (Examples(words, phrases, np.array(same, np.int64)) for words, phrases, same in splits)
-        digest = json_digest([[one.first, one.second, one.target.tolist()] for one in (train, test)], 64)
+        digest = json_digest([[part.first, part.second, part.target.tolist()] for part in (train, test)], 64)
         options: dict[str, Any] = {"train": train, "test": test, "seed": config.seed}
         yield SimilaritySet(FROZEN, digest, (train + test).texts, partial(frozen_accuracy, **options))
         options["learning_rate"] = config.learning_rate

@@ -13,7 +13,7 @@ chosen; of growing text give a cache of each size (``parsing.run --limit``). Eve
 the paper's were, and with each number at one scale over the training text.
 
 ``multiview.train`` and ``senteval_runner.run`` train and score; what is finished is not repeated.
-``--output`` gets rows.csv too: every score with its seed and the commit of the code that made it.
+Beside the report ``--output`` gets rows.csv: every score with its seed and the commit that made it.
 """
 
 from __future__ import annotations

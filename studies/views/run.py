@@ -65,22 +65,22 @@ class System:
 
     @property
     def row(self) -> str:
-        """Its name in tables, without the seed."""
+        """Gives its name in tables, without the seed."""
         about = f"{self.name}, {self.words} words"
         return f"{about}, {self.trees.name}, rate {self.rate:g}" if self.trained else about
 
     @property
     def label(self) -> str:
-        """Name of its folders."""
+        """Gives the name of its folders."""
         whole = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
         return f"{re.sub(', |,| ', '-', whole).lower()}-seed{self.seed}"
 
     def scores(self, scale: Scale) -> str:
-        """Folder of its scores, below the output."""
+        """Name the folder of its scores, below the output."""
         return f"scores/{self.label}/{scale}"
 
     def spec(self, models: Path, scale: Scale) -> str:
-        """The model as ``senteval_runner.run`` names it, from the folder of trained ones."""
+        """Name the model for ``senteval_runner.run``, from the folder of trained ones."""
         name = str(models / replace(self, name=self.name.removeprefix(START)).label)
         if self.name == RANDOM:
             name = "bag:random"
@@ -195,12 +195,12 @@ class Scored:
 
     @cached_property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Metrics by task."""
+        """Gives metrics by task."""
         return {task: result.metrics for task, result in self.results.items()}
 
     @cached_property
     def drawn(self) -> dict[str, dict[str, Any]]:
-        """Metrics by task on resamples of the items, an array each."""
+        """Gives metrics by task on resamples of the items, an array each."""
         return {task: drawn_scores([result]) for task, result in self.results.items()}
 
     def row(self, config: ViewsConfig) -> dict[str, Any]:
@@ -316,8 +316,8 @@ def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
     """Compare the options of all trainings with the paper's."""
     ours = [decisive_options(training(config, system)) for system in systems if system.trained]
     differing = [
-        [option, value, "; ".join(dict.fromkeys(one[option] for one in ours))]
+        [option, value, "; ".join(dict.fromkeys(options[option] for options in ours))]
         for option, value in decisive_options(preset("paper")).items()
-        if {one[option] for one in ours} != {value}
+        if {options[option] for options in ours} != {value}
     ]
     return Table(["option", "paper", "here"], differing)

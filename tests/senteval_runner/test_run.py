@@ -159,19 +159,6 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
     assert run(words, **options) == 0 and scored[12:] == ["CR"] * 2
 
 
-def test_a_damaged_cell_is_computed_again(tmp_path, words, run) -> None:
-    assert run(words) == 0
-    results = (tmp_path / "report/results.md").read_text()
-    (cell,) = (tmp_path / "report/parts").rglob("CR.json")
-    whole = cell.read_text()
-    for damaged in ("", whole[:50], whole.replace('"acc": ', '"acc": 1', 1), "[]", '{"a": 1}'):
-        assert damaged != whole
-        cell.write_text(damaged)
-        assert run(words) == 0
-        assert json.loads(cell.read_text())["metrics"] == json.loads(whole)["metrics"]
-        assert (tmp_path / "report/results.md").read_text() == results
-
-
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
     def place(**of: str) -> Path:

@@ -50,17 +50,6 @@ def test_finished_cells_are_kept_and_a_damaged_one_is_computed_again(tmp_path: P
     assert run.figures(again) == {2: {"value": 1}} and run.left_out == {"no such data": ["a"]}
 
 
-def test_unfinished_work_stays_after_a_kill(tmp_path: Path) -> None:
-    def dies(work: Path) -> Figures:
-        (work / "state").write_text("step 12")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Run(tmp_path).figures({0: cell("a", dies)})
-    resumes = cell("a", lambda work: {"resumed": (work / "state").read_text()})
-    assert Run(tmp_path).figures({0: resumes}) == {0: {"resumed": "step 12"}}
-
-
 def test_a_cell_with_a_folder_vouches_for_its_files(tmp_path: Path) -> None:
     weights = tmp_path / "model/weights.safetensors"
 

@@ -128,9 +128,13 @@ def test_a_first_text_or_a_pair_is_on_one_side_only(texts: list[str], share: flo
 
 
 @pytest.mark.usefixtures("both_devices")
-def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_path: Path) -> None:
+def test_training_improves_nli_and_finds_synonyms(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sentence_transformers import SentenceTransformer
 
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(train, "load_tower", lambda *of, **how: asked.append(how) or load_tower(*of, **how))
     # PPDB 1.0 has paraphrases alone. |u-v|, u*v: with so few phrases the paper's u, v are learnt by heart.
     settings = config(
         {**files, "ppdb": files["ppdb1"]},
@@ -141,6 +145,7 @@ def test_training_improves_nli_and_finds_synonyms(files: dict[str, Path], tmp_pa
         learning_rate=2e-3,
     )
     assert run_study(settings, train_all) == 0
+    assert [(how["dropout"], how["max_length"]) for how in asked] == [(0.1, 128)]
     before, *_, after = read_record(settings.output / "cell.json")["figures"]["history"]
     assert before["nli"] < 0.5 and after["nli"] > before["nli"] + 0.2
     model = SentenceTransformer(str(settings.output), device="cpu")
@@ -186,19 +191,6 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
     assert len(folders) == 18 and len(set(folders)) == 15 and folders.count("full") == 4
     with pytest.raises(UserError, match="--ablation pooling sets --negatives itself"):
         variants(BurtConfig(output=tmp_path, ablation="pooling", negatives=5))
-
-
-def test_a_block_trains_every_row_from_one_backbone(
-    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, options = config(files, tmp_path / "out", ablation="pooling", epochs=0.05), []
-    monkeypatch.setattr(train, "load_tower", lambda *of, **how: options.append(how) or load_tower(*of, **how))
-    assert run_study(settings, train_all) == 0
-    assert [(one["dropout"], one["max_length"]) for one in options] == [(0.1, 128)] * 3
-    shown = (settings.output / "report.md").read_text()
-    assert "| CLS | nli |" in shown and "--fine-tune --published ablation" in shown
-    for folder in ("pooling-cls", "pooling-max", "full"):
-        assert (settings.output / folder / "modules.json").exists()
 
 
 def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
