@@ -214,7 +214,7 @@ def main(options: OppositesConfig) -> None:
     source = MultiViewEncoder.load("builtin", "cpu")
     whole = read_sets(data_folder(), options.hans, scored=options.part == "scored")
     sets = {name: found.first(options.limit) for name, found in whole.items()}
-    numbers = read_numbers([pair for found in sets.values() for pair in found.texts], source).numbers
+    _, numbers = read_numbers([pair for found in sets.values() for pair in found.texts], source)
     ends = np.cumsum([len(found.texts) for found in sets.values()])[:-1]
     of_set = dict(zip(sets, np.split(numbers, ends), strict=True))
     encoders = {"builtin": cosines_by(sets, partial(source.encode, structure=0))}

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from benchmarks import alternate, ratios
-from multiview.encoders.registry import Encoder, view_class
+from multiview.encoders.registry import ViewEncoder, view_class
 from multiview.engines.plan import SequencePlan
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
@@ -99,7 +99,7 @@ def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
     return steps
 
 
-def trained(encoder: Encoder, x: Tensor, plan: Any, forward: Callable[..., Tensor] | None = None) -> Step:
+def trained(encoder: ViewEncoder, x: Tensor, plan: Any, forward: Callable[..., Tensor] | None = None) -> Step:
     """Make a step: forward, backward of the sum of squares, gradients dropped."""
     x = x.clone().requires_grad_()
 

@@ -1,216 +1,99 @@
 """The numbers of pairs of sentences that :mod:`multiview.judge` reads, of many pairs at once.
 
-A sentence is read as *facts*: its words and its canonical arcs (:mod:`parsing.trees.roles`), each word as its
-base and a sign (:mod:`multiview.encoders.poles`). Words and arcs of each side are keys that hold the pair, so
-that what two sentences have in common is a search in sorted keys.
+Words and arcs of each side are keys that hold the pair, so that what two sentences have in common is a search
+in sorted keys.
 
-Legend of dimension suffixes: S sentences, T words of all, M arcs, U distinct words, E size of their vectors,
-n pairs, F numbers of a pair.
+Legend of dimension suffixes: n pairs, T words of one side of all pairs, M their arcs, E size of word vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from corpora.characters import plain
-from multiview.encoders.poles import SIDES, poles, signed, spoken_content, turned
+from multiview.encoders.poles import poles
+from multiview.facts import Flags, Ints, ReadPairs, WordClass
 from multiview.pretrained import unit_rows
 from multiview.words.table import WordTable
-from parsing.trees.batch import Batch, places_of_ranges
-from parsing.trees.role_rules import KIND, ROLES, relation_bits, word_flags
-from parsing.trees.roles import canonical_arcs
+from parsing.trees.batch import places_of_ranges
+from parsing.trees.role_rules import ROLES
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-LONGEST = 400
-"""Words of a text that are compared; the parsers take fewer."""
+Vectors = NDArray[np.float32]
+Numbers = dict[str, NDArray[Any]]
+"""The numbers of pairs, [n] each, by name."""
 RARE = 60_000
 """Rank of a word that counts as rare as any."""
 CHUNK = 1 << 14
 """Pairs of words whose vectors are multiplied at a time."""
-_NEG = ROLES.index("neg")
-_FEW = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen twenty"
-)
-_VALUES = {word: str(value) for value, word in enumerate(_FEW.split())}
-_ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
 
 
-class Kind(IntEnum):
-    """The kind of a word that is compared in a way of its own; other words have none."""
+class PairSide:
+    """Holds the words [T] and arcs [M] of one sentence of each pair.
 
-    NUMBER = 1
-    NAME = 2
-    BESIDE = 3
-    """On, off, up and down: content or not as the parser has it, so that they are compared for their own."""
-
-
-class Form(NamedTuple):
-    """A word as it is written, with what the comparison reads of it."""
-
-    text: str
-    base: str
-    """The base that all forms of the word share."""
-    key: int
-    """The place of the base."""
-    sign: int
-    kind: int
-    """A :class:`Kind` or 0."""
-
-
-class Forms:
-    """The distinct words of some sentences."""
-
-    def __init__(self) -> None:
-        self.read: list[Form] = []
-        self.bases: dict[str, int] = {}
-        self._place: dict[str, int] = {}
-
-    def places(self, types: Sequence[str]) -> Ints:
-        """Return the place of each word, [U]; those that are new are read."""
-        for word in types:
-            if self._place.setdefault(word, len(self.read)) == len(self.read):
-                base, sign = base_of(word)
-                key = self.bases.setdefault(base, len(self.bases))
-                self.read.append(Form(word, base, key, sign, _kind(word)))
-        return np.array([self._place[word] for word in types], np.int64)
-
-
-def _kind(word: str) -> int:
-    if word[:1].isdigit() or word[-1:].isdigit() or word.lower() in _VALUES:
-        return Kind.NUMBER
-    if word.lower() in {*SIDES, *SIDES.values()}:
-        return Kind.BESIDE
-    return Kind.NAME if word.isupper() or (word[:1].isupper() and word[1:].islower()) else 0
-
-
-def base_of(word: str) -> tuple[str, int]:
-    """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
-    base, sign = signed(word.lower())
-    if base in SIDES:
-        return SIDES[base], -sign
-    base = _VALUES.get(base, base)
-    if poles(base) or not base.isalpha():
-        return base, sign
-    endings = (ending for ending in _ENDINGS if base.endswith(ending) and len(base) > len(ending) + 2)
-    ending = next(endings, "")
-    if ending and not base.endswith(("ss", "us", "is")):
-        base = base.removesuffix(ending) + _ENDINGS[ending]
-        if ending in ("ed", "ing") and base[-1] == base[-2] and base[-1] not in "sl":
-            base = base[:-1]  # stopping
-    return (base.removesuffix("e") if len(base) > 3 else base), sign
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Words and arcs of sentences; those of one sentence follow one another. Words are places in a Forms.
-
-    ``words`` and ``arcs`` [S] say how many a sentence has, ``negations`` [S] how many words are denied.
+    A key is a number that two sides share if they share what it stands for in the same pair.
     """
 
-    words: Ints
+    pairs: int
+    """n."""
+    bases: int
+    """How many bases all sentences have."""
+    odd: Ints
+    """[n], 1 of a sentence that denies an odd number of words."""
+    pair: Ints
+    """[T], the pair that a word is of."""
     word: Ints
-    """[T]."""
-    content: Flags
-    """[T], whether the word is no function word, nor one that denies."""
-    preposition: Flags
-    denied: Ints
-    """[T], -1 of what a negation turns, else 1."""
+    """[T], the place of its form."""
+    base: Ints
+    """[T], the number of its base."""
+    key: Ints
+    """[T], of pair and base."""
+    sign: Ints
+    """[T], -1 of a word that is denied or a negation by itself."""
+    word_class: Ints
+    """[T], a :class:`WordClass` or 0."""
     first: Flags
-    """[T], whether the word begins its sentence."""
-    arcs: Ints
-    role: Ints
-    """[M]."""
-    head: Ints
-    dependent: Ints
-    turned: Ints
+    """[T], whether it begins its sentence."""
+    content: Flags
+    """[T], whether it is a content word, and no particle."""
+    preposition: Flags
+    match: Ints
+    """[T], 1 of a word that the other side has, -1 of one that it has with another sign alone, else 0."""
+    lone: Flags
+    """[T], the content words that the other side does not have."""
+    arc_pair: Ints
+    """[M], the pair that an arc is of."""
+    slot: Ints
+    """[M], the key of a role and its head."""
+    filler: Ints
+    """[M], the key of the dependent's base."""
+    arc: Ints
+    """[M], the key of slot and filler."""
+    arc_sign: Ints
     """[M], -1 where one of the two is denied."""
-    head_denied: Ints
-    negations: Ints
 
+    def __init__(self, read: ReadPairs, column: int) -> None:
+        facts, row_n, self.bases = read.facts, read.rows[:, column], len(read.forms.bases)
+        listed = np.array([form[2:] for form in read.forms.listed], np.int64).reshape(-1, 3)
+        base, sign, word_class = listed.T
+        self.pairs, self.odd = len(row_n), facts.negations[row_n] % 2
+        self.pair, item = _expanded(facts.words, row_n)
+        self.word, self.first, self.preposition = facts.word[item], facts.first[item], facts.preposition[item]
+        self.base, self.sign = base[self.word], sign[self.word] * facts.denied[item]
+        self.key, self.word_class = self.pair * self.bases + self.base, word_class[self.word]
+        self.content = facts.content[item] & (self.word_class != WordClass.PARTICLE)
+        self.arc_pair, arc = _expanded(facts.arcs, row_n)
+        head, dependent = facts.head[arc], facts.dependent[arc]
+        self.slot = (self.arc_pair * len(ROLES) + facts.role[arc]) * self.bases + base[head]
+        self.filler = self.arc_pair * self.bases + base[dependent]
+        self.arc = self.slot * self.bases + base[dependent]
+        self.arc_sign = facts.turned[arc] * sign[head] * sign[dependent]
 
-def facts(batch: Batch, forms: Forms) -> Facts:
-    """Read the sentences of a batch."""
-    words, word_N = batch.distinct_words()
-    types = list(map(plain, words))
-    form_N = forms.places(types)[word_N]
-    relation = relation_bits(batch.relations)[batch.relation]
-    arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
-    sign_N = turned(batch, relation, types, word_N, arcs, sides=False).astype(np.int64)
-    content_N = np.isin(np.arange(len(word_N)), spoken_content(relation, types, word_N))
-    place_N = np.arange(len(word_N)) - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
-    spoken = np.array([any(map(str.isalnum, word)) for word in types], bool)[word_N]
-    word = np.flatnonzero(spoken & (place_N < LONGEST))
-    said = np.flatnonzero((arcs.role != _NEG) & (arcs.head != arcs.dependent))
-    said = said[np.argsort(_sentence(batch, arcs.head[said]), kind="stable")]
-    head, dependent = arcs.head[said], arcs.dependent[said]
-    return Facts(
-        words=np.bincount(_sentence(batch, word), minlength=len(batch)),
-        word=form_N[word],
-        content=content_N[word],
-        preposition=(relation[word] & KIND.CASE) > 0,
-        denied=sign_N[word],
-        first=place_N[word] == 0,
-        arcs=np.bincount(_sentence(batch, head), minlength=len(batch)),
-        role=arcs.role[said],
-        head=form_N[head],
-        dependent=form_N[dependent],
-        turned=sign_N[head] * sign_N[dependent],
-        head_denied=sign_N[head],
-        negations=np.bincount(_sentence(batch, np.flatnonzero(sign_N < 0)), minlength=len(batch)),
-    )
-
-
-def _sentence(batch: Batch, token: NDArray[np.integer]) -> Ints:
-    return np.searchsorted(batch.sentence_offsets, token, side="right") - 1
-
-
-class Read(NamedTuple):
-    """Pairs as they were read."""
-
-    facts: Facts
-    forms: Forms
-    rows: Ints
-    """[n, 2], the sentences of each pair."""
-    numbers: Floats
-
-
-class _Side:
-    """Holds the words [T] and arcs [M] of one sentence of each pair, as keys that hold the pair.
-
-    ``word`` is a place in the forms, ``base`` that of its base, ``sign`` -1 of a word that is denied or a
-    negation by itself. A ``slot`` is a role of a head, ``filler`` the dependent's base.
-    """
-
-    match: Ints  # 1 of a word that the other side has, -1 of one that it has with another sign alone, else 0
-    lone: Flags  # content words that the other side does not have
-
-    def __init__(self, read: Read, column: int) -> None:
-        found, row_n, size = read.facts, read.rows[:, column], len(read.forms.bases)
-        key, sign, kind = np.array([form[2:] for form in read.forms.read], np.int64).reshape(-1, 3).T
-        self.pairs, self.size, self.odd = len(row_n), size, found.negations[row_n] % 2
-        self.pair, item = _expanded(found.words, row_n)
-        self.word, self.first, self.preposition = found.word[item], found.first[item], found.preposition[item]
-        self.base, self.sign = key[self.word], sign[self.word] * found.denied[item]
-        self.key, self.kind = self.pair * size + self.base, kind[self.word]
-        self.content = found.content[item] & (self.kind != Kind.BESIDE)
-        self.arc_pair, arc = _expanded(found.arcs, row_n)
-        head, dependent = found.head[arc], found.dependent[arc]
-        self.slot = (self.arc_pair * len(ROLES) + found.role[arc]) * size + key[head]
-        self.arc_key = self.slot * size + key[dependent]
-        self.arc_sign = found.turned[arc] * sign[head] * sign[dependent]
-        self.filler = self.arc_pair * size + key[dependent]
-
-    def compare(self, other: _Side) -> None:
+    def compare(self, other: PairSide) -> None:
         """Find the words that the other side has."""
         self.match = _matched(self.key, other.key, self.sign, other.sign)
         self.lone = self.content & (self.match == 0)
@@ -219,15 +102,19 @@ class _Side:
         """Count the words of each pair that are chosen, [n]."""
         return np.bincount(self.pair[chosen], minlength=self.pairs).astype(np.float64)
 
-    def of_kind(self, kind: int) -> Flags:
-        """Choose the content words of a kind, [T]; a word that begins a sentence is no name."""
-        chosen: Flags = self.content & (self.kind == kind)
-        return chosen & ~self.first if kind == Kind.NAME else chosen
+    def of_class(self, word_class: int) -> Flags:
+        """Choose the content words of a class, [T]; a word that begins a sentence is no name."""
+        chosen: Flags = self.content & (self.word_class == word_class)
+        return chosen & ~self.first if word_class == WordClass.NAME else chosen
 
-    def share(self, chosen: NDArray[Any], pair: Ints, weight: NDArray[Any]) -> Floats:
-        """Return the share of each pair's items that is chosen, by weight, 0 where there are none: [n]."""
-        part, whole = (np.bincount(pair, of, self.pairs) for of in (chosen * weight, weight))
-        return part / np.maximum(whole, 1e-9)
+    def share(self, chosen: NDArray[Any], weight: NDArray[Any]) -> Floats:
+        """Return the share of each pair's words that is chosen, by weight, 0 where there are none: [n]."""
+        return _share(self.pair, self.pairs, chosen, weight)
+
+
+def _share(pair: Ints, pairs: int, chosen: NDArray[Any], weight: NDArray[Any]) -> Floats:
+    part, whole = (np.bincount(pair, of, pairs) for of in (chosen * weight, weight))
+    return part / np.maximum(whole, 1e-9)
 
 
 def _expanded(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
@@ -241,77 +128,111 @@ def _matched(key: Ints, others: Ints, sign: Ints, other_sign: Ints) -> Ints:
     if not len(others):
         return np.zeros(len(key), np.int64)
     sorted_keys, place = np.unique(others, return_index=True)
-    found = np.minimum(np.searchsorted(sorted_keys, key), len(sorted_keys) - 1)
-    return np.where(sorted_keys[found] == key, sign * other_sign[place[found]], 0)
+    nearest = np.minimum(np.searchsorted(sorted_keys, key), len(sorted_keys) - 1)
+    return np.where(sorted_keys[nearest] == key, sign * other_sign[place[nearest]], 0)
 
 
-def numbers(read: Read, words: WordTable) -> Floats:
-    """Return the numbers of pairs, by the names of :data:`multiview.judge.NUMBERS`: [n, F]."""
-    types = [form.text for form in read.forms.read]
+def numbers(read: ReadPairs, words: WordTable) -> Numbers:
+    """Return the numbers of pairs, [n] each, by the names of :data:`multiview.judge.NUMBERS`."""
+    types = [form.text for form in read.forms.listed]
     vectors = unit_rows(words.rows(0, words.vocabulary.lookup(types)).float().cpu().numpy())
     rank = np.minimum(words.vocabulary.lookup([word.lower() for word in types]), RARE)
-    rarity = np.log1p(rank).astype(np.float64)
-    a, b = sides = [_Side(read, column) for column in (0, 1)]
+    a, b = PairSide(read, 0), PairSide(read, 1)
     a.compare(b)
     b.compare(a)
-    rare = [rarity[x.word] * x.content for x in sides]
+    return {
+        **_shared_words(a, b, vectors, np.log1p(rank).astype(np.float64)),
+        **_arcs(a, b),
+        **_opposites(list(read.forms.bases), a, b),
+        **_lone_words(a, b),
+        **_moves(a, b),
+        **_sizes(a, b),
+    }
+
+
+def _shared_words(a: PairSide, b: PairSide, vectors: Vectors, rarity: Floats) -> Numbers:
+    sides = a, b
+    rare = [rarity[side.word] * side.content for side in sides]
     near = _nearest(vectors, a, b)
     worst = np.ones(a.pairs)
-    for x, nearness in zip(sides, near, strict=True):
-        np.minimum.at(worst, x.pair, np.where(nearness > 0, nearness, 1))  # 0: no partner
-    kinds = (Kind.NUMBER, Kind.NAME)
-    numerals, names = ([x.count(x.lone & x.of_kind(kind)) for x in sides] for kind in kinds)
-    length = [np.maximum(x.count(x.content), 1) for x in sides]
-    columns = [
-        _cosine(vectors, a, b, *(rarity[x.word] for x in sides)),
-        *np.mean([_of_arcs(a, b), _of_arcs(b, a)], axis=0),
-        np.mean([x.share(x.match != 0, x.pair, x.content) for x in sides], axis=0),
-        np.mean([x.share(x.match != 0, x.pair, np.ones(len(x.pair))) for x in sides], axis=0),
-        np.min([x.share(x.match != 0, x.pair, own) for x, own in zip(sides, rare, strict=True)], axis=0),
-        np.min([x.share(n, x.pair, own) for x, n, own in zip(sides, near, rare, strict=True)], axis=0),
-        *_opposites(list(read.forms.bases), a, b),
-        a.odd != b.odd,
-        np.minimum(*numerals),
-        np.minimum(*names),
-        np.abs(numerals[0] - numerals[1]) + np.abs(names[0] - names[1]),
-        _cosine(vectors, a, b, *((x.lone | (x.kind == Kind.BESIDE)) & (x.match == 0) for x in sides)),
-        worst,
-        np.mean([_followers(a, b), _followers(b, a)], axis=0),
-        *_moves(a, b),
-        np.minimum(*(x.count(x.preposition & (x.match == 0)) for x in sides)),
-        np.abs(np.log(length[0] / length[1])),
-        np.log(length[0] * length[1]) / 2,
-        np.mean([x.share(x.of_kind(Kind.NAME), x.pair, x.content) for x in sides], axis=0),
-        np.sqrt(a.count(a.lone) + b.count(b.lone)),
-        np.sqrt(np.abs(np.bincount(a.pair, minlength=a.pairs) - np.bincount(b.pair, minlength=a.pairs))),
-    ]
-    return np.column_stack(columns).astype(np.float64)
+    for side, nearness in zip(sides, near, strict=True):
+        np.minimum.at(worst, side.pair, np.where(nearness > 0, nearness, 1))  # 0: no partner
+    others = [(side.lone | (side.word_class == WordClass.PARTICLE)) & (side.match == 0) for side in sides]
+    followers = [_followers(a, b), _followers(b, a)]
+    return {
+        "topic": _cosine(vectors, a, b, *(rarity[side.word] for side in sides)),
+        "words": np.mean([side.share(side.match != 0, side.content) for side in sides], axis=0),
+        "every word": np.mean(
+            [side.share(side.match != 0, np.ones(len(side.pair))) for side in sides], axis=0
+        ),
+        "rare words": np.minimum(*(x.share(x.match != 0, own) for x, own in zip(sides, rare, strict=True))),
+        "near words": np.minimum(*(x.share(n, own) for x, n, own in zip(sides, near, rare, strict=True))),
+        "other words": _cosine(vectors, a, b, *others),
+        "worst partner": worst,
+        "neighbours": np.mean(followers, axis=0),
+    }
 
 
-def _of_arcs(side: _Side, other: _Side) -> list[Floats]:
-    """Shares of arcs: in both, in both with another sign, otherwise filled, filled by a moved word."""
-    match = _matched(side.arc_key, other.arc_key, side.arc_sign, other.arc_sign)
-    filled = (match == 0) & np.isin(side.slot, other.slot)
-    moved = (match == 0) & np.isin(side.filler, other.filler[~np.isin(other.arc_key, side.arc_key)])
-    every = np.ones(len(match))
-    return [side.share(chosen, side.arc_pair, every) for chosen in (match > 0, match < 0, filled, moved)]
+def _arcs(a: PairSide, b: PairSide) -> Numbers:
+    """Compare the arcs, as shares of those of a side, the mean of both sides."""
+    shares: list[list[Floats]] = []
+    for side, other in ((a, b), (b, a)):
+        match = _matched(side.arc, other.arc, side.arc_sign, other.arc_sign)
+        filled = (match == 0) & np.isin(side.slot, other.slot)
+        moved = (match == 0) & np.isin(side.filler, other.filler[~np.isin(other.arc, side.arc)])
+        chosen = (match > 0, match < 0, filled, moved)
+        shares.append([_share(side.arc_pair, side.pairs, arcs, np.ones(len(match))) for arcs in chosen])
+    both, turned_arcs, filled_otherwise, of_moved = np.mean(shares, axis=0)
+    return {"arcs": both, "turned arcs": turned_arcs, "other fillers": filled_otherwise, "moved": of_moved}
 
 
-def _followers(side: _Side, other: _Side) -> Floats:
-    """The share of a side's words that come after the same word, or begin, on the other side, too: [n]."""
+def _lone_words(a: PairSide, b: PairSide) -> Numbers:
+    """Count what one side has and the other lacks, on both sides or on one."""
+    sides = a, b
+    numerals = [side.count(side.lone & side.of_class(WordClass.NUMBER)) for side in sides]
+    names = [side.count(side.lone & side.of_class(WordClass.NAME)) for side in sides]
+    return {
+        "negation": a.odd != b.odd,
+        "numbers": np.minimum(*numerals),
+        "names": np.minimum(*names),
+        "missing names": np.abs(numerals[0] - numerals[1]) + np.abs(names[0] - names[1]),
+        "prepositions": np.minimum(*(side.count(side.preposition & (side.match == 0)) for side in sides)),
+        "words alone": np.sqrt(a.count(a.lone) + b.count(b.lone)),
+    }
+
+
+def _sizes(a: PairSide, b: PairSide) -> Numbers:
+    sides = a, b
+    content = [np.maximum(side.count(side.content), 1) for side in sides]
+    every = [np.bincount(side.pair, minlength=side.pairs) for side in sides]
+    names = [side.share(side.of_class(WordClass.NAME), side.content) for side in sides]
+    return {
+        "length": np.abs(np.log(content[0] / content[1])),
+        "words in all": np.log(content[0] * content[1]) / 2,
+        "names in all": np.mean(names, axis=0),
+        "extra words": np.sqrt(np.abs(every[0] - every[1])),
+    }
+
+
+def _followers(side: PairSide, other: PairSide) -> Floats:
+    """Return the share of a side's words that follow the same word, or begin, on the other side, too: [n]."""
     keys = []
     for x in (side, other):
         begins = np.append(True, x.pair[1:] != x.pair[:-1])[: len(x.pair)]
-        before = np.where(begins, x.size, np.roll(x.base, 1))
-        keys.append(x.key * (x.size + 1) + before)
-    return side.share(np.isin(keys[0], keys[1]), side.pair, np.ones(len(side.pair)))
+        before = np.where(begins, x.bases, np.roll(x.base, 1))
+        keys.append(x.key * (x.bases + 1) + before)
+    return side.share(np.isin(keys[0], keys[1]), np.ones(len(side.pair)))
 
 
-def _moves(a: _Side, b: _Side) -> list[NDArray[Any]]:
-    """Say how the content words that both have once moved: the share of pairs in the other order, and breaks.
+def _moves(a: PairSide, b: PairSide) -> Numbers:
+    """Say how the content words that both sides have, once each, moved.
 
-    Words that follow one another in one sentence alone have a break between them. A block that moves makes
-    three breaks, two that change places without being neighbours make four.
+    "In May he came home" and "he came home in May" share May, he, came, home, which have the ranks 3, 0, 1, 2
+    in the second sentence. Of the six pairs of these words three are in the other order: *inversions* is 0.5.
+    A break is where the second sentence does not go on as the first does: at the begin, where 3 stands for 0,
+    between 3 and 0, and at the end, where 2 stands for 3. A block that moves makes three breaks, as here; two
+    that change places without being neighbours make four: a *red* hat on a *blue* coat has the ranks 2, 1, 0,
+    3 in a blue hat on a red coat.
     """
     once = []
     for side in (a, b):
@@ -322,44 +243,47 @@ def _moves(a: _Side, b: _Side) -> list[NDArray[Any]]:
     place_a, place_b = (place[chosen] for (_, place), chosen in zip(once, both, strict=True))
     order = np.argsort(place_a)
     pair, rank = a.pair[place_a[order]], np.argsort(np.argsort(place_b[order]))
-    count, place = np.bincount(pair, minlength=a.pairs), np.arange(len(pair))
-    begins, ends = (np.isin(place, edge) for edge in (np.cumsum(count) - count, np.cumsum(count) - 1))
-    follows = rank == np.append(-2, rank[:-1] + 1)[: len(rank)]
-    broken = np.where(begins, rank != place, ~follows) + 1 * (ends & (rank != place))
-    breaks = np.bincount(pair, broken, a.pairs)
+    count, unmoved = np.bincount(pair, minlength=a.pairs), np.arange(len(pair))
+    begins = np.isin(unmoved, np.cumsum(count) - count)
+    ends = np.isin(unmoved, np.cumsum(count) - 1)
+    goes_on = rank == np.append(-2, rank[:-1] + 1)[: len(rank)]
+    breaks_before = np.where(begins, rank != unmoved, ~goes_on)
+    breaks_after = ends & (rank != unmoved)
+    breaks = np.bincount(pair, breaks_before.astype(np.int64) + breaks_after, a.pairs)
     inverted = np.zeros(a.pairs)
     for step in range(1, count.max(initial=0)):
         later = (pair[step:] == pair[:-step]) & (rank[step:] < rank[:-step])
         inverted += np.bincount(pair[step:][later], minlength=a.pairs)
-    return [inverted / np.maximum(count * (count - 1) / 2, 1), breaks > 0, breaks > 3]
+    inversions = inverted / np.maximum(count * (count - 1) / 2, 1)
+    return {"inversions": inversions, "moves": breaks > 0, "exchanges": breaks > 3}
 
 
-def _opposites(bases: Sequence[str], a: _Side, b: _Side) -> tuple[Floats, Floats]:
-    """How many words of each pair are opposed, and how many agree without being the same: [n], [n]."""
-    names: dict[str, int] = {}
+def _opposites(bases: Sequence[str], a: PairSide, b: PairSide) -> Numbers:
+    """Count the words of each pair that are opposed, and those that agree without being the same."""
+    numbered: dict[str, int] = {}
     owners, keys, signs = [], [], []
     for side in (a, b):
         word = np.flatnonzero(side.lone)
-        of = {base: poles(bases[base]) for base in np.unique(side.base[word]).tolist()}
+        poles_of = {base: poles(bases[base]) for base in np.unique(side.base[word]).tolist()}
         rows = [
-            (item, names.setdefault(pole, len(names)), np.sign(value))
+            (item, numbered.setdefault(pole, len(numbered)), np.sign(weight))
             for item, base in zip(word.tolist(), side.base[word].tolist(), strict=True)
-            for pole, value in of[base].items()
+            for pole, weight in poles_of[base].items()
         ]
         owner, pole, sign = np.array(rows, np.int64).reshape(-1, 3).T
         owners.append(owner)
         keys.append(pole * side.pairs + side.pair[owner])
         signs.append(sign * side.sign[owner])
-    joined = _matched(*keys, *signs)
-    opposed, agreeing = (np.unique(owners[0][joined == value]) for value in (-1, 1))
-    flipped = (a.match < 0) & (a.content | (a.kind == Kind.BESIDE))
-    return a.count(opposed) + a.count(flipped), a.count(agreeing)
+    match = _matched(*keys, *signs)
+    opposed, agreeing = (np.unique(owners[0][match == sign]) for sign in (-1, 1))
+    flipped = (a.match < 0) & (a.content | (a.word_class == WordClass.PARTICLE))
+    return {"opposites": a.count(opposed) + a.count(flipped), "agreeing": a.count(agreeing)}
 
 
 def _cosine(
-    vectors: NDArray[np.float32], a: _Side, b: _Side, weight_a: NDArray[Any], weight_b: NDArray[Any]
+    vectors: Vectors, a: PairSide, b: PairSide, weight_a: NDArray[Any], weight_b: NDArray[Any]
 ) -> Floats:
-    """The cosine of the sums of both sides' vectors, 1 where one has none: [n]."""
+    """Return the cosine of the sums of both sides' vectors, 1 where one has none: [n]."""
     sums = []
     for side, weight in ((a, weight_a), (b, weight_b)):
         entries = weight.astype(np.float32), (side.pair, side.word)
@@ -368,8 +292,8 @@ def _cosine(
     return np.where(some, np.einsum("nd,nd->n", *sums), 1)
 
 
-def _nearest(vectors: NDArray[np.float32], a: _Side, b: _Side) -> tuple[Floats, Floats]:
-    """Each lone word's cosine with the nearest lone word of the other side, 0 if that has none; others' 1."""
+def _nearest(vectors: Vectors, a: PairSide, b: PairSide) -> tuple[Floats, Floats]:
+    """Give the cosine of each lone word with the nearest one of the other side, or 0; other words have 1."""
     one, other = np.flatnonzero(a.lone), np.flatnonzero(b.lone)
     count = np.bincount(b.pair[other], minlength=b.pairs)
     length = count[a.pair[one]]

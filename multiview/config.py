@@ -81,7 +81,7 @@ class TableConfig:
 
     @property
     def min_count(self) -> int:
-        """Occurrences a word needs to be listed: where others have buckets, one is too few to learn from."""
+        """Says how often a word must occur to be listed; one is too few where others have buckets."""
         return 2 if self.buckets else 1
 
 
@@ -107,12 +107,12 @@ class EncoderConfig:
 
     @property
     def width(self) -> int:
-        """Size of a view's sentence vectors."""
+        """Gives the size of a view's sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
     @property
     def forget_bias(self) -> float:
-        """Initial bias of the trees' forget gates: a bag forgets little."""
+        """Gives the initial bias of the trees' forget gates: a bag forgets little."""
         return 2.0 if self.start == "bag" else 0.0
 
 
@@ -207,7 +207,7 @@ class TrainConfig:
 
     @property
     def model_name(self) -> str:
-        """The name, or one made of views and preset."""
+        """Gives the name, or makes one of views and preset."""
         return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
 
     @property

@@ -98,7 +98,7 @@ class VectorOptions(ModelOptions):
         return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
 
     def encoder(self) -> OpenedEncoder:
-        """Open it; of ``?scale=CACHE`` its features."""
+        """Open the encoder that the options name; of ``?scale=CACHE`` its features."""
         from multiview.names.opened import open_encoder
 
         encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)

@@ -39,14 +39,14 @@ from runtime.errors import UserError
 from runtime.files import output_file, path_of, read_record, write_record
 
 if TYPE_CHECKING:  # they import torch
-    from multiview.comparison import Read
+    from multiview.facts import ReadPairs
     from multiview.model import MultiViewEncoder
     from multiview.reasons import Reason
 
 Text = str | tuple[str, ...]
 Floats = NDArray[np.float64]
 NUMBERS: Mapping[str, str] = {
-    "meaning": "cosine of the sums of words, rare ones weighing more; or that of another encoder",
+    "topic": "cosine of the sums of words, rare ones weighing more; or that of another encoder",
     "arcs": "share of arcs that both have: the lawyer praised | the lawyer praised",
     "turned arcs": "share of arcs that both have with another sign: he came | he did not come",
     "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
@@ -171,11 +171,14 @@ class Weights:
         return cls(mean, deviation, weight, record.about)
 
 
-def read_numbers(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None) -> Read:
-    """Parse the sentences of pairs, each once, and number the pairs."""
+def read_numbers(
+    pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None
+) -> tuple[ReadPairs, Floats]:
+    """Parse the sentences of pairs, each once, and return them with their numbers, [n, F]."""
     import torch
 
-    from multiview.comparison import Facts, Forms, Read, facts, numbers
+    from multiview.comparison import numbers
+    from multiview.facts import Facts, Forms, ReadPairs, read_facts
     from multiview.pretrained import rows_of, unit_rows
     from runtime.device import torch_threads
 
@@ -184,16 +187,16 @@ def read_numbers(pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, e
     texts, forms, parts, order = list(place), Forms(), [], []
     with torch.inference_mode(), torch_threads(1):
         for places, batch in source.reader.batches(texts, {"tokens", "dep"}, None, BATCH):
-            parts.append(facts(batch, forms))
+            parts.append(read_facts(batch, forms))
             order.append(places)
         known = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Facts)}
-        read = Read(Facts(**known), forms, np.argsort(np.concatenate(order))[row_n2], np.empty(0))
-        found = numbers(read, source.members[0].network.words)
+        read = ReadPairs(Facts(**known), forms, np.argsort(np.concatenate(order))[row_n2])
+        by_name = numbers(read, source.members[0].network.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
-        meaning = unit_rows(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
-        found[:, 0] = np.einsum("nd,nd->n", *meaning[row_n2.T])
-    return read._replace(numbers=found)
+        vectors = unit_rows(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
+        by_name["topic"] = np.einsum("nd,nd->n", *vectors[row_n2.T])
+    return read, np.column_stack([by_name[name] for name in NUMBERS]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,7 @@ class Judgement:
     """That both say the same."""
     numbers: dict[str, float] = field(hash=False)
     """By the names in :data:`NUMBERS`."""
-    _read: tuple[Read, int] = field(repr=False, compare=False)
+    _read: tuple[ReadPairs, int] = field(repr=False, compare=False)
 
     @cached_property
     def reasons(self) -> list[Reason]:
@@ -276,10 +279,10 @@ class Judge:
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {described(about)} is no mapping")
         source = _source_for(encoder, source)
-        found = read_numbers(checked, source, encoder).numbers
+        _, numbers_nF = read_numbers(checked, source, encoder)
         about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(checked)}
         label_n = np.array([int(label) for label in given])
-        weights = Weights.fit(found, label_n, strength=float(strength), about=about)
+        weights = Weights.fit(numbers_nF, label_n, strength=float(strength), about=about)
         return cls(weights, encoder, source)
 
     def save(self, path: Path | str) -> None:
@@ -299,11 +302,11 @@ class Judge:
         checked = read_pairs(pairs, "judge")
         if not checked:
             return []
-        read = read_numbers(checked, self.source, self.encoder)
-        chances = self.weights.probabilities(read.numbers)
+        read, numbers_nF = read_numbers(checked, self.source, self.encoder)
+        chances = self.weights.probabilities(numbers_nF)
         chances[(read.facts.words[read.rows] == 0).any(axis=1)] = 0.0
         chances[[_plain(a) == _plain(b) for a, b in checked]] = 1.0
-        rows = zip(checked, chances.tolist(), read.numbers.tolist(), strict=True)
+        rows = zip(checked, chances.tolist(), numbers_nF.tolist(), strict=True)
         return [
             Judgement(a, b, chance, dict(zip(NUMBERS, row, strict=True)), (read, place))
             for place, ((a, b), chance, row) in enumerate(rows)

@@ -30,7 +30,7 @@ from runtime.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from multiview.encoders.registry import Encoder
+    from multiview.encoders.registry import ViewEncoder
     from multiview.reasons import Binding
     from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
@@ -109,7 +109,7 @@ class ViewNodes:
     """[N, D] of each sentence."""
 
 
-def nodes_of(batch: Batch, views: Iterable[tuple[Encoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
+def nodes_of(batch: Batch, views: Iterable[tuple[ViewEncoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
     """Yield the nodes of every view; ``views`` come from :meth:`multiview.model.MultiViewEncoder.inputs`."""
     seen: Counter[str] = Counter()
     tokens = int(batch.sentence_offsets[-1])
@@ -161,14 +161,16 @@ def explain_pair(
     vectors = {**wholes, **dict(zip((view.name for view in nodes), parts, strict=True))}
     cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
     whole = cosines.pop(next(iter(wholes)))
-    found: list[Binding] = []
-    if "relation" in batch.fields:
-        from multiview.comparison import Forms, Read, facts  # here: it compiles
-        from multiview.reasons import bindings
+    bindings = _bindings_of(batch) if "relation" in batch.fields else []
+    return Explanation(pair[0], pair[1], whole, cosines, trees, matches, bindings)
 
-        forms = Forms()
-        found = bindings(Read(facts(batch, forms), forms, np.array([[0, 1]]), np.empty(0)), 0)
-    return Explanation(pair[0], pair[1], whole, cosines, trees, matches, found)
+
+def _bindings_of(batch: Batch) -> list[Binding]:
+    from multiview.facts import Forms, ReadPairs, read_facts  # here: it compiles
+    from multiview.reasons import bindings
+
+    forms = Forms()
+    return bindings(ReadPairs(read_facts(batch, forms), forms, np.array([[0, 1]])), 0)
 
 
 def _matches_of(
@@ -196,7 +198,7 @@ def _matches_of(
 def covers_of(
     batch: Batch, row: int, tree: Tree, dummy_label: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which words are under each node of a sentence, bool [N, W], and which nodes are subtrees, bool [N].
+    """Return which words are under each node of a sentence, bool [N, W], and which are subtrees, bool [N].
 
     Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
     """

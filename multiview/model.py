@@ -33,7 +33,7 @@ from torch.nn.functional import normalize
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, share_of, spread
-from multiview.encoders.registry import Encoder, ViewStack, fields_of, tables_of
+from multiview.encoders.registry import ViewEncoder, ViewStack, fields_of, tables_of
 from multiview.folder.files import Member, load_members, model_folder, refuse_other_content, save_model
 from multiview.folder.reading import SentenceReader, Tokens
 from multiview.outputs import (
@@ -148,17 +148,17 @@ class MultiViewEncoder:
 
     @property
     def views(self) -> list[str]:
-        """Names of the views, in the order of their vectors."""
+        """Names the views, in the order of their vectors."""
         return [view for member in self.members for view in member.network.views]
 
     @property
     def structure(self) -> float:
-        """λ of :meth:`encode` where it is not given."""
+        """Gives λ of :meth:`encode` where that gets none."""
         return self.members[0].structure
 
     @property
     def structure_size(self) -> int:
-        """S, the numbers of a structure vector."""
+        """Gives S, the numbers of a structure vector."""
         return self.members[0].structure_size
 
     @property
@@ -240,11 +240,8 @@ class MultiViewEncoder:
         numbers = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
         check_arguments(numbers, trees, flags, others)
         output = resolve_output(self.members, self.name, views, readout, structure, truncate_dim)
-        if device is not None and (chosen := pick_device(device)) != self.device:
-            self.device = chosen
-            self.reader.move(chosen)
-            for member in self.members:
-                member.network.to(chosen)
+        if device is not None:
+            self._move(pick_device(device))
         listed = [inputs] if isinstance(inputs, str) else inputs
         texts = None if listed is None else read_sentences(listed, "encode")
         vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
@@ -341,7 +338,7 @@ class MultiViewEncoder:
 
     def inputs(
         self, batch: Batch, views: Sequence[str] | None = None
-    ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
+    ) -> Iterator[tuple[ViewEncoder, Tensor, Tensor]]:
         """Yield each chosen encoder with the distinct words [U, E] and each token's word, int64 [N]."""
         words = batch.distinct_words()
         for network, places in chosen_networks(self.members, views):
@@ -373,6 +370,13 @@ class MultiViewEncoder:
                 wholes["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
                 wholes["structure"] = self.structure_vectors(sentences)
         return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, wholes, top)
+
+    def _move(self, device: torch.device) -> None:
+        if device != self.device:
+            self.device = device
+            self.reader.move(device)
+            for member in self.members:
+                member.network.to(device)
 
     def _encode(
         self,

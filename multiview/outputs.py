@@ -86,14 +86,7 @@ def resolve_output(
     if readout == "meaning" and (fitted is None or views is not None):
         reason = "reads all views, not some" if fitted else "was never fitted (multiview.readout does)"
         raise UserError(f"encode: readout='meaning': that of {name or 'this model'} {reason}")
-    transform: Scale | Readout | None = None
-    if readout == "features" and all(network.scale is not None for network, _ in chosen):
-        transform = scale = joined([network.scale_of(places) for network, places in chosen])
-        width = len(scale.numbers)
-    elif fitted is None or views is not None or readout in ("features", "raw"):
-        width = sum(network.widths[place] for network, places in chosen for place in places)
-    else:
-        transform, width = fitted, fitted.dim
+    transform, width = _transform(chosen, fitted if views is None else None, readout)
     default_share = first.structure if views is None and readout in (None, "meaning") else 0.0
     share = default_share if structure is None else share_of(structure)
     if share and truncate_dim is not None:
@@ -113,6 +106,18 @@ def resolve_output(
 
     requires = annotations_of(chosen) | ({"dep"} if share else set())
     return Output(requires, dim + (first.structure_size if share else 0), of)
+
+
+def _transform(
+    chosen: Networks, fitted: Readout | None, readout: str | None
+) -> tuple[Scale | Readout | None, int]:
+    """Return what is applied to the views side by side, None for nothing, and how many numbers it gives."""
+    if readout == "features" and all(network.scale is not None for network, _ in chosen):
+        scale = joined([network.scale_of(places) for network, places in chosen])
+        return scale, len(scale.numbers)
+    if fitted is None or readout in ("features", "raw"):
+        return None, sum(network.widths[place] for network, places in chosen for place in places)
+    return fitted, fitted.dim
 
 
 def check_arguments(

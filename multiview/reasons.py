@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from multiview.comparison import Kind, Read
 from multiview.encoders.poles import agreement, poles
+from multiview.facts import ReadPairs, WordClass
 from parsing.trees.role_rules import ROLES
 
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")
@@ -50,12 +50,12 @@ class Reason:
         return f"{self.kind}: {place}{self.a or '-'} | {self.b or '-'}"
 
 
-def bindings(read: Read, pair: int) -> list[Binding]:
-    """Who did what to whom in the two sentences of a pair, what differs first."""
+def bindings(read: ReadPairs, pair: int) -> list[Binding]:
+    """Return who did what to whom in the two sentences of a pair, what differs first."""
     return sorted((binding for binding, *_ in _bound(read, pair)), key=lambda binding: binding.same)
 
 
-def _bound(read: Read, pair: int) -> Iterator[tuple[Binding, set[int], set[int]]]:
+def _bound(read: ReadPairs, pair: int) -> Iterator[tuple[Binding, set[int], set[int]]]:
     """Yield each role of each word, and the keys of the words that have it on either side."""
     sides = [_slots(read, row) for row in read.rows[pair].tolist()]
     for role, key in sides[0] | sides[1]:
@@ -64,23 +64,22 @@ def _bound(read: Read, pair: int) -> Iterator[tuple[Binding, set[int], set[int]]
         differ = len({head.startswith("not ") for head in heads}) > 1
         shown = " | ".join(heads) if differ and a and b else heads[0]
         words = (tuple(word for _, word, _ in side) for side in (a, b))
-        ones, others = ({dependent for *_, dependent in side} for side in (a, b))
-        yield Binding(ROLES[role], shown, *words), ones, others
+        keys_a, keys_b = ({dependent for *_, dependent in side} for side in (a, b))
+        yield Binding(ROLES[role], shown, *words), keys_a, keys_b
 
 
-def _slots(read: Read, row: int) -> dict[tuple[int, int], list[tuple[str, str, int]]]:
+def _slots(read: ReadPairs, row: int) -> dict[tuple[int, int], list[tuple[str, str, int]]]:
     """Return, by role and the head's key, heads and dependents as written, and the dependents' keys."""
     slots: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
-    found = read.facts
-    start = int(found.arcs[:row].sum())
-    for arc in range(start, start + int(found.arcs[row])):
-        head, dependent = (read.forms.read[part[arc]] for part in (found.head, found.dependent))
-        denied = int(found.head_denied[arc])
-        shown = (
-            _shown(head.text.lower(), denied),
-            _shown(dependent.text.lower(), denied * int(found.turned[arc])),
-        )
-        slots.setdefault((int(found.role[arc]), head.key), []).append((*shown, dependent.key))
+    facts = read.facts
+    start = int(facts.arcs[:row].sum())
+    for arc in range(start, start + int(facts.arcs[row])):
+        head, dependent = (read.forms.listed[part[arc]] for part in (facts.head, facts.dependent))
+        denied = int(facts.head_denied[arc])
+        shown_head = _shown(head.text.lower(), denied)
+        shown_dependent = _shown(dependent.text.lower(), denied * int(facts.turned[arc]))
+        of_slot = slots.setdefault((int(facts.role[arc]), head.key), [])
+        of_slot.append((shown_head, shown_dependent, dependent.key))
     return slots
 
 
@@ -93,50 +92,64 @@ class _Word:
     text: str
     base: str
     sign: int
-    kind: int
-    function: bool
+    word_class: int
+    is_content: bool
 
 
-def _words_of(read: Read, row: int) -> dict[int, _Word]:
+def _words_of(read: ReadPairs, row: int) -> dict[int, _Word]:
     """Return the content words, and on, off, up and down, by the keys of their bases."""
-    found, words = read.facts, dict[int, _Word]()
-    start = int(found.words[:row].sum())
-    for place in range(start, start + int(found.words[row])):
-        text, base, key, sign, kind = read.forms.read[found.word[place]]
-        denied, content = int(found.denied[place]), bool(found.content[place])
-        kind = 0 if kind == Kind.NAME and found.first[place] else kind
-        if content or kind == Kind.BESIDE:
-            shown = _shown(text if kind in (Kind.NUMBER, Kind.NAME) else text.lower(), denied)
-            words.setdefault(key, _Word(shown, base, sign * denied, kind, not content))
+    facts, words = read.facts, dict[int, _Word]()
+    start = int(facts.words[:row].sum())
+    for place in range(start, start + int(facts.words[row])):
+        text, base, key, sign, word_class = read.forms.listed[facts.word[place]]
+        denied, is_content = int(facts.denied[place]), bool(facts.content[place])
+        if word_class == WordClass.NAME and facts.first[place]:
+            word_class = 0
+        if is_content or word_class == WordClass.PARTICLE:
+            shown = text if word_class in (WordClass.NUMBER, WordClass.NAME) else text.lower()
+            words.setdefault(key, _Word(_shown(shown, denied), base, sign * denied, word_class, is_content))
     return words
 
 
-def reasons(read: Read, pair: int) -> list[Reason]:
-    """Why two sentences do not say the same, what turns the sense first; and which other words agree."""
+def reasons(read: ReadPairs, pair: int) -> list[Reason]:
+    """Say why two sentences do not say the same, what turns the sense first; and which other words agree."""
     a, b = (_words_of(read, row) for row in read.rows[pair].tolist())
-    result = [
-        Reason("opposite" if a[key].kind == Kind.BESIDE else "negation", a[key].text, b[key].text)
+    found = [
+        Reason(
+            "opposite" if a[key].word_class == WordClass.PARTICLE else "negation", a[key].text, b[key].text
+        )
         for key in a
         if key in b and a[key].sign != b[key].sign
     ]
-    left, right = ({key: x for key, x in side.items() if key not in of} for side, of in ((a, b), (b, a)))
-    for mine, x in list(left.items()):
-        near = (key for pole in poles(x.base) for key, y in right.items() if pole in poles(y.base))
-        partner = next(near, -1)
-        sign = agreement(x.base, right[partner].base) * x.sign * right[partner].sign if partner >= 0 else 0
-        if sign:
-            result.append(Reason("opposite" if sign < 0 else "agreeing", x.text, right.pop(partner).text))
-            del left[mine]
-    result += [
+    shared = a.keys() & b.keys()
+    found += [
         Reason("roles", ", ".join(binding.a), ", ".join(binding.b), f"{binding.role} of {binding.head}")
-        for binding, ones, others in _bound(read, pair)
-        if not binding.same and ones and others and ones != others and ones | others <= a.keys() & b.keys()
+        for binding, keys_a, keys_b in _bound(read, pair)
+        if keys_a and keys_b and keys_a != keys_b and keys_a | keys_b <= shared and not binding.same
     ]
-    for kind, name in ((Kind.NUMBER, "number"), (Kind.NAME, "name")):
-        keys = ([key for key, word in side.items() if word.kind == kind] for side in (left, right))
-        for left_key, right_key in zip(*keys, strict=False):
-            result.append(Reason(name, left.pop(left_key).text, right.pop(right_key).text))
-    texts = [", ".join(x.text for x in side.values() if not x.function) for side in (left, right)]
+    lone_a = {key: word for key, word in a.items() if key not in b}
+    lone_b = {key: word for key, word in b.items() if key not in a}
+    found += _of_lone_words(lone_a, lone_b)
+    return sorted(found, key=lambda reason: ORDER.index(reason.kind))
+
+
+def _of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -> Iterator[Reason]:
+    """Pair the words that one sentence has alone: opposites, synonyms by a pole, numbers, names; the rest."""
+    for key, word in list(lone_a.items()):
+        near = (other for pole in poles(word.base) for other, y in lone_b.items() if pole in poles(y.base))
+        partner = next(near, -1)
+        if partner < 0:
+            continue
+        sign = agreement(word.base, lone_b[partner].base) * word.sign * lone_b[partner].sign
+        if sign:
+            yield Reason("opposite" if sign < 0 else "agreeing", word.text, lone_b.pop(partner).text)
+            del lone_a[key]
+    for word_class, kind in ((WordClass.NUMBER, "number"), (WordClass.NAME, "name")):
+        keys = (
+            [key for key, word in side.items() if word.word_class == word_class] for side in (lone_a, lone_b)
+        )
+        for key_a, key_b in zip(*keys, strict=False):
+            yield Reason(kind, lone_a.pop(key_a).text, lone_b.pop(key_b).text)
+    texts = [", ".join(x.text for x in side.values() if x.is_content) for side in (lone_a, lone_b)]
     if any(texts):
-        result.append(Reason("missing", *texts))
-    return sorted(result, key=lambda reason: ORDER.index(reason.kind))
+        yield Reason("missing", *texts)

@@ -35,7 +35,7 @@ def main(config: TrainConfig) -> int:
     from parsing.training.parsers import ParserTask
     from parsing.training.scores import read_dependencies, read_treebank
     from runtime.device import pick_device
-    from runtime.training_loop import Loop, Plan
+    from runtime.training_loop import Loop, Schedule
 
     pairs = (config.train_dep, config.dev_dep), (config.train_const, config.dev_const)
     if any(bool(train) != bool(dev) for train, dev in pairs) or not any(train for train, _ in pairs):
@@ -49,9 +49,9 @@ def main(config: TrainConfig) -> int:
     files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
     data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
     identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
-    plan = Plan(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
+    schedule = Schedule(epochs=config.loop.epochs, max_minutes=config.loop.max_minutes)
     log = log_to(config.output / "training")
-    loop = Loop(task, plan, config.output / "training", identity=identity | data)
+    loop = Loop(task, schedule, config.output / "training", identity=identity | data)
     parameters = sum(parameter.numel() for parameter in task.module.parameters())
     log.info("%d sentences, %d words; %d parameters", len(task.words), sum(map(len, task.words)), parameters)
     if code := loop.run():

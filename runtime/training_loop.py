@@ -2,7 +2,7 @@
 
     class Towers(Task[int]): ...                   # what is trained: batches, loss, learning rate, scores
 
-    loop = Loop(Towers(...), Plan(epochs=30), folder, identity={"data": sha256})
+    loop = Loop(Towers(...), Schedule(epochs=30), folder, identity={"data": sha256})
     if code := loop.run():                         # 130 or 143 after a signal; a checkpoint was written
         return code
     loop.load_best()
@@ -44,7 +44,7 @@ CHECKPOINT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Schedule:
     """How long a run lasts, and when it is scored and saved."""
 
     epochs: int = 1
@@ -63,6 +63,13 @@ class Plan:
     read_every: int = 1
     """Steps between readings of the metrics."""
 
+    def evaluates_after(self, position: Position, progress_before: float, *, epoch_ends: bool) -> bool:
+        """Tell whether an evaluation follows the step just taken, before which the run had this progress."""
+        if self.evaluate_parts:
+            parts = (int(self.evaluate_parts * part) for part in (progress_before, position.progress))
+            return len(set(parts)) > 1
+        return position.step % self.evaluate_every == 0 if self.evaluate_every else epoch_ends
+
 
 class Loop(Generic[Batch]):
     """One training run in one folder; a checkpoint found there is taken up.
@@ -74,14 +81,14 @@ class Loop(Generic[Batch]):
     def __init__(
         self,
         task: Task[Batch],
-        plan: Plan,
+        schedule: Schedule,
         folder: Path,
         *,
         identity: Mapping[str, Any],
         processes: Any = None,
         option: str = "--output",
     ) -> None:
-        self.task, self.plan, self.folder = task, plan, folder
+        self.task, self.schedule, self.folder = task, schedule, folder
         self.identity, self.processes = dict(identity), processes
         self.first = processes is None or bool(processes.first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
@@ -99,9 +106,9 @@ class Loop(Generic[Batch]):
                     )
             self.position = Position(**checkpoint.state["position"])
             task.load(checkpoint)
-        lengths = [len(task.batches(epoch)) for epoch in range(plan.epochs)]
-        self.position.steps = min(sum(lengths), plan.max_steps or sum(lengths))
-        self.position.limit_s = 60 * plan.max_minutes
+        lengths = [len(task.batches(epoch)) for epoch in range(schedule.epochs)]
+        self.position.steps = min(sum(lengths), schedule.max_steps or sum(lengths))
+        self.position.limit_s = 60 * schedule.max_minutes
         self._signal = 0
 
     @property
@@ -111,12 +118,12 @@ class Loop(Generic[Batch]):
 
     def over(self) -> str:
         """Say why the run is over; nothing until then."""
-        plan, position = self.plan, self.position
+        schedule, position = self.schedule, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
-        if plan.patience and position.waited >= plan.patience:
+        if schedule.patience and position.waited >= schedule.patience:
             return f"patience: {position.waited} evaluations in a row were no better"
-        return f"time limit of {plan.max_minutes:g} minutes" if position.progress >= 1 else ""
+        return f"time limit of {schedule.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
         """Train until the end (0 is returned), a limit, Ctrl-C (130) or SIGTERM (143), with a checkpoint."""
@@ -127,7 +134,7 @@ class Loop(Generic[Batch]):
             with atomic_path(self.folder / LOG) as temporary:
                 lines = [json.dumps(row) + "\n" for row in rows if row["step"] <= position.step]
                 temporary.write_text("".join(lines), encoding="utf-8")
-        if not self.resumed and self.plan.evaluate_first:
+        if not self.resumed and self.schedule.evaluate_first:
             self._evaluate(epoch=0)
         steps, done, show = position.steps, position.step, None if self.first else False
         self._handlers = {number: signal.signal(number, self._stop) for number in SIGNALS}
@@ -144,13 +151,13 @@ class Loop(Generic[Batch]):
         self._signal = number
 
     def _train(self, bar: Bar) -> int:
-        position, plan = self.position, self.plan
+        position, schedule = self.position, self.schedule
         before, began = position.seconds, time.perf_counter()
         saved_s = position.seconds
         while not self.over():
             epoch, batches = position.epoch, self.task.batches(position.epoch)
             for batch in self.task.prepared(batches[position.within :]):
-                part = int(plan.evaluate_parts * position.progress)
+                progress_before = position.progress
                 self.task.step(position, batch)
                 position.step += 1
                 position.within += 1
@@ -158,15 +165,12 @@ class Loop(Generic[Batch]):
                     position.epoch, position.within = epoch + 1, 0
                 stop = self._agree(before + time.perf_counter() - began)
                 over = self.over()
-                if plan.evaluate_parts:
-                    due = int(plan.evaluate_parts * position.progress) > part
-                else:
-                    due = position.step % plan.evaluate_every == 0 if plan.evaluate_every else ended
-                save = bool(due or over or stop or position.seconds - saved_s >= CHECKPOINT_S)
-                if save or position.step % plan.read_every == 0:
+                evaluate = bool(over) or schedule.evaluates_after(position, progress_before, epoch_ends=ended)
+                save = evaluate or bool(stop) or position.seconds - saved_s >= CHECKPOINT_S
+                if save or position.step % schedule.read_every == 0:
                     self._read(bar)
                 bar.update(1)
-                if due or over:
+                if evaluate:
                     self._evaluate(epoch)
                 if save:
                     self.save()

@@ -100,7 +100,7 @@ def main(folder: Path) -> None:
         label = np.array([int(same) for same, _, _ in pairs])
         even = np.where(label == 1, 0.5 / label.mean(), 0.5 / (1 - label.mean()))
         share = even * SHARES[group] / total[group]
-        parts.append((name, read_numbers([pair[1:] for pair in pairs], source).numbers, label, share))
+        parts.append((name, read_numbers([pair[1:] for pair in pairs], source)[1], label, share))
         print(name, len(pairs), flush=True)
     for file, left_out in (("pairs", ""), ("pairs-without-mrpc", "MRPC")):
         chosen = [part[1:] for part in parts if part[0] != left_out]

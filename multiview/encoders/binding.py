@@ -134,11 +134,11 @@ class BindingView(WeightlessView):
 
     @property
     def width(self) -> int:
-        """Give S, the numbers of a sentence vector."""
+        """Gives S, the numbers of a sentence vector."""
         return WIDTH
 
     def plan(self, batch: Batch) -> BindingPlan:
-        """Reads the words' spelling, heads and relations."""
+        """Read the words' spelling, heads and relations."""
         base, (types, first_U, word_N) = super().plan(batch), self.types(batch)
         relation = relation_bits(batch.relations)[batch.relation]
         parts = [pairs(batch, relation, types, word_N) for pairs in self.pairs]

@@ -73,7 +73,7 @@ class Readout(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Give K, the numbers of a meaning."""
+        """Gives K, the numbers of a meaning."""
         return len(self.bias)
 
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:

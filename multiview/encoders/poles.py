@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def agreement(one: str, other: str) -> int:
 
 
 def spelt(types: Sequence[str], width: int) -> NDArray[np.float32]:
-    """How words are placed, at length 1: by spelling, those with opposites by their poles too: [U, S]."""
+    """Place words, at length 1, by their spelling, and those with opposites by their poles too: [U, S]."""
     read = [signed(plain(word).lower()) for word in types]
     own_US = spellings([base for base, _ in read], width)
     own_US /= np.maximum(np.linalg.norm(own_US, axis=1, keepdims=True), 1e-12)
@@ -174,14 +175,27 @@ def spelt(types: Sequence[str], width: int) -> NDArray[np.float32]:
 
 # Negation.
 
-_NO, _NOBODY, _NOT, _PARTICLE = 1, 2, 3, 4
-SIDES = {"off": "on", "down": "up"}
+
+class Negation(IntEnum):
+    """How a word denies, with an example of what it turns."""
+
+    NO = 1
+    """The verb of its noun: *no* man came is minus came."""
+    NOBODY = 2
+    """Its head: *nobody* came is minus came."""
+    NOT = 3
+    """What it is meant for: *not* very good is minus good."""
+    PARTICLE = 4
+    """Its object, or its head: *without* milk is minus milk, turn *off* minus turn."""
+
+
+PARTICLES = {"off": "on", "down": "up"}
 """Particles, each with its opposite."""
-_KIND = {
-    "no": _NO,
-    **dict.fromkeys(_words("nobody nothing none nowhere no-one"), _NOBODY),
-    **dict.fromkeys(_words("not n't nt never hardly scarcely barely neither nor cannot"), _NOT),
-    **dict.fromkeys(("without", *SIDES), _PARTICLE),
+_NEGATIONS = {
+    "no": Negation.NO,
+    **dict.fromkeys(_words("nobody nothing none nowhere no-one"), Negation.NOBODY),
+    **dict.fromkeys(_words("not n't nt never hardly scarcely barely neither nor cannot"), Negation.NOT),
+    **dict.fromkeys(("without", *PARTICLES), Negation.PARTICLE),
 }
 """Words that turn others. Particles are the second of with | without, on | off and up | down."""
 _SKIPPED = _words("only just merely necessarily")
@@ -202,7 +216,7 @@ def spoken_content(
     relation: NDArray[np.int64], types: Sequence[str], word_N: NDArray[np.integer]
 ) -> NDArray[np.int64]:
     """Return the content words, without those that deny and name nothing: int64 [K]."""
-    denying = np.array([_KIND.get(word.lower(), 0) in (_NO, _NOT) for word in types], bool)
+    denying = np.array([_NEGATIONS.get(word.lower()) in (Negation.NO, Negation.NOT) for word in types], bool)
     content = content_words(relation, types, word_N)
     spoken: NDArray[np.int64] = content[~denying[word_N[content]]]
     return spoken
@@ -215,21 +229,21 @@ def turned(
     word_N: NDArray[np.integer],
     arcs: Arcs,
     *,
-    sides: bool = True,
+    particles: bool = True,
 ) -> NDArray[np.int8]:
     """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
 
     A comparison with *less* or *not as* gives the arcs of that with *more*, so its words are not turned.
-    ``relation`` [N] are bits, ``types`` the distinct words in plain characters; ``sides`` says whether the
-    particles of :data:`SIDES` turn words, too.
+    ``relation`` [N] are bits, ``types`` the distinct words in plain characters; ``particles`` says whether
+    those of :data:`PARTICLES` turn words, too.
     """
     lower = [word.lower() for word in types]
-    kinds = [_KIND.get(word, 0) if sides or word not in SIDES else 0 for word in lower]
-    kind_N = np.array(kinds, np.int8)[word_N]
+    negations = [_NEGATIONS.get(word, 0) if particles or word not in PARTICLES else 0 for word in lower]
+    negation_N = np.array(negations, np.int8)[word_N]
     sentence = _Tokens(parents(batch.head, batch.sentence_offsets), relation, lower, word_N)
     sign_N = np.ones(len(word_N), np.int8)
-    for token in np.flatnonzero(kind_N).tolist():
-        for target in sentence.denied(token, int(kind_N[token])):
+    for token in np.flatnonzero(negation_N).tolist():
+        for target in sentence.denied(token, int(negation_N[token])):
             sign_N[target] *= -1
     compared = arcs.role == _THAN
     for more in arcs.head[compared].tolist():
@@ -262,19 +276,19 @@ class _Tokens:
         dependents = [start + int(k) for k in np.flatnonzero(self.above[start : token + REACH] == token)]
         return dependents if kinds is None else [k for k in dependents if self.relation[k] & kinds]
 
-    def denied(self, token: int, kind: int) -> list[int]:
+    def denied(self, token: int, negation: int) -> list[int]:
         """Return the tokens that a negation turns: its predicate, and what *or* joins to that."""
         head, following = int(self.above[token]), self.word(token + 1)
-        answers = kind == _NO and not self.relation[token] & KIND.DETERMINER  # No, thanks
-        if head < 0 or answers or (kind == _NOT and following in _SKIPPED):
+        answers = negation == Negation.NO and not self.relation[token] & KIND.DETERMINER  # No, thanks
+        if head < 0 or answers or (negation == Negation.NOT and following in _SKIPPED):
             return []
-        if kind == _PARTICLE:
+        if negation == Negation.PARTICLE:
             objects = self.below(token, KIND.PREPOSITIONAL_OBJECT)
             return [] if following == "of" else [objects[0] if objects else head]
         predicate = head
-        if kind == _NOT:
+        if negation == Negation.NOT:
             predicate = self._meant(token, head)
-        elif kind == _NO:
+        elif negation == Negation.NO:
             predicate = self._predicate(head)
         if predicate < 0:
             return []
@@ -282,7 +296,7 @@ class _Tokens:
         if complements and signed(self.word(predicate))[0] in _RAISING:
             predicate = complements[0]
         turned = [predicate, *filter(self._joined_by_or, self.below(predicate, KIND.CONJUNCT))]
-        if kind == _NO and self.below(predicate, KIND.EXPLETIVE):  # there is no man playing
+        if negation == Negation.NO and self.below(predicate, KIND.EXPLETIVE):  # there is no man playing
             turned += self.below(head, KIND.PARTICIPLE | KIND.RELATIVE)
         return turned
 

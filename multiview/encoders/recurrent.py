@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from multiview.encoders.registry import Encoder, register_view
+from multiview.encoders.registry import ViewEncoder, register_view
 from multiview.engines.plan import (
     IntArray,
     Plan,
@@ -93,7 +93,7 @@ class DepBuffers(NamedTuple):
 
 
 class DepSweep(torch.autograd.Function):
-    """Attentive Child-Sum Tree-LSTM over a batch: ``apply(...) -> roots [B, D], h [N, D] in slot order``."""
+    """Runs DEP over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
 
     @staticmethod
     def forward(
@@ -145,7 +145,10 @@ class DepSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
+        """Go through levels from the roots down; then each weight gradient is one product over all nodes.
+
+        As in :meth:`forward`, the buffers of the sweep are shared by all that follows, so it is one function.
+        """
         x, token, input_weight, parent_weight, child_weight, recurrent_weight, *kept = ctx.saved_tensors
         plan, products, buffers = ctx.plan, ctx.products, DepBuffers(*kept)
         h, c, gates, parents, children = buffers[:5]
@@ -193,7 +196,7 @@ class DepSweep(torch.autograd.Function):
 
 
 class ConstSweep(torch.autograd.Function):
-    """Binary Tree-LSTM over a batch: ``apply(...) -> roots [B, D], h [N, D] in slot order``."""
+    """Runs CONST over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
 
     @staticmethod
     def forward(
@@ -256,10 +259,10 @@ def _pairs(states: Tensor, internal: int) -> Tensor:
     return states[: 2 * internal].view(internal, -1) if internal else states.new_empty(0, 2 * states.shape[1])
 
 
-class TreeLSTM(Encoder):
+class TreeLSTM(ViewEncoder):
     """Runs the sweep of DEP and CONST; a subclass makes its weights in the order in which that takes them."""
 
-    schedule: ClassVar[staticmethod[[Batch], TreePlan]]
+    tree_plan: ClassVar[staticmethod[[Batch], TreePlan]]
     """Makes the native plan."""
     sweep: ClassVar[type[torch.autograd.Function]]
     """The native engine's."""
@@ -278,7 +281,7 @@ class TreeLSTM(Encoder):
 
     def plan(self, batch: Batch) -> Plan:
         """Schedule the trees, by their heads or children and their heights."""
-        plan = self.schedule(batch)
+        plan = self.tree_plan(batch)
         if self.engine != "dgl":
             return plan
         from multiview.engines.dgl_engine import GraphPlan
@@ -300,10 +303,10 @@ class TreeLSTM(Encoder):
 
 @register_view("dep")
 class DepEncoder(TreeLSTM):
-    """Attentive Child-Sum Tree-LSTM, root state."""
+    """The view DEP: a sentence is the state of the root of its dependency tree."""
 
     requires = frozenset({"tokens", "dep"})
-    schedule = staticmethod(plan_dep)
+    tree_plan = staticmethod(plan_dep)
     sweep, reference = DepSweep, "dep_states"
 
     def __init__(
@@ -345,10 +348,10 @@ class DepEncoder(TreeLSTM):
 
 @register_view("const")
 class ConstEncoder(TreeLSTM):
-    """Binary Tree-LSTM, words at the leaves, root state."""
+    """The view CONST: a sentence is the state of the root of its constituency tree."""
 
     requires = frozenset({"tokens", "const"})
-    schedule = staticmethod(plan_const)
+    tree_plan = staticmethod(plan_const)
     sweep, reference = ConstSweep, "const_states"
 
     def __init__(
@@ -365,8 +368,8 @@ class ConstEncoder(TreeLSTM):
 
 
 @register_view("seq")
-class SeqEncoder(Encoder):
-    """Bidirectional GRU on packed input; it ignores ``engine`` and ``forget_bias``."""
+class SeqEncoder(ViewEncoder):
+    """The view SEQ: a sentence is what both directions end with. ``engine`` is ignored."""
 
     requires = frozenset({"tokens"})
 

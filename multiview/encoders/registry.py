@@ -52,10 +52,10 @@ _BUILTIN = {
     **dict.fromkeys(("roles", "order"), "binding"),
 }
 """Module of each view of this package."""
-_views: dict[str, type[Encoder]] = {}
+_views: dict[str, type[ViewEncoder]] = {}
 
 
-class Encoder(nn.Module, ABC):
+class ViewEncoder(nn.Module, ABC):
     """One view: turns the word vectors and trees of a batch into one vector per sentence.
 
     Subclasses set ``requires`` and implement ``plan`` and ``states``. ``hidden`` is D; the parameters are the
@@ -116,7 +116,7 @@ class Encoder(nn.Module, ABC):
 
     @property
     def width(self) -> int:
-        """Size of the sentence vectors."""
+        """Gives the size of the sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
@@ -142,12 +142,12 @@ class Encoder(nn.Module, ABC):
         """
 
 
-def register_view(name: str) -> Callable[[type[Encoder]], type[Encoder]]:
+def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]:
     """Decorate a class, which makes the encoder available as view ``name``, an identifier."""
     if not name.isidentifier():
         raise ValueError(f"view {name!r}: the name must be an identifier")
 
-    def register(view: type[Encoder]) -> type[Encoder]:
+    def register(view: type[ViewEncoder]) -> type[ViewEncoder]:
         # The same class again is a notebook's cell or a module that runs once more.
         same = {(known.__module__, known.__qualname__) for known in (_views.get(name, view), view)}
         if len(same) > 1 or (name in _views and name in _BUILTIN):
@@ -164,7 +164,7 @@ def fields_of(requires: Collection[str]) -> tuple[str, ...]:
     return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
 
 
-def view_class(name: str) -> type[Encoder]:
+def view_class(name: str) -> type[ViewEncoder]:
     """Return the encoder class of a view, of this package, of an installed one or of a plugin."""
     if name in _BUILTIN:
         import_module(f"multiview.encoders.{_BUILTIN[name]}")
@@ -211,7 +211,11 @@ class ViewStack(nn.Module):
     """
 
     def __init__(
-        self, views: Sequence[str], words: WordTable, config: EncoderConfig, encoders: Sequence[Encoder] = ()
+        self,
+        views: Sequence[str],
+        words: WordTable,
+        config: EncoderConfig,
+        encoders: Sequence[ViewEncoder] = (),
     ) -> None:
         super().__init__()
         self.views = tuple(views)
@@ -234,23 +238,23 @@ class ViewStack(nn.Module):
         """Of all views' numbers over a text, for features; without, these are as they are."""
 
     @property
-    def encoder_list(self) -> list[Encoder]:
+    def encoder_list(self) -> list[ViewEncoder]:
         """List the encoders in the order of the views."""
         return list(self.encoders)  # type: ignore[arg-type]
 
     @property
     def tables(self) -> nn.ParameterList:
-        """The trained word tables [W, E], one per view that is trained; none with fixed vectors."""
+        """Gives the trained word tables [W, E], one per trained view; none with fixed vectors."""
         return self.words.tables
 
     @property
     def dim(self) -> int:
-        """Size of the concatenated vectors."""
+        """Gives the size of all views' vectors side by side."""
         return sum(self.widths)
 
     @property
     def widths(self) -> list[int]:
-        """Size of each view's vectors."""
+        """Gives the size of each view's vectors."""
         return [encoder.width for encoder in self.encoder_list]
 
     @torch.no_grad()
@@ -287,7 +291,7 @@ class ViewStack(nn.Module):
 
     def inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
-    ) -> Iterator[tuple[Encoder, Tensor, Tensor]]:
+    ) -> Iterator[tuple[ViewEncoder, Tensor, Tensor]]:
         """Yield the encoders of some views, each with the vectors [U, E] of ``types``, and ``token``, [N]."""
         table_rows = self.words.vocabulary.lookup(types)
         encoders = self.encoder_list

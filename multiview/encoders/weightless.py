@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn.functional import embedding, embedding_bag
 
 from corpora.characters import plain
-from multiview.encoders.registry import Encoder, register_view
+from multiview.encoders.registry import ViewEncoder, register_view
 from multiview.engines.plan import Plan, plan_words
 from parsing.trees.batch import Batch
 from runtime.compiled import compiled, compiled_part
@@ -46,7 +46,7 @@ _MOST = 255
 """Keys whose signs are counted in bytes before they are added up."""
 
 
-class WeightlessView(Encoder):
+class WeightlessView(ViewEncoder):
     """A sum over a sentence's words that nothing trains. Its nodes are the words."""
 
     requires = frozenset({"tokens"})
@@ -69,7 +69,7 @@ class BagEncoder(WeightlessView):
 
     @property
     def width(self) -> int:
-        """E, the size of word vectors."""
+        """Gives E, the size of word vectors."""
         return self.word_dim
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ class SpellingEncoder(WeightlessView):
 
     @property
     def width(self) -> int:
-        """Give K, the numbers of a sentence vector."""
+        """Gives K, the numbers of a sentence vector."""
         return WIDTH
 
     def plan(self, batch: Batch) -> SpellingPlan:

@@ -80,7 +80,7 @@ class GraphPlan(Plan):
 def const_states(
     x: Tensor, plan: GraphPlan, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Binary Tree-LSTM: roots [B, D] and all states [N, D] in slot order; arguments as ``ConstSweep``."""
+    """Return the roots [B, D] and all states [N, D] in slot order of CONST; arguments as ``ConstSweep``."""
     hidden = recurrent_weight.shape[1] // 2
     b_iou, b_f = bias.split([3 * hidden, hidden])
 
@@ -105,7 +105,7 @@ def dep_states(
     bias: Tensor,
     role_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attentive Child-Sum Tree-LSTM: roots [B, D] and all states [N, D]; arguments as ``DepSweep``."""
+    """Return the roots [B, D] and all states [N, D] in slot order of DEP; arguments as ``DepSweep``."""
     hidden = recurrent_weight.shape[1]
     b_iou, b_q, b_f, b_p = bias.split([3 * hidden, hidden, hidden, hidden])
     w_q, w_f = parent_weight.split(hidden)

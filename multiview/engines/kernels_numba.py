@@ -57,7 +57,7 @@ def bind(hidden: int, name: str, *buffers: Tensor) -> Callable[..., None]:
 
 @compiled_part
 def _activate(row, bias, cell):  # type: ignore[no-untyped-def]
-    """Writes i, o, u in place of their pre-activations, and c = i∘u."""
+    """Write i, o, u in place of their pre-activations, and c = i∘u."""
     hidden = len(cell)
     io, b_io = row[: 2 * hidden], bias[: 2 * hidden]
     for j in range(2 * hidden):
@@ -71,7 +71,7 @@ def _activate(row, bias, cell):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _through_output_gate(row, cell, state):  # type: ignore[no-untyped-def]
-    """Writes h = o∘tanh(c)."""
+    """Write h = o∘tanh(c)."""
     hidden = len(cell)
     o = row[hidden : 2 * hidden]
     for j in range(hidden):
@@ -80,7 +80,7 @@ def _through_output_gate(row, cell, state):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _cell_gradient(row, cell, dstate, dcell, drow, dbias, tanh_c, total):  # type: ignore[no-untyped-def]
-    """Writes the gradients of i, o, u and that of c (``total``); ``tanh_c`` [D] is scratch."""
+    """Write the gradients of i, o, u and that of c (``total``); ``tanh_c`` [D] is scratch."""
     hidden = len(cell)
     i, o, u = row[:hidden], row[hidden : 2 * hidden], row[2 * hidden : 3 * hidden]
     di, do, du = drow[:hidden], drow[hidden : 2 * hidden], drow[2 * hidden : 3 * hidden]
@@ -127,7 +127,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 @compiled
 def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
-    """Nodes without children: c = i∘u, h = o∘tanh(c)."""
+    """Compute nodes without children: c = i∘u, h = o∘tanh(c)."""
     for r in range(low, high):
         row, cell = gates[r], c[slot[r]]
         _activate(row, bias, cell)
@@ -136,7 +136,7 @@ def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped
 
 @compiled
 def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
-    """Gradient of ``leaf_forward``: writes the gates' gradient and adds to the bias's."""
+    """Take ``leaf_forward`` back: write the gates' gradient and add to the bias's."""
     tanh_c, total = np.empty((2, c.shape[1]), c.dtype)
     for r in range(low, high):
         s = slot[r]
@@ -145,7 +145,7 @@ def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ig
 
 @compiled
 def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
-    """Binary nodes: c = i∘u + f_l∘c_l + f_r∘c_r, h = o∘tanh(c) (Tai et al. 2015, equations 9-14, N = 2).
+    """Compute binary nodes: c = i∘u + f_l∘c_l + f_r∘c_r, h = o∘tanh(c) (Tai et al. 2015, eq. 9-14, N = 2).
 
     The children of internal node k have the slots 2k and 2k + 1.
     """
@@ -166,7 +166,7 @@ def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untype
 
 @compiled
 def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
-    """Gradient of ``const_forward``: writes that of gates and children's c and adds to that of the bias."""
+    """Take ``const_forward`` back: write the gradients of gates and children's c, add to the bias's."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[3 * hidden :]
@@ -181,7 +181,7 @@ def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: i
 
 @compiled
 def dep_attend(parents, children, bias, h, offsets, alpha, cosine, mixed, low, high):  # type: ignore[no-untyped-def]
-    """Attention over children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
+    """Attend to children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
     |cosine| <= 1, so exp cannot overflow and the softmax need not subtract the maximum.
     """
@@ -210,7 +210,7 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
     parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
     accumulate, low, high
 ):  # fmt: skip
-    """Gradient of ``dep_attend``: writes that of q and p, and α_k dh̃ into the children's ``dh``.
+    """Take ``dep_attend`` back: write the gradients of q and p, and α_k dh̃ into the children's ``dh``.
 
     With s_k = cos_k: ds_k = α_k (dα_k - Σ α dα), ∂s/∂p = (q̂ - s p̂) / ‖p‖, ∂s/∂q = (p̂ - s q̂) / ‖q‖,
     where the second terms vanish for norms below ε. ``accumulate`` adds to ``dh``, which then already holds
@@ -253,7 +253,7 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
 
 @compiled
 def dep_forward(gates, parents, children, bias, slot, h, c, offsets, low, high):  # type: ignore[no-untyped-def]
-    """Nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
+    """Compute nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
 
     ``gates`` and ``slot`` are those of the internal nodes; f_k replaces the second half of ``children``.
     """
@@ -279,7 +279,7 @@ def dep_forward(gates, parents, children, bias, slot, h, c, offsets, low, high):
 def dep_backward(  # type: ignore[no-untyped-def]
     gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low, high
 ):  # fmt: skip
-    """Gradient of ``dep_forward``; adds to the bias of i, o, u, f."""
+    """Take ``dep_forward`` back; add to the gradient of the bias of i, o, u, f."""
     hidden = c.shape[1]
     tanh_c, total = np.empty((2, hidden), c.dtype)
     db_f = dbias[4 * hidden : 5 * hidden]
@@ -296,7 +296,7 @@ def dep_backward(  # type: ignore[no-untyped-def]
 
 @compiled
 def gru_forward(gates, token, hidden, bias, h, states, low, high):  # type: ignore[no-untyped-def]
-    """One position of a GRU: r, z = σ(W x + U h + b), n = tanh(W x + r∘(U h + b)), h ← n + z∘(h - n).
+    """Take one position of a GRU: r, z = σ(W x + U h + b), n = tanh(W x + r∘(U h + b)), h ← n + z∘(h - n).
 
     ``gates`` [U, 3D] are W x + b of every distinct word, in torch's order r, z, n; ``token`` int64 [T] is
     each packed token's word. The sentences that run come first in ``hidden`` [B, 3D], which is U h and

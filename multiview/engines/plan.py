@@ -43,7 +43,7 @@ _lock = shared_lock()
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Base class: arrays on the host and, after ``to``, their copies on a device."""
+    """Holds arrays on the host and, after ``to``, their copies on a device."""
 
     sentences: int
     """B."""
@@ -93,7 +93,7 @@ class TreePlan(Plan):
 
     @property
     def internal(self) -> int:
-        """I, the number of nodes with children."""
+        """Gives I, the number of nodes with children."""
         return len(self.order) - self.leaves
 
     def levels(self) -> list[tuple[int, int, int, int]]:
@@ -149,7 +149,7 @@ def plan_const(batch: Batch) -> TreePlan:
     place_N[tokens:] += offsets[sentence_I + 1] - tokens
     parent_E = np.repeat(np.arange(tokens, tokens + internal), 2)
     node_offsets = 2 * offsets - np.arange(len(offsets))
-    return _schedule(height_N, child_I2.ravel(), parent_E, root_B, place_N, node_offsets)
+    return _tree_plan(height_N, child_I2.ravel(), parent_E, root_B, place_N, node_offsets)
 
 
 def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sentence_N: IntArray) -> None:
@@ -178,10 +178,10 @@ def plan_dep(batch: Batch) -> TreePlan:
     roots_B = np.bincount(sentence_T[root_B], minlength=len(lengths))
     wrong = sentence_T[unsorted_T], np.flatnonzero(roots_B != 1)
     _refuse("head and dep_height are no tree with one root", *wrong)
-    return _schedule(height_T, child_E, parent_E, root_B, every_T, offsets)
+    return _tree_plan(height_T, child_E, parent_E, root_B, every_T, offsets)
 
 
-def _schedule(
+def _tree_plan(
     height_N: IntArray,
     child_E: IntArray,
     parent_E: IntArray,

@@ -135,7 +135,7 @@ class ScaleRecord:
 
 @configuration
 class ModelRecord:
-    """The config.json of one model."""
+    """Describes one model in config.json."""
 
     format: int
     views: Annotated[tuple[str, ...], Len(1, MOST_VIEWS)]
@@ -158,7 +158,7 @@ class ModelRecord:
 
 @configuration
 class MembersRecord:
-    """The config.json of a folder of models."""
+    """Lists the models of a folder in config.json."""
 
     format: int
     members: Annotated[tuple[Annotated[str, Len(1, 60)], ...], Len(1, 32)]

@@ -83,7 +83,7 @@ class EncoderName:
 
     @property
     def name(self) -> str:
-        """Short name for tables: of a path its last part."""
+        """Gives a short name for tables: of a path its last part."""
         prefix = f"{self.prefix}:" if self.prefix else ""
         base = Path(self.base).absolute().name if os.path.exists(self.base) else self.base
         size = f"@{self.dim}" if self.dim else ""

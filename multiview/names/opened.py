@@ -74,6 +74,13 @@ class SingleEncoder:
         self.load, self.tokens, self.name, self.source = load, tokens, name, source
         self.store, self.reader = store or VectorStore(), SentenceReader([])
 
+    @classmethod
+    def of(cls, source: Source, cache: Path | None, **options: Any) -> SingleEncoder:
+        """Open a source, with ``options`` of :meth:`Source.load`; its store is a subfolder of ``cache``."""
+        load = functools.partial(source.load, **options)
+        store = VectorStore(cache and cache / source.key)
+        return cls(load, tokens=source.kind not in STRINGS, name=source.name, store=store, source=source)
+
     @cached_property
     def _loaded(self) -> Encode | UserError:
         try:
@@ -161,12 +168,12 @@ class OpenedEncoder:
 
     @property
     def key(self) -> str:
-        """Digest of everything that decides its vectors."""
+        """Gives a digest of everything that decides its vectors."""
         return json_digest(self.identity, 16)
 
     @property
     def dim(self) -> int | None:
-        """Size D of a vector; None before the first one."""
+        """Gives the size D of a vector; None before the first one."""
         sizes = [part.store.columns * (part.store.dim or 0) for part in self.parts]
         return (self.project or sum(sizes)) if all(sizes) else None
 
@@ -259,16 +266,8 @@ def open_encoder(
     name = "+".join(source.name for source in sources)
 
     def side_by_side(sources: Sequence[Source]) -> OpenedEncoder:
-        parts = [
-            SingleEncoder(
-                functools.partial(source.load, device=device, trees=trees, parsers=parsers),
-                tokens=source.kind not in STRINGS,
-                name=source.name,
-                store=VectorStore(cache and cache / source.key),
-                source=source,
-            )
-            for source in sources
-        ]
+        options = {"device": device, "trees": trees, "parsers": parsers}
+        parts = [SingleEncoder.of(source, cache, **options) for source in sources]
         keys = [source.key for source in sources]
         reading = " + ".join(source.reading for source in sources if source.reading)
         return OpenedEncoder(

@@ -124,7 +124,11 @@ class Source(EncoderName):
 
     def read_as(self, readout: str) -> Source:
         """Return the same model, of which one kind of vectors is asked for."""
-        return replace(self, readout=readout, key=json_digest([self.key, readout, LENGTH], 16))
+        return self.changed(readout, LENGTH, readout=readout)
+
+    def changed(self, *decided: object, **changes: Any) -> Source:
+        """Return the source with other fields; ``decided`` decide its vectors besides what does already."""
+        return replace(self, key=json_digest([self.key, *decided], 16), **changes)
 
     def load(
         self,
@@ -185,12 +189,8 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
             raise UserError(f"model {spec!r}: {reason}")
         text = None if name.text is None else [sha256_file(name.text / MANIFEST), SAMPLE, BLOCK]
         readout = "raw" if name.readout == "features" and text is None else name.readout
-        key = json_digest([source.key, "scale", text], 16)
-        source = replace(source, readout=readout, key=key)
-    if name.structure is not None:
-        key = json_digest([source.key, WIDTH, share_of(name.structure)], 16)
-        source = replace(source, key=key)
-    return source
+        source = source.changed("scale", text, readout=readout)
+    return source if name.structure is None else source.changed(WIDTH, share_of(name.structure))
 
 
 def _without_prefix(name: EncoderName, seed: int) -> Source:
@@ -202,12 +202,11 @@ def _without_prefix(name: EncoderName, seed: int) -> Source:
     if name.expand:
         if not source.has_trained_words:
             raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
-        source = replace(source, key=json_digest([source.key, sha256_file(name.expand)], 16))
+        source = source.changed(sha256_file(name.expand))
     if name.views:
         views = [record.views for record in model_records(folder).values()]
-        key = json_digest([source.key, chosen_views(views, name.views)], 16)
         # A view has features where its model has them, but neither its share of structure nor its read-out.
-        source = replace(source, key=key, default_share=0.0, fitted=False)
+        source = source.changed(chosen_views(views, name.views), default_share=0.0, fitted=False)
     return source.read_as(name.readout) if name.readout else source
 
 
@@ -276,8 +275,11 @@ CONSTRUCTORS: dict[str, Callable[[EncoderName, int], Source]] = {
 def _prefixed(name: EncoderName, kind: str, load: Callable[[str | None], Any], *decided: object) -> Source:
     """Return an encoder with a prefix; ``decided`` and the file that the name names decide its vectors."""
     file = [] if name.file is None else [sha256_file(name.file)]
-    key = json_digest([VERSION, name.prefix, name.dim, *file, *decided], 16)
-    return Source(**vars(name), kind=kind, key=key, open=load)
+    return _source(name, kind, load, VERSION, name.prefix, name.dim, *file, *decided)
+
+
+def _source(name: EncoderName, kind: str, load: Callable[[str | None], Any], *decided: object) -> Source:
+    return Source(**vars(name), kind=kind, key=json_digest(decided, 16), open=load)
 
 
 def _inner(name: EncoderName, *kinds: str) -> Source:
@@ -291,24 +293,19 @@ def _inner(name: EncoderName, *kinds: str) -> Source:
 def _on_disk(name: EncoderName, path: Path) -> Source:
     """Return the encoder of a file or folder: a format in config.json tells ours from a transformer."""
     if path.is_file():
-        key = json_digest([VERSION, sha256_file(path)], 16)
         if path.suffix == ".npz":
-            return Source(**vars(name), kind="vectors", key=key, open=lambda device: precomputed(path))
-        return Source(
-            **vars(name), kind="words", key=key, open=lambda device: Bag(lookup_of(name.base)).encode
+            return _source(name, "vectors", lambda device: precomputed(path), VERSION, sha256_file(path))
+        return _source(
+            name, "words", lambda device: Bag(lookup_of(name.base)).encode, VERSION, sha256_file(path)
         )
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
     if not (isinstance(values, dict) and "format" in values and values.keys() & {"views", "members"}):
         return _of_library(name, path)
-    records = model_records(path)
-    has_features = any(record.readout or record.structure or record.scale for record in records.values())
-    return Source(
-        **vars(name),
-        kind="multiview",
-        key=json_digest([VERSION, model_sha256(path)], 16),
-        open=functools.partial(MultiViewEncoder.load, name.base),
-        has_features=has_features,
+    records, load = model_records(path), functools.partial(MultiViewEncoder.load, name.base)
+    return replace(
+        _source(name, "multiview", load, VERSION, model_sha256(path)),
+        has_features=any(one.readout or one.structure or one.scale for one in records.values()),
         default_share=max(record.structure for record in records.values()),
         fitted="" in records and bool(records[""].readout or records[""].structure),
     )
@@ -329,7 +326,7 @@ def _of_library(name: EncoderName, folder: Path | None = None) -> Source:
         model = load_pretrained(name.base, whole=True, device=str(pick_device(device)))
         return functools.partial(encoded, model, name.base, batch_size=BATCH)
 
-    return Source(**vars(name), kind="sentence-transformers", key=json_digest(decided, 16), open=load)
+    return _source(name, "sentence-transformers", load, *decided)
 
 
 def precomputed(path: Path) -> Encode:

@@ -65,7 +65,7 @@ class VectorStore:
 
     @property
     def dim(self) -> int | None:
-        """Size D of a vector; None before the first one."""
+        """Gives the size D of a vector; None before the first one."""
         return self.shards[0].shape[-1] if self.shards else None
 
     def missing(self, texts: Sequence[str]) -> list[str]:

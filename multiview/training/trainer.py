@@ -55,7 +55,7 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import LOGGER, config_to_json
 from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
-from runtime.training_loop import Loop, Plan
+from runtime.training_loop import Loop, Schedule
 from runtime.training_task import Checkpoint, Checkpoints, Position, Row, Task, cosine, load_parameters, ramp
 
 log = logging.getLogger(LOGGER)
@@ -286,7 +286,7 @@ class Trainer(Task[Job]):
         Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
         options = self.config.loop
-        plan = Plan(
+        schedule = Schedule(
             epochs=options.epochs,
             max_steps=options.max_steps,
             max_minutes=options.max_minutes,
@@ -297,7 +297,9 @@ class Trainer(Task[Job]):
         )
         content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
         identity = decisive_options(self.config) | content  # what a run that goes on must have in common
-        loop = Loop(self, plan, self.folder, identity=identity, processes=self.distributed, option="--name")
+        loop = Loop(
+            self, schedule, self.folder, identity=identity, processes=self.distributed, option="--name"
+        )
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with

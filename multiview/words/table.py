@@ -78,7 +78,7 @@ class Vocabulary:
 
     @property
     def rows(self) -> int:
-        """Number of table rows: the unknown word, the words, the buckets."""
+        """Counts the table rows: the unknown word, the words, the buckets."""
         return 1 + len(self.words) + self.buckets
 
     def row(self, word: str) -> int:
@@ -138,7 +138,7 @@ class WordsRecord:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of a model folder that hold its words, besides the weights."""
+        """Names the files of a model folder that hold its words, besides the weights."""
         return FILES if self.mode == "fixed" or self.expanded else FILES[:1]
 
 
@@ -224,7 +224,7 @@ class WordTable(nn.Module):
 
     @property
     def expanded(self) -> int:
-        """Words of the vocabulary that come from the expansion."""
+        """Counts the words that come from the expansion."""
         return len(self.vocabulary) - len(self.trained_vocabulary)
 
     def rows(self, view: int, table_rows: NDArray[np.integer]) -> Tensor:
@@ -258,7 +258,7 @@ class WordTable(nn.Module):
 
     @functools.cached_property
     def _others(self) -> Float:
-        """Rows [1 + buckets, E] that fixed vectors lack: the unknown word, then the hash buckets."""
+        """Draws what fixed vectors lack, [1 + buckets, E]: the unknown word, then the hash buckets."""
         assert self.fixed is not None
         known = np.asarray(self.fixed[:MEAN_WORDS], dtype=np.float32)
         # RandomState's numbers never change from one numpy to the next.

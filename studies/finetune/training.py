@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from runtime.cli import LOGGER
 from runtime.files import atomic_path
-from runtime.training_loop import Loop, Plan
+from runtime.training_loop import Loop, Schedule
 from runtime.training_task import Position, Row, ramp
 from runtime.training_task import Task as LoopTask
 from senteval_runner.protocol.correlation import accuracy, pearson
@@ -146,10 +146,10 @@ def fit(
     saved state belongs to another run; KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
     task = Turns(model, turns, config, steps, evaluate, select, seed)
-    plan = Plan(evaluate_first=True, evaluate_every=evaluate_every or steps)
+    schedule = Schedule(evaluate_first=True, evaluate_every=evaluate_every or steps)
     names = [task.stream.name for task in turns]
     run = {"cycle": names, "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
-    loop = Loop(task, plan, folder, identity=run)
+    loop = Loop(task, schedule, folder, identity=run)
     if loop.resumed:
         log.info("resumed at step %d of %d", loop.position.step, steps)
     if loop.run():

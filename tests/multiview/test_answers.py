@@ -99,13 +99,9 @@ def test_gptcache(run: Any) -> None:
     assert same.range() == (0.0, 1.0)
 
 
-def test_redisvl(run: Any) -> None:
-    vectorizer = run("redisvl")["vectorizer"]
+def test_redisvl_and_langchain(run: Any) -> None:
+    vectorizer, embeddings = run("redisvl")["vectorizer"], run("LangChain")["Structured"]()
     assert [len(row) for row in vectorizer.embed_many(["Enable it.", "Rain."])] == [1408, 1408]
-
-
-def test_langchain(run: Any) -> None:
-    embeddings = run("LangChain")["Structured"]()
     assert np.allclose(embeddings.embed_documents(["Rain."])[0], embeddings.embed_query("Rain."), atol=1e-5)
 
 

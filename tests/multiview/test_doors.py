@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 import parsing
 from multiview.encoders.binding import WIDTH
+from multiview.judge import Judge
 from multiview.model import MultiViewEncoder
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
@@ -29,6 +30,8 @@ TEXTS = ["The lawyer praised the doctor.", "Rain fell.", "The doctor slept."]
 
 class Lengths:
     """Another encoder: of no sentences it gives [0], as sentence-transformers does."""
+
+    name = "lengths"
 
     def __init__(self, change: Callable[[np.ndarray], object] = np.asarray) -> None:
         self.change = change
@@ -163,7 +166,10 @@ def test_what_an_encoder_must_not_return_is_one_line(builtin: MultiViewEncoder, 
 def test_encoders_can_be_copied_and_pickled(builtin: MultiViewEncoder, again) -> None:
     for model in (builtin, with_structure(Lengths(), 0.15, builtin)):
         np.testing.assert_allclose(again(model).encode(TEXTS), model.encode(TEXTS), atol=1e-6)
-    assert again(with_structure(Lengths(), 0.15, builtin)).encode(TEXTS).shape[1] == WIDTH + 2
+    structured = again(with_structure(Lengths(), 0.5, builtin))
+    vectors = structured.encode(TEXTS)
+    assert structured.name == "lengths" and vectors.shape[1] == WIDTH + 2
+    assert structured.similarity(vectors[0], vectors[2])[0, 0] < 0.9  # their lengths alone: 1
 
 
 def test_use_changes_neither_hash_nor_pickle(builtin: MultiViewEncoder) -> None:
@@ -233,12 +239,13 @@ def test_scikit_learn_names_its_columns_and_wants_fit_first(builtin: MultiViewEn
     {
         "batch_size": [0, 1.5, None],
         "truncate_dim": ["2", 0],
-        "structure": ["0.1", float("nan")],
+        "structure": ["0.1", float("nan"), 2],
         "device": [1.5, ["cpu"], np.ones(2)],
         "trees": ["runs/trees/corpus"],
         "views": [1, [["dep"]], [{}]],
         "convert_to_tensor": [np.ones(2)],
-        "prompt": [np.ones(2)],
+        "prompt": ["query: ", np.ones(2)],
+        **{"precision": ["int8"], "output_value": ["token_embeddings"]},
         "readout": [np.ones(2)],
     }.items(),
 )
@@ -250,9 +257,9 @@ def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, option
 
 @pytest.mark.parametrize("path", [None, 1, 1.5, ["x"], {}, np.ones(2), "x" * 5000, "a\0b"])
 def test_what_is_no_path_is_one_line(path: Any) -> None:
-    for open_it in (MultiViewEncoder.load, TreeCache.open, parsing.load):
+    for open_it in (MultiViewEncoder.load, TreeCache.open, parsing.load, Judge.load):
         if path is not None or open_it is not parsing.load:
-            with pytest.raises(UserError, match=r"^(model|tree cache|dep parser)"):
+            with pytest.raises(UserError, match=r"^(model|tree cache|dep parser|judge)"):
                 open_it(path)
 
 

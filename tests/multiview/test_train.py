@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +18,6 @@ import torch
 
 from multiview.config import TrainConfig, options_of, preset
 from multiview.encoders.meaning import LENGTH, spread
-from multiview.folder.files import load_members
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
@@ -32,6 +30,7 @@ from runtime.files import LOCK, locked, read_json
 from runtime.training_loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
+from tests.fixtures.kills import Killed
 from tests.fixtures.trees import changed, toy_corpus
 from tests.parsing.trees.test_cache import write_cache
 
@@ -68,10 +67,6 @@ def test_a_run_learns_and_leaves_a_model_folder(tiny: TrainConfig, capsys) -> No
     assert all("- " + re.sub(r"^(no gain|\w+) +", r"\1: ", line) in card for line in verdict)
     stored = read_json(folder / "config.json")["training"]["config"]
     assert config_from_json(TrainConfig, stored, where=folder) == config
-
-
-class Killed(Exception):
-    """Stands for SIGKILL: nothing after it runs."""
 
 
 def killed_after(config: TrainConfig, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,37 +317,3 @@ def test_features_have_one_scale_over_the_training_text(
     np.testing.assert_allclose(features, expected, atol=1e-5)
     found = encoder.encode(None, trees=cache, readout="features", views=["1-const"])
     np.testing.assert_allclose(found, one, atol=1e-6)
-    encoder.save(config.folder.with_name("copy"))
-    again = MultiViewEncoder.load(config.folder.with_name("copy"))
-    np.testing.assert_array_equal(again.encode(None, trees=cache, readout="features"), features)
-
-
-def test_a_kill_between_two_files_of_a_model(tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once there is a model, there always is one, and the same command then makes the same model."""
-    config = changed(tiny, loop={"max_steps": 2, "validation": 0})  # the newest weights are kept, here twice
-    main(config)
-    expected, real = read_json(config.folder / "config.json")["files"], os.replace
-    states: list[bool] = []
-
-    def replace(source: Path, target: Path) -> None:
-        nonlocal left
-        real(source, target)
-        left -= 1
-        if left == 0:
-            raise Killed
-
-    monkeypatch.setattr(os, "replace", replace)
-    for left in range(1, 99):
-        broken = changed(config, name=f"killed-{left}")
-        with suppress(Killed):
-            main(broken)
-            break
-        try:
-            states.append(bool(load_members(broken.folder)))
-        except UserError as error:
-            assert str(broken.folder) in str(error)
-            states.append(False)
-        if left % 5 == 0:
-            assert main(broken) == 0
-            assert read_json(broken.folder / "config.json")["files"] == expected  # their SHA-256
-    assert len(states) > 20 and states == sorted(states) and len({*states}) == 2

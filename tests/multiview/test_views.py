@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from multiview.encoders import registry
-from multiview.encoders.registry import Encoder, tables_of, view_class
+from multiview.encoders.registry import ViewEncoder, tables_of, view_class
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan, plan_words
 from multiview.model import MultiViewEncoder
@@ -22,6 +22,7 @@ from parsing.trees.batch import Batch
 from runtime.errors import UserError
 from tests.fixtures.trees import TINY, changed
 from tests.multiview.test_model import load
+from tests.multiview.words.test_table import write_vectors
 
 OWN = ("shout", "length")
 VIEWS = ("seq", "dep", "const", "bag", "spelling", "roles", "order", *OWN)
@@ -29,7 +30,7 @@ PAIRS = [",".join(pair) for pair in combinations_with_replacement(VIEWS, 2)]
 TRAINED = ("seq", "dep", "const", "shout")
 
 
-def plan_of_words(view: Encoder, batch: Batch) -> Plan:
+def plan_of_words(view: ViewEncoder, batch: Batch) -> Plan:
     """Reads the words as they are written, as a view of another package may."""
     assert batch.types is not None and len(batch.types) > int(batch.token.max())
     return plan_words(batch)
@@ -49,7 +50,7 @@ class Length(WeightlessView):
         return torch.cat([lengths, lengths.log1p()], dim=1), x_UE[token_N][:, :2]
 
 
-class Shout(Encoder):
+class Shout(ViewEncoder):
     """The mean of words through a layer."""
 
     requires = frozenset({"tokens"})
@@ -141,12 +142,10 @@ def test_a_view_trains_and_encodes_what_it_was_trained_as(
 
 @pytest.fixture(scope="module")
 def fixed_vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
-    random = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("vectors") / "v.txt"
     words = ("the", "cat", "mouse", "prices", "she", "rocket", "rice", "and")
-    rows = (" ".join(map(str, random.normal(size=6).round(3))) for _ in words)
-    path.write_text("\n".join(f"{word} {row}" for word, row in zip(words, rows, strict=True)) + "\n")
-    return str(path)
+    drawn = np.random.default_rng(0).normal(size=(8, 6)).round(3)
+    path = tmp_path_factory.mktemp("vectors") / "v.txt"
+    return str(write_vectors(path, dict(zip(words, drawn, strict=True))))
 
 
 @pytest.mark.parametrize("weightless", [False, True])

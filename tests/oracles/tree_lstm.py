@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiview.encoders.registry import Encoder
+from multiview.encoders.registry import ViewEncoder
 from parsing.trees.child_roles import child_roles
 
 EPSILON = 1e-8
 
 
-def const_tree(encoder: Encoder, x: Tensor, left: np.ndarray, right: np.ndarray) -> list[Tensor]:
+def const_tree(encoder: ViewEncoder, x: Tensor, left: np.ndarray, right: np.ndarray) -> list[Tensor]:
     """States of the 2n - 1 nodes of one sentence (Tai et al. 2015, equations 9-14, N = 2)."""
     D, n = encoder.dim, len(x)
     b_iou, b_f = encoder.bias.split([3 * D, D])
@@ -34,7 +34,7 @@ def const_tree(encoder: Encoder, x: Tensor, left: np.ndarray, right: np.ndarray)
     return h
 
 
-def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray, role: np.ndarray | None) -> list[Tensor]:
+def dep_tree(encoder: ViewEncoder, x: Tensor, head: np.ndarray, role: np.ndarray | None) -> list[Tensor]:
     """States of the n words of one sentence, children first by recursion; roles if the encoder knows them."""
     D, n = encoder.dim, len(x)
     b_iou, b_q, b_f, b_p = encoder.bias.split([3 * D, D, D, D])
@@ -67,13 +67,13 @@ def dep_tree(encoder: Encoder, x: Tensor, head: np.ndarray, role: np.ndarray | N
     return [h[j] for j in range(n)]
 
 
-def seq_words(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
+def seq_words(encoder: ViewEncoder, x: Tensor) -> tuple[Tensor, Tensor]:
     """Sentence vector [D] and word states [n, D] of one sentence, unpacked and unbatched."""
     words, last = encoder.gru(x)
     return last.flatten(), words
 
 
-def reference(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tensor, Tensor]:
+def reference(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tensor, Tensor]:
     """Sentence vectors [B, D] and states of all nodes [N, D] in sentence order."""
     roots, nodes = [], []
     for i, (start, stop) in enumerate(
@@ -96,7 +96,7 @@ def reference(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tens
 
 
 def outputs_and_gradients(
-    encoder: Encoder, x: Tensor, run: Callable[[Tensor], tuple[Tensor, Tensor]], seed: int = 0
+    encoder: ViewEncoder, x: Tensor, run: Callable[[Tensor], tuple[Tensor, Tensor]], seed: int = 0
 ) -> list[Tensor]:
     """Roots and nodes of ``run``, and the gradients of a random linear functional of both."""
     generator = torch.Generator().manual_seed(seed)

@@ -17,7 +17,7 @@ from torch import nn
 
 from runtime import training_loop as loop_module
 from runtime.errors import UserError
-from runtime.training_loop import Loop, Plan, read_log
+from runtime.training_loop import Loop, Schedule, read_log
 from runtime.training_task import Checkpoint, Checkpoints, Position, Task, cosine
 
 
@@ -56,7 +56,7 @@ def a_checkpoint_at_each_step() -> Iterator[None]:
 
 
 def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop:
-    return Loop(Regression(rate, pause_s), Plan(**{"epochs": 4, **plan}), folder, identity={"rate": rate})
+    return Loop(Regression(rate, pause_s), Schedule(**{"epochs": 4, **plan}), folder, identity={"rate": rate})
 
 
 def assert_same_run(one: Path, other: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_first_process_says_for_all_which_weights_are_best(tmp_path: Path) -
             return [self.sums.pop(0)] if len(values) == 1 else values
 
     loop = Loop(
-        Regression(), Plan(epochs=9, patience=2), tmp_path, identity={}, processes=Second([1.0, 0.0, 0.0])
+        Regression(), Schedule(epochs=9, patience=2), tmp_path, identity={}, processes=Second([1.0, 0.0, 0.0])
     )
     assert loop.run() == 0 and "patience" in loop.over()
     assert (loop.position.step, loop.position.best["step"]) == (15, 5) and not list(tmp_path.iterdir())

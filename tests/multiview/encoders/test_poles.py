@@ -23,6 +23,7 @@ def builtin() -> MultiViewEncoder:
     [
         ("unhappier", "happy", -1),
         ("stopped", "stop", 1),
+        ("gave", "give", 1),
         ("bigger", "big", 1),
         ("cheaper", "cheap", 1),
         ("non-fat", "fat", -1),

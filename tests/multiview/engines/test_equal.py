@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from types import MethodType, SimpleNamespace
 from typing import get_args
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from multiview.config import Pooling
-from multiview.encoders.registry import Encoder, view_class
+from multiview.encoders.registry import ViewEncoder, view_class
 from multiview.engines.plan import plan_const, plan_dep
 from parsing.trees.batch import Batch
 from tests.multiview.engines.trees import batch_of, chain_children, random_batch
@@ -39,7 +38,7 @@ SHAPES = {
 }
 
 
-def build(view: str, engine: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN) -> Encoder:
+def build(view: str, engine: str, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN) -> ViewEncoder:
     """An encoder with random biases too, equal for every engine."""
     torch.manual_seed(7)
     encoder = view_class(view)(WORD_DIM, hidden, engine)
@@ -54,7 +53,7 @@ def words(batch: SimpleNamespace, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(count, WORD_DIM, generator=torch.Generator().manual_seed(1), dtype=dtype)
 
 
-def run(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
+def run(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
     plan = encoder.plan(batch)
 
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,7 +63,7 @@ def run(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
     return outputs_and_gradients(encoder, x, both)
 
 
-def expected(encoder: Encoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
+def expected(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> list[Tensor]:
     return outputs_and_gradients(encoder, x, lambda x: reference(encoder, x, batch))
 
 
@@ -201,15 +200,6 @@ def test_what_is_no_tree_is_refused(field: str, index: int, value: int) -> None:
     with pytest.raises(ValueError, match=r"sentence 1 of the batch: .* are no (binary )?tree"):
         plan_const(batch)
         plan_dep(batch)
-
-
-def test_threads_share_the_memory_pool_safely() -> None:
-    batch, encoder = random_batch([12] * 30, seed=2), build("dep", "native", torch.float32, 16)
-    plan, x = encoder.plan(batch).to("cpu"), words(batch, torch.float32)
-    wanted = encoder(x, plan).detach()
-    with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda _: encoder(x, plan).detach(), range(80))
-        assert all(torch.equal(states, wanted) for states in found)
 
 
 @pytest.mark.parametrize("view", TREE_VIEWS)

@@ -15,14 +15,21 @@ from safetensors.torch import load_file, save_file
 
 from multiview import readout
 from multiview.encoders.meaning import Readout, Scale
-from multiview.folder.files import expand_model, load_members, model_sha256, save_model, training_hours
+from multiview.folder.files import (
+    expand_model,
+    load_members,
+    model_sha256,
+    save_member,
+    save_model,
+    training_hours,
+)
 from multiview.model import MultiViewEncoder
 from multiview.names.sources import find_source
 from multiview.training.fit import store_readout
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import WordVectors
 from runtime.errors import UserError
-from runtime.files import locked, read_record, write_json, write_record
+from runtime.files import locked, read_record, write_record
 from runtime.folders import current
 from tests.fixtures.kills import kills
 from tests.multiview.test_model import reseal
@@ -84,6 +91,7 @@ def weights(folder: Path) -> list[dict[str, Any]]:
         (trained(1), lambda folder: several(2).save(folder)),
         (trained(1), read_out),
         (trained(1), expand),
+        (trained(1), lambda folder: save_member(folder, trained(2).members[0], card="# A\n")),
     ],
 )
 def test_a_killed_change_leaves_the_old_model_or_the_new(
@@ -161,24 +169,6 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
     message = "no model here" if name == "payload.sh" else r"config\.json: members.*(: must |should have)"
     with pytest.raises(UserError, match=message):
         load_members(folder)
-
-
-@pytest.mark.parametrize(
-    "change", [{"structure": []}, {"structure": "0.1"}, {"structure": 2}, {"readout": {"dim": 3}}]
-)
-def test_what_is_told_of_a_model_is_under_its_seal(change: dict[str, Any], tmp_path: Path) -> None:
-    """A name's first look at a folder is the same check as everywhere."""
-    path = tmp_path / "m" / "config.json"
-    encoder_of().save(tmp_path / "m")
-    record = read_record(path)
-    write_record(path, {**record, **change})
-    with pytest.raises(UserError, match=r"config\.json: "):
-        find_source(str(tmp_path / "m"))
-    write_json(path, {**record, "structure": 0.1, "seal": "0" * 64})
-    with pytest.raises(UserError, match="do not match its seal"):
-        find_source(str(tmp_path / "m"))
-    write_record(path, {**record, "structure": 0.25})
-    assert find_source(str(tmp_path / "m")).default_share == 0.25
 
 
 @pytest.mark.parametrize("how", ["gone", "latin-1", "link", "fifo", "folder"])

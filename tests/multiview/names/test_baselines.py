@@ -21,6 +21,7 @@ from runtime.errors import UserError
 from senteval_runner.vectors import open_model
 from tests.fixtures.trees import changed
 from tests.multiview.test_train import validated
+from tests.multiview.words.test_table import write_vectors
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 from tests.studies.layers.transformers_tiny import build
 
@@ -38,9 +39,7 @@ WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "saw", ",", "cats"]
 def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
     drawn = np.random.default_rng(0).normal(size=(len(WORDS), 7)).round(3)
-    lines = [f"{w} {' '.join(map(str, v))}\n" for w, v in zip(WORDS, drawn.tolist(), strict=True)]
-    (tmp_path / "glove.txt").write_text("".join(lines))
-    return tmp_path / "glove.txt"
+    return write_vectors(tmp_path / "glove.txt", dict(zip(WORDS, drawn, strict=True)))
 
 
 @pytest.fixture
@@ -131,7 +130,7 @@ def test_a_transformers_last_layer_is_pooled_as_the_name_says(tmp_path: Path) ->
     size = states[0].shape[1], 4096
     glorot = np.random.RandomState(0).uniform(-1, 1, size) * (6 / sum(size)) ** 0.5
     np.testing.assert_allclose(projected(SPOKEN), opened["cls"](SPOKEN) @ glorot, atol=1e-5)
-    assert projected.dim == 4096
+    assert projected.dim == 4096 and projected.identity != opened["cls"].identity
 
 
 @pytest.mark.usefixtures("both_devices")

@@ -20,7 +20,7 @@ from multiview.config import TrainConfig
 from multiview.encoders import recurrent
 from multiview.train import main
 from multiview.training import trainer as trainer_module
-from multiview.training.data import Step, open_trees
+from multiview.training.data import open_trees
 from multiview.training.gradient import DistributedContext
 from multiview.training.trainer import Trainer
 from runtime import training_loop as loop_module
@@ -31,17 +31,11 @@ from tests.fixtures.files import assert_same_bits, log_of, newest
 from tests.fixtures.trees import changed
 
 
-def first_step(config: TrainConfig, distributed: DistributedContext | None = None) -> tuple[Trainer, Step]:
-    """A trainer in float64 and what its first step reads."""
+def first_gradient(config: TrainConfig, distributed: DistributedContext | None = None) -> dict[str, Tensor]:
+    """Dense and row gradients of the first step in float64, and its metrics."""
     trainer = Trainer(config, open_trees(config.trees), distributed)
     trainer.network.double()
-    return trainer, trainer.prepare(next(trainer.jobs()))
-
-
-def first_gradient(config: TrainConfig, distributed: DistributedContext | None = None) -> dict[str, Tensor]:
-    """Dense and row gradients of the first step, and its metrics."""
-    trainer, step = first_step(config, distributed)
-    result = trainer.gradient(step)
+    result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
     found = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
     found |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
     return found | {"table_rows": result.table_rows, "metrics": result.metrics}

@@ -35,14 +35,8 @@ def test_a_word_backs_off_to_other_cases_then_to_a_bucket() -> None:
     assert Vocabulary(WORDS, case="exact").lookup(["THE", "cat"]).tolist() == [0, 3]
     assert Vocabulary(["the"], case="lower").lookup(["THE"]).tolist() == [1]
     curly = Vocabulary(["n’t", "’s", "'s", "café"])
-    assert curly.lookup(["n't", "nʼt", "’s", "cafe\u0301", "Ca\u00adfé", "\u200b"]).tolist() == [
-        1,
-        1,
-        3,
-        4,
-        4,
-        0,
-    ]
+    written = curly.lookup(["n't", "nʼt", "’s", "cafe\u0301", "Ca\u00adfé", "\u200b"])
+    assert written.tolist() == [1, 1, 3, 4, 4, 0]
     hashed = Vocabulary(WORDS, buckets=7)
     rows = hashed.lookup([f"word{i}" for i in range(200)])
     assert hashed.rows == 12 and set(rows.tolist()) == set(range(5, 12))
@@ -196,9 +190,3 @@ def test_a_name_gives_a_model_more_words(
     np.testing.assert_array_equal(grown.encode(["zyzzyva"]), MultiViewEncoder.load(made).encode(["zyzzyva"]))
     with pytest.raises(UserError, match=r"builtin.*: has fixed word vectors only"):
         open_encoder("builtin?expand=glove.txt")
-    for file in ("model.safetensors", "vocab.txt", "vectors.npy"):
-        content = (made / file).read_bytes()
-        (made / file).write_bytes(content[: len(content) // 2])
-        with pytest.raises(UserError, match=file):
-            MultiViewEncoder.load(made)
-        (made / file).write_bytes(content)
