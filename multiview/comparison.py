@@ -78,8 +78,7 @@ class PairSide:
 
     def __init__(self, read: ReadPairs, column: int) -> None:
         facts, row_n, self.bases = read.facts, read.rows[:, column], len(read.forms.bases)
-        listed = np.array([form[2:] for form in read.forms.listed], np.int64).reshape(-1, 3)
-        base, sign, word_class = listed.T
+        base, sign, word_class = np.array([form[2:] for form in read.forms.listed], np.int64).reshape(-1, 3).T
         self.pairs, self.odd = len(row_n), facts.negations[row_n] % 2
         self.pair, item = _expanded(facts.words, row_n)
         self.word, self.first, self.preposition = facts.word[item], facts.first[item], facts.preposition[item]
@@ -244,8 +243,7 @@ def _moves(a: PairSide, b: PairSide) -> Numbers:
     order = np.argsort(place_a)
     pair, rank = a.pair[place_a[order]], np.argsort(np.argsort(place_b[order]))
     count, unmoved = np.bincount(pair, minlength=a.pairs), np.arange(len(pair))
-    begins = np.isin(unmoved, np.cumsum(count) - count)
-    ends = np.isin(unmoved, np.cumsum(count) - 1)
+    begins, ends = (np.isin(unmoved, edge) for edge in (np.cumsum(count) - count, np.cumsum(count) - 1))
     goes_on = rank == np.append(-2, rank[:-1] + 1)[: len(rank)]
     breaks_before = np.where(begins, rank != unmoved, ~goes_on)
     breaks_after = ends & (rank != unmoved)
