@@ -263,7 +263,7 @@ def number_of(text: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row of a table."""
 
     path: Path
@@ -298,7 +298,9 @@ def text_lines(path: Path, *, utf8: bool = True, blank: bool = False) -> Iterato
             yield line
 
 
-def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool = False) -> Iterator[Row]:
+def read_rows(
+    path: Path, count: int, *, more: bool = False, may_be_empty: bool = False
+) -> Iterator[TableRow]:
     """Yield the rows, of ``count`` cells, of a table without a header line.
 
     ``more`` says whether a row may have more cells, which are kept, and blanks between them instead of tabs,
@@ -311,12 +313,12 @@ def read_rows(path: Path, count: int, *, more: bool = False, may_be_empty: bool 
             raise bad_row(path, line.number, f"{count}{' or more' if more else ''} cells", line.text)
         if not may_be_empty and not all(cells[:count]):
             raise bad_row(path, line.number, "text in every cell", line.text)
-        yield Row(path, line.number, cells)
+        yield TableRow(path, line.number, cells)
 
 
 def read_table(
     path: Path, columns: Sequence[str], *, may_be_empty: Collection[str] = (), unique: bool = False
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     """Yield the rows, at least one, of a table with a header line: the cells of ``columns``, in that order.
 
     Cells are not empty but in columns that ``may_be_empty``; with ``unique`` those of the first one differ.
@@ -334,7 +336,7 @@ def read_table(
         cells = line.text.split("\t")
         if len(cells) != len(header):
             raise bad_row(path, line.number, f"{len(header)} cells as in the header", line.text)
-        row = Row(path, line.number, tuple(cells[place].strip() for place in places))
+        row = TableRow(path, line.number, tuple(cells[place].strip() for place in places))
         for name, cell in zip(columns, row.cells, strict=True):
             if not cell and name not in may_be_empty:
                 raise UserError(f"{row.where}: column {name!r} is empty")

@@ -65,12 +65,12 @@ def main(config: ScoreConfig) -> None:
     print("  ".join(f"{name} {value:.2f}" for name, value in figures.items()))
     if "device" in parser.identity:
         words = [one.words if kind == "const" else one.tokens for one in gold]
-        figures["same_trees"] = agreement(parser.parse(words), load_parser(kind, config.model).parse(words))
+        figures["same_trees"] = equal_trees(parser.parse(words), load_parser(kind, config.model).parse(words))
         print(f"same trees as on the CPU: {figures['same_trees']:.2f} %")
     print(json.dumps({**{k: round(v, 4) for k, v in figures.items()}, **parser.identity}))
 
 
-def agreement(ours: Sequence[Any], reference: Sequence[Any]) -> float:
+def equal_trees(ours: Sequence[Any], reference: Sequence[Any]) -> float:
     """Return the per cent of parses that are equal in every detail."""
     pairs = (map(dataclasses.astuple, pair) for pair in zip(ours, reference, strict=True))
     return 100 * float(np.mean([all(map(np.array_equal, one, other)) for one, other in pairs]))

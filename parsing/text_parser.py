@@ -29,7 +29,7 @@ import numpy as np
 from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
-from corpora.text import Tokenizer
+from corpora.text import Tokenizer, Tokens
 from parsing import check_parser
 from parsing.trees.arrays import DEFECTS, NULL_LABEL, binarise, constituency_heights, dependency_heights
 from parsing.trees.batch import (
@@ -69,7 +69,6 @@ SAMPLE = 50
 KNOWN = ("The", "cat", "sat", "on", "the", "mat", ".")
 """A sentence that every parser takes."""
 
-Tokens = tuple[str, ...]
 Parse = TypeVar("Parse")
 Tell = Callable[[str], object]
 

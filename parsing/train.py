@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from parsing.networks.config import TrainConfig
+from parsing.networks.config import ParserTrainConfig
 from runtime.cli import Command, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import sha256_file, write_text
@@ -29,7 +29,7 @@ MODELS = {
 """What a model is, and how it is scored."""
 
 
-def main(config: TrainConfig) -> int:
+def main(config: ParserTrainConfig) -> int:
     """Train, write the model folders, log the dev scores of what was stored; return the exit code."""
     from parsing.text_parser import load_parser
     from parsing.training.parsers import ParserTask
@@ -81,7 +81,7 @@ def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Ma
 
 
 ABOUT = "Train a dependency parser, a constituency parser, or both over one sentence encoder."
-cli = Command(TrainConfig, main, "parsing.train", ABOUT, owns=lambda config: config.output)
+cli = Command(ParserTrainConfig, main, "parsing.train", ABOUT, owns=lambda config: config.output)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import atomic_path
 from runtime.progress import Bar, progress
-from runtime.training_task import Batch, Checkpoint, Checkpoints, Position, Row, Task, load_parameters
+from runtime.training_task import AnyBatch, Checkpoint, Checkpoints, Position, Row, Task, load_parameters
 
 log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
@@ -71,7 +71,7 @@ class Schedule:
         return position.step % self.evaluate_every == 0 if self.evaluate_every else epoch_ends
 
 
-class Loop(Generic[Batch]):
+class Loop(Generic[AnyBatch]):
     """One training run in one folder; a checkpoint found there is taken up.
 
     ``identity`` is JSON values that determine the run; a checkpoint of another run is refused, and the
@@ -80,7 +80,7 @@ class Loop(Generic[Batch]):
 
     def __init__(
         self,
-        task: Task[Batch],
+        task: Task[AnyBatch],
         schedule: Schedule,
         folder: Path,
         *,

@@ -28,7 +28,7 @@ from runtime.cli import LOGGER
 from runtime.errors import UserError
 from runtime.files import fsync_path, read_record, sha256_file, write_record
 
-Batch = TypeVar("Batch")
+AnyBatch = TypeVar("AnyBatch")
 Row = dict[str, Any]
 """Values of a step or an evaluation by name."""
 FILES = ("weights.safetensors", "optimiser.safetensors")
@@ -171,7 +171,7 @@ class Position:
         return min(max(self.step / self.steps if self.steps else 1.0, by_clock), 1.0)
 
 
-class Task(ABC, Generic[Batch]):
+class Task(ABC, Generic[AnyBatch]):
     """What is trained: a network and an optimiser of torch's Adam family.
 
     The four abstract methods say what is trained; others are replaced for gradient caching, updates whose
@@ -196,7 +196,7 @@ class Task(ABC, Generic[Batch]):
         self._metrics: list[Row] = []
 
     @abstractmethod
-    def batches(self, epoch: int) -> Sequence[Batch]:
+    def batches(self, epoch: int) -> Sequence[AnyBatch]:
         """Return the batches of an epoch, from its number alone; cheap, as all epochs are asked for first."""
 
     @abstractmethod
@@ -211,7 +211,7 @@ class Task(ABC, Generic[Batch]):
     def evaluate(self) -> Mapping[str, float]:
         """Score the module on held-out data; it is in eval mode."""
 
-    def prepared(self, batches: Sequence[Batch]) -> Iterable[Any]:
+    def prepared(self, batches: Sequence[AnyBatch]) -> Iterable[Any]:
         """Yield what :meth:`step` gets for each batch, in order."""
         return batches
 

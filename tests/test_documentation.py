@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import lzma
 import os
@@ -15,10 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from multiview import train
-from multiview.config import EncoderConfig, LoopConfig, TableConfig, TrainConfig
-from parsing import run
-from parsing.run import ParseConfig
 from tests.fixtures.senteval import write_tasks
 from tests.test_commands import PIPELINE, ROOT, cli_of, commands, sources
 
@@ -198,23 +195,35 @@ EXAMPLES = ("explain", "parsing-alone", "structure", "trees")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
+FEW_STEPS = ["--device", "cpu", "--loop.batch", "6", "--loop.validation", "6", "--loop.max-steps", "2"]
+SMALL = {
+    "parsing.run": ["--workers", "1"],
+    "multiview.readout": ["--dim", "8"],
+    "senteval_runner.run": ["--tasks", "CR", "--protocol", "fast"],
+}
+
+
+def run_small(module: str, *words: str) -> None:
+    """A command with the words that are shown, and those of a shorter training."""
+    sizes = [] if "--init" in words else ["--table.dim", "16", "--encoder.dim", "16"]
+    more = FEW_STEPS + sizes if module == "multiview.train" else SMALL.get(module, [])
+    assert cli_of(module)([*words, *more]) == 0, (module, words)
+
+
+def run_examples(text: str, names: dict[str, object], page: str) -> None:
+    found = doctest.DocTestParser().get_doctest(text, names, page, page, 0)
+    assert found.examples
+    assert doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found).failed == 0
+
+
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``runs/trees/corpus`` and ``runs/models/dep-const-laptop``, as the README has it."""
     folder = tmp_path_factory.mktemp("readme")
-    text = folder / "corpus.txt"
-    text.write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
-    trees = folder / "runs/trees/corpus"
-    assert not run.main(ParseConfig(corpus=str(text), output=trees, format="lines", workers=1))
-    config = TrainConfig(
-        trees=trees,
-        output=folder / "runs/models",
-        device="cpu",
-        table=TableConfig(dim=16),
-        encoder=EncoderConfig(dim=16),
-        loop=LoopConfig(batch=6, max_steps=2, validation=6),
-    )
-    assert train.main(config) == 0
+    with contextlib.chdir(folder):
+        Path("corpus.txt").write_text("\n".join(DOCUMENTS * 6), encoding="utf-8")
+        run_small("parsing.run", "corpus.txt")
+        run_small("multiview.train", "--views", "dep,const")
     return folder
 
 
@@ -222,11 +231,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_examples(page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     # A closing fence after an example would be read as its output.
-    text = (ROOT / page).read_text(encoding="utf-8").replace("```", "\n")
-    found = doctest.DocTestParser().get_doctest(text, {}, page, page, 0)
-    assert found.examples
-    outcome = doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found)
-    assert outcome.failed == 0
+    run_examples((ROOT / page).read_text(encoding="utf-8").replace("```", "\n"), {}, page)
 
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$|((?:^ {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
@@ -235,12 +240,6 @@ STANDS_FOR = {
     "runs/trees/mine": "runs/trees/corpus",
 }
 """A reader's own models and trees, which no block makes."""
-FEW_STEPS = ["--device", "cpu", "--loop.batch", "6", "--loop.validation", "6", "--loop.max-steps", "2"]
-SMALL = {
-    "parsing.run": ["--workers", "1"],
-    "multiview.readout": ["--dim", "8"],
-    "senteval_runner.run": ["--tasks", "CR", "--protocol", "fast"],
-}
 
 
 @pytest.mark.timeout(900)
@@ -266,15 +265,12 @@ def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytes
         if kind == "python" and ">>>" not in fenced:
             exec(compile(fenced, page, "exec"), names)
         elif kind == "python":
-            found = doctest.DocTestParser().get_doctest(fenced, names, page, page, 0)
-            assert doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(found).failed == 0
+            run_examples(fenced, names, page)
         for line in indented.replace("\\\n", " ").splitlines():
             words = [STANDS_FOR.get(word, word) for word in shlex.split(line, comments=True)]
             if words[:2] == ["python", "-m"]:
                 done.append(words[2])
-                sizes = [] if "--init" in words else ["--table.dim", "16", "--encoder.dim", "16"]
-                more = FEW_STEPS + sizes if words[2] == "multiview.train" else SMALL.get(words[2], [])
-                assert cli_of(words[2])([*words[3:], *more]) == 0, line
+                run_small(*words[2:])
             else:
                 installs = words[0] in ("python3", "source", "pip")
                 assert installs or (words[0] == "make" and words[1] in targets), line

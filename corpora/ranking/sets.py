@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.inputs import MAX_ROW_BYTES, Row, read_lines, read_rows, read_table
+from corpora.inputs import MAX_ROW_BYTES, TableRow, read_lines, read_rows, read_table
 from corpora.text import Tokenizer
 from runtime.errors import UserError
 from runtime.files import parse_json, read_json
@@ -216,7 +216,7 @@ def _insuranceqa(source: _Source) -> Questions:
             yield split, Question(f"{split}{number}", text, candidates, np.isin(candidates, right), missed)
 
 
-def _known(row: Row, names: str, known: Mapping[str, T], what: str) -> list[T]:
+def _known(row: TableRow, names: str, known: Mapping[str, T], what: str) -> list[T]:
     unknown = [name for name in names.split() if name not in known]
     if unknown:
         raise UserError(f"{row.where}: {what} {unknown[0]!r} is not listed")

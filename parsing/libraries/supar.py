@@ -20,7 +20,7 @@ from supar import BiaffineDependencyParser
 from supar.utils.fn import download
 from torch import Tensor
 
-from parsing.networks.config import EncoderConfig, ScorerConfig
+from parsing.networks.config import EncoderSizes, ScorerSizes
 from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import END, SPECIALS, ParserVocabulary
 from runtime.errors import UserError
@@ -71,7 +71,7 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
         max_characters=letters.fix_len,
     )
     words = _with_end_row(_word_table(source, state["pretrained"], args))
-    encoder = EncoderConfig(
+    encoder = EncoderSizes(
         word_dim=words.shape[1],
         character_dim=args.n_char_embed,
         character_hidden=args.n_char_hidden,
@@ -79,7 +79,7 @@ def from_state(state: Any, *, where: str) -> DependencyModel:
         layers=args.n_lstm_layers,
         end_boundary=False,
     )
-    scorer = ScorerConfig(arc_dim=args.n_arc_mlp, relation_dim=args.n_rel_mlp)
+    scorer = ScorerSizes(arc_dim=args.n_arc_mlp, relation_dim=args.n_rel_mlp)
     model = DependencyModel(vocabulary, state["transform"].DEPREL.vocab.itos, encoder, scorer)
     model.load_state_dict(_weights(source, words, args))
     return model.eval()

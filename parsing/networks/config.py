@@ -13,7 +13,7 @@ from runtime.cli import Count, Epochs, Fraction, NotNegative, Positive, Seed, co
 
 
 @configuration
-class EncoderConfig:
+class EncoderSizes:
     """Sizes of the sentence encoder."""
 
     word_dim: Count = 80
@@ -31,7 +31,7 @@ class EncoderConfig:
 
 
 @configuration
-class ScorerConfig:
+class ScorerSizes:
     """Sizes of the biaffine scorers."""
 
     arc_dim: Count = 200
@@ -41,7 +41,7 @@ class ScorerConfig:
 
 
 @configuration
-class SpanConfig:
+class SpanSizes:
     """Sizes of the span and tag classifiers."""
 
     label_hidden: Count = 192
@@ -54,18 +54,18 @@ class SpanConfig:
 class ModelConfig:
     """Both parsers, over one sentence encoder."""
 
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    encoder: EncoderSizes = field(default_factory=EncoderSizes)
     """Sentence encoder."""
-    arcs: ScorerConfig = field(default_factory=ScorerConfig)
+    arcs: ScorerSizes = field(default_factory=ScorerSizes)
     """The dependency parser's biaffine scorers."""
-    spans: SpanConfig = field(default_factory=SpanConfig)
+    spans: SpanSizes = field(default_factory=SpanSizes)
     """The constituency parser's classifiers."""
     min_count: Count = 2
     """Words rarer than this in the training data are unknown words."""
 
 
 @configuration
-class LoopConfig:
+class ParserLoopConfig:
     """Optimisation and budget."""
 
     epochs: Epochs = 30
@@ -84,7 +84,7 @@ class LoopConfig:
 
 
 @configuration
-class TrainConfig:
+class ParserTrainConfig:
     """Options of ``parsing.train``."""
 
     output: Path
@@ -103,5 +103,5 @@ class TrainConfig:
     began: on a GPU or on a CPU."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """The parsers."""
-    loop: LoopConfig = field(default_factory=LoopConfig)
+    loop: ParserLoopConfig = field(default_factory=ParserLoopConfig)
     """Optimisation and budget."""

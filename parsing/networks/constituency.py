@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from parsing.networks.cky import Float, best_labels, best_trees, decode_batch, fenceposts, span_offsets
-from parsing.networks.config import EncoderConfig, SpanConfig
+from parsing.networks.config import EncoderSizes, SpanSizes
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
 from parsing.trees.batch import ConstituencyParse, Int
@@ -156,8 +156,8 @@ class ConstituencyModel(EncodedModel):
         vocabulary: ParserVocabulary,
         labels: Sequence[str],
         tags: Sequence[str],
-        encoder: EncoderConfig,
-        config: SpanConfig,
+        encoder: EncoderSizes,
+        config: SpanSizes,
     ) -> None:
         super().__init__(vocabulary, encoder, config_to_json(config), labels=labels, tags=tags)
         self.config = config
@@ -174,7 +174,7 @@ class ConstituencyModel(EncodedModel):
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
         """Build the model that a folder holds, in eval mode; refuse what does not fit this version."""
-        encoder, config = folder.part(EncoderConfig, key="encoder"), folder.part(SpanConfig)
+        encoder, config = folder.part(EncoderSizes, key="encoder"), folder.part(SpanSizes)
         vocabulary = folder.part(ParserVocabulary, VOCABULARY)
         labels, tags = folder.names("labels"), folder.names("tags")
         if labels[0] != "":

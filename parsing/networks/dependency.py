@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from parsing.networks.config import EncoderConfig, ScorerConfig
+from parsing.networks.config import EncoderSizes, ScorerSizes
 from parsing.networks.features import ParserVocabulary
 from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
 from parsing.networks.sentence_encoder import shared_dropout
@@ -55,8 +55,8 @@ class DependencyModel(EncodedModel):
         self,
         vocabulary: ParserVocabulary,
         relations: Sequence[str],
-        encoder: EncoderConfig,
-        scorer: ScorerConfig,
+        encoder: EncoderSizes,
+        scorer: ScorerSizes,
     ) -> None:
         super().__init__(vocabulary, encoder, {"scorer": config_to_json(scorer)}, relations=relations)
         self.relations, self.scorer = tuple(relations), scorer
@@ -75,7 +75,7 @@ class DependencyModel(EncodedModel):
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
         """Build the model that a folder holds, in eval mode; refuse what does not fit this version."""
         vocabulary, relations = folder.part(ParserVocabulary, VOCABULARY), folder.names("relations")
-        encoder, scorer = folder.part(EncoderConfig, key="encoder"), folder.part(ScorerConfig, key="scorer")
+        encoder, scorer = folder.part(EncoderSizes, key="encoder"), folder.part(ScorerSizes, key="scorer")
         return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:

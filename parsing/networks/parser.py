@@ -17,20 +17,19 @@ import json
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from corpora.sentences import read_sentences
-from parsing.networks.config import EncoderConfig
+from parsing.networks.config import EncoderSizes
 from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import DeviceLost
@@ -163,25 +162,15 @@ class DeviceParser:
         self.identity = {**self._weights, "device": device.type} if self.on_gpu else self._weights
 
     @plain_torch()
-    def run_batches(
-        self, sizes: Sequence[int] | NDArray[np.integer], start: Callable[[list[int]], Stages[Result]]
-    ) -> list[Result]:
+    def run_batches(self, sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]) -> list[Result]:
         """Work through all sentences in batches, and return a result for each, in order.
 
         ``start`` begins the work on a batch, given as indices. DeviceLost is raised if the GPU fails.
         """
         results: dict[int, Result] = {}
         while len(results) < len(sizes):
-            # By length, in batches of at most as many positions; a longer sentence is a batch of its own.
-            batches: list[list[int]] = []
-            for i in np.argsort(sizes, kind="stable").tolist():
-                if i in results:
-                    continue
-                if not batches or (len(batches[-1]) + 1) * sizes[i] > self.positions:
-                    batches.append([])
-                batches[-1].append(i)
             try:
-                for members, parses in self._finished(batches, start):
+                for members, parses in self._finished(self._batches(sizes, results), start):
                     results.update(zip(members, parses, strict=True))
             except Exception as error:
                 if self.on_gpu and out_of_memory(error) and self.positions > max(sizes):
@@ -195,6 +184,17 @@ class DeviceParser:
                 remedy = "the same command goes on from what is done"
                 raise DeviceLost(f"{self.device} was lost ({reason}); {remedy}") from None
         return [results[i] for i in range(len(sizes))]
+
+    def _batches(self, sizes: Sequence[int], done: Collection[int]) -> list[list[int]]:
+        """Put the sentences that are not done into batches, by length; a very long one has its own."""
+        batches: list[list[int]] = []
+        for i in np.argsort(sizes, kind="stable").tolist():
+            if i in done:
+                continue
+            if not batches or (len(batches[-1]) + 1) * sizes[i] > self.positions:
+                batches.append([])
+            batches[-1].append(i)
+        return batches
 
     def _finished(
         self, batches: list[list[int]], start: Callable[[list[int]], Stages[Result]]
@@ -231,7 +231,7 @@ class EncodedModel(nn.Module):
     def __init__(
         self,
         vocabulary: ParserVocabulary,
-        encoder: EncoderConfig,
+        encoder: EncoderSizes,
         sizes: dict[str, Any],
         **predicted: Sequence[str],
     ) -> None:

@@ -34,7 +34,7 @@ from numba import types
 from numba.extending import overload
 from torch import Tensor, nn
 
-from parsing.networks.config import EncoderConfig
+from parsing.networks.config import EncoderSizes
 from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import Int
 from runtime.compiled import OF_PARTS, compiled
@@ -258,7 +258,7 @@ class SentenceEncoder(nn.Module):
     of layer inputs and of the output, one mask per sentence.
     """
 
-    def __init__(self, n_words: int, n_characters: int, config: EncoderConfig) -> None:
+    def __init__(self, n_words: int, n_characters: int, config: EncoderSizes) -> None:
         super().__init__()
         self.config, self.dropout = config, 0.0
         self.words = nn.Embedding(n_words, config.word_dim)

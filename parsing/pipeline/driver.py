@@ -10,7 +10,6 @@ A pool calls methods of its :class:`Worker` objects and returns futures; that of
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import logging
@@ -164,9 +163,11 @@ class LocalPool(Pool):
         end, self._alive = context.Pipe(duplex=False)
         begin = (self._makes, context.Value("i", 0), end)
         self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
+        # A terminal sends Ctrl-C to all; processes that start now never see it, the driver does afterwards.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             # Of the standard library, patch.dict alone sets variables and puts the old ones back.
-            with patch.dict(os.environ, ONE_THREAD), _interrupts_blocked():
+            with patch.dict(os.environ, ONE_THREAD):
                 for _ in range(self.size):  # starts a process each, which loads its parsers
                     self._executor.submit(_call, "describe")
         except BaseException as error:
@@ -175,16 +176,8 @@ class LocalPool(Pool):
                 reason = f"{self.size} workers cannot be started ({error.strerror})"
                 raise UserError(f"{reason}; {FEWER}") from None
             raise
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Keep Ctrl-C, which a terminal sends to all, from processes started in here; the driver sees it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _worker: Worker

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from corpora.text import Sentence
-from parsing.networks.config import LoopConfig, ModelConfig
+from parsing.networks.config import ModelConfig, ParserLoopConfig
 from parsing.networks.constituency import IGNORED, ConstituencyModel, SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
@@ -57,7 +57,7 @@ class ParserTask(Task[list[int]]):
         trees: Sequence[SpanTree],
         dev: tuple[Sequence[Sentence], Sequence[SpanTree]],
         config: ModelConfig,
-        loop: LoopConfig,
+        loop: ParserLoopConfig,
         device: torch.device | None = None,
     ) -> None:
         torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
@@ -100,7 +100,7 @@ class ParserTask(Task[list[int]]):
             (np.array(s.heads, np.int64), np.array([ids[r] for r in s.relations or ()], np.int64))
             for s in sentences
         ]
-        labels, tags = ({n: i for i, n in enumerate(names)} for names in labels_and_tags(trees))
+        labels, tags = ({name: i for i, name in enumerate(names)} for names in labels_and_tags(trees))
         words = [s.tokens for s in sentences]
         self.parses: list[ConstituencyParse | None] = [None] * len(words)
         self.tags: list[Int] = [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
 STEP = 400
-PAPER = "overflow-x:auto;background:#fff;color:#000"
+STYLE = "overflow-x:auto;background:#fff;color:#000"
 """A drawing scrolls by itself, and is black on white in the dark, too."""
 
 Span = tuple[int, int, str]
@@ -94,7 +94,7 @@ class ParsedSentence:
     def _repr_html_(self) -> str:
         """Draw both trees as pictures, for notebooks and pages."""
         words = " ".join(shown(word) for word in self.words)
-        trees = (f'<div style="{PAPER}">{tree}</div>' for tree in self.drawings(svg=True))
+        trees = (f'<div style="{STYLE}">{tree}</div>' for tree in self.drawings(svg=True))
         return f"<p>{escape(words)}</p>{''.join(trees)}"
 
 

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import lzma
 import os
-import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -105,12 +104,6 @@ def test_what_is_no_text_is_named(kind: str, pack: str, tmp_path: Path) -> None:
         next(read_lines(tmp_path / "a.txt"))
 
 
-def test_a_little_damage_is_read_and_marked(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes("Déjà vu , à côté , très été .\n".encode("latin-1"))
-    [line] = read_lines(tmp_path / "a.txt")
-    assert line.replaced and line.text.endswith("t\ufffd .")
-
-
 def test_what_is_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(UserError, match=r"^-: standard input is closed$"):
@@ -125,14 +118,6 @@ def test_what_is_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ):
         with pytest.raises(UserError, match=told):
             next(read_lines(tmp_path / name))
-
-
-def test_a_stream_is_read_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(gzip.compress(b"one\ntwo\n"),))
-    writer.start()
-    assert [line.text for line in read_lines(tmp_path / "pipe", stream=True)] == ["one", "two"]
-    writer.join()
 
 
 def test_folders_are_listed_in_sorted_order_without_hidden_files(tmp_path: Path) -> None:

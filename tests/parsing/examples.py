@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from corpora.text import Sentence
-from parsing.networks.config import EncoderConfig, ScorerConfig, SpanConfig
+from parsing.networks.config import EncoderSizes, ScorerSizes, SpanSizes
 from parsing.networks.constituency import ConstituencyModel
 from parsing.networks.dependency import DependencyModel
 from parsing.networks.features import ParserVocabulary
@@ -73,7 +73,7 @@ def random_arcs(seed: int = 0, **encoder: int) -> DependencyModel:
     sizes = {"word_dim": 6, "character_dim": 4, "character_hidden": 8, "hidden": 9, "layers": 2}
     sizes |= {"end_boundary": False, **encoder}
     model = DependencyModel(
-        vocabulary, relations, EncoderConfig(**sizes), ScorerConfig(arc_dim=7, relation_dim=5)
+        vocabulary, relations, EncoderSizes(**sizes), ScorerSizes(arc_dim=7, relation_dim=5)
     )
     with torch.no_grad():
         for parameter in model.parameters():
@@ -84,9 +84,9 @@ def random_arcs(seed: int = 0, **encoder: int) -> DependencyModel:
 def random_spans(seed: int = 0) -> ConstituencyModel:
     """A small model whose weights are far enough from zero for varied trees."""
     torch.manual_seed(seed)
-    encoder = EncoderConfig(word_dim=12, character_dim=8, character_hidden=10, hidden=16, layers=2)
+    encoder = EncoderSizes(word_dim=12, character_dim=8, character_hidden=10, hidden=16, layers=2)
     vocabulary = ParserVocabulary.build(WORDS, min_count=1)
-    config = SpanConfig(label_hidden=14, tag_hidden=9)
+    config = SpanSizes(label_hidden=14, tag_hidden=9)
     model = ConstituencyModel(vocabulary, LABELS, TAGS, encoder, config)
     with torch.no_grad():
         for parameter in model.parameters():

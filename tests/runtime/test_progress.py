@@ -12,33 +12,23 @@ import pytest
 from runtime import progress as ours
 
 
-def test_a_bar_is_drawn_anew_while_nothing_happens(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("interval", "show"), [("TICK_S", True), ("INTERVAL_S", None)])
+def test_reports_come_while_nothing_happens_and_end_with_the_loop(
+    interval: str, show: bool | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ours, "TICK_S", 0.05)
-    with ours.progress(total=2, description="work", show=True):
-        capfd.readouterr()
+    """A bar that is drawn anew, or a line now and then outside a terminal."""
+    monkeypatch.setattr(ours, interval, 0.05)
+    shown = ""
+    with ours.progress(total=2, description="work", show=show) as bar:
+        bar.update(1)
         until = time.monotonic() + 20
-        while "work" not in (drawn := capfd.readouterr().err) and time.monotonic() < until:
+        while "work:  50%" not in shown and time.monotonic() < until:
             time.sleep(0.05)
-    assert "work:   0%" in drawn
+            shown += capfd.readouterr().err
+    assert "work:  50%" in shown and ("\r" in shown) == bool(show)
     capfd.readouterr()
     time.sleep(0.2)
     assert not capfd.readouterr().err
-
-
-def test_outside_a_terminal_a_line_comes_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(ours, "INTERVAL_S", 0.05)
-    told = ""
-    with ours.progress(total=2, description="work") as bar:
-        bar.update(1)
-        until = time.monotonic() + 20
-        while "work" not in told and time.monotonic() < until:
-            time.sleep(0.05)
-            told += capfd.readouterr().err
-    assert "work:  50%" in told.splitlines()[0] and "\r" not in told
 
 
 def test_a_closed_stream_ends_the_reports_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tyro.conf import Positional
 from benchmarks import alternate, ratios, spread
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
-from parsing.score import agreement
+from parsing.score import equal_trees
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import attachment_scores, read_dependencies, read_treebank, score_constituency
 from parsing.trees.batch import ConstituencyParse
@@ -104,7 +104,7 @@ def measure(folder: Path, rounds: int) -> dict[str, float]:
 
     limit = min(LIMITS, key=seconds)
     others = stock_parse(benepar, sentences, subbatch_max_tokens=limit)
-    found["const_agreement"] = agreement(brackets, others) / 100
+    found["const_agreement"] = equal_trees(brackets, others) / 100
     found |= {name: score_constituency(spans, trees)[name] for name in ("f1", "tags")}
 
     count = len(sentences)

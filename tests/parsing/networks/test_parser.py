@@ -21,12 +21,12 @@ from multiview.folder.reading import SentenceReader
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
 from parsing.networks import parser as parser_module
-from parsing.networks.config import ScorerConfig
+from parsing.networks.config import ScorerSizes
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.parser import load_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
-from parsing.score import agreement
+from parsing.score import equal_trees
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
@@ -118,18 +118,18 @@ def test_a_model_does_not_mind_the_device(kind: str) -> None:
 
 def test_agreement_counts() -> None:
     one, other = (DependencyParse(np.array([2, 0]), np.array(ids)) for ids in ([1, 0], [0, 0]))
-    assert agreement([one, one], [one, other]) == 50
+    assert equal_trees([one, one], [one, other]) == 50
     flat, deep = (
         ConstituencyParse(*map(np.array, ([1, 2], [0] * len(ends), ends, [1, 3][: len(ends)])))
         for ends in ([2], [2, 1])
     )
-    assert agreement([flat, flat, flat, deep], [flat, deep, flat, deep]) == 75
+    assert equal_trees([flat, flat, flat, deep], [flat, deep, flat, deep]) == 75
 
 
 def random_pair() -> tuple[BiaffineParser, SpanParser]:
     """Two parsers whose encoders have the same weights, each its own copy."""
     spans = random_spans()
-    scorer = ScorerConfig(arc_dim=7, relation_dim=5)
+    scorer = ScorerSizes(arc_dim=7, relation_dim=5)
     arcs = DependencyModel(spans.vocabulary, ["a", "b", "root"], spans.encoder.config, scorer)
     arcs.encoder.load_state_dict(spans.encoder.state_dict())
     return BiaffineParser(arcs, {}), SpanParser(spans, {})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.characters import plain
-from parsing.networks.config import EncoderConfig
+from parsing.networks.config import EncoderSizes
 from parsing.networks.features import BEGIN, END, PAD, UNKNOWN, ParserVocabulary, TypeTable, make_batch
 from parsing.networks.sentence_encoder import (
     BidirectionalLayer,
@@ -28,7 +28,7 @@ SENTENCES = [
     ["x"],
     ["Why", "would", "anyone", "?", ""],
 ]
-CONFIG = EncoderConfig(word_dim=5, character_dim=4, character_hidden=6, hidden=7, layers=2, end_boundary=True)
+CONFIG = EncoderSizes(word_dim=5, character_dim=4, character_hidden=6, hidden=7, layers=2, end_boundary=True)
 
 
 def test_rare_words_and_special_looking_words_are_unknown():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from parsing.networks.config import EncoderConfig, LoopConfig, ModelConfig, ScorerConfig, SpanConfig
+from parsing.networks.config import EncoderSizes, ModelConfig, ParserLoopConfig, ScorerSizes, SpanSizes
 from parsing.training.parsers import ARC_SCALE, ParserTask
 from parsing.training.scores import bracket_scores
 from parsing.trees.brackets import read_tree
@@ -22,16 +22,16 @@ TREES = [
 ]
 """Of the first three sentences with arcs, and of one that has none."""
 CONFIG = ModelConfig(
-    encoder=EncoderConfig(word_dim=6, character_dim=4, character_hidden=8, hidden=9),
-    arcs=ScorerConfig(arc_dim=7, relation_dim=5),
-    spans=SpanConfig(label_hidden=8),
+    encoder=EncoderSizes(word_dim=6, character_dim=4, character_hidden=8, hidden=9),
+    arcs=ScorerSizes(arc_dim=7, relation_dim=5),
+    spans=SpanSizes(label_hidden=8),
     min_count=1,
 )
 
 
 def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES)):
     gold = [read_tree(text) for text in trees]
-    task = ParserTask(sentences, gold, (sentences, gold), CONFIG, LoopConfig(seed=0))
+    task = ParserTask(sentences, gold, (sentences, gold), CONFIG, ParserLoopConfig(seed=0))
     with torch.no_grad():
         for parameter in task.module.parameters():
             parameter.normal_(0, 0.5)
