@@ -96,10 +96,10 @@ class Cells:
                 raise UserError(f"{file}: the data of {task.name} have changed")
             return result
 
-        return stored(file, read, lambda: asdict(evaluate_task(encoder, task, self.protocol, seed)))
+        return read_or_compute(file, read, lambda: asdict(evaluate_task(encoder, task, self.protocol, seed)))
 
 
-def stored(
+def read_or_compute(
     file: Path, read: Callable[[dict[str, Any]], Value], compute: Callable[[], dict[str, Any]]
 ) -> Value:
     """Return what ``read`` makes of a cell's record; without one that it can read, compute and store it."""

@@ -111,7 +111,7 @@ class Run:
     def _figures(self, cell: Cell) -> Figures:
         """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
         from senteval_runner.evaluation import versions
-        from senteval_runner.scoring import stored
+        from senteval_runner.scoring import read_or_compute
 
         identity = files.json_digest([versions("transformers", "sentence-transformers"), *cell.identity], 20)
         folder = self.output / (cell.folder or "cells")
@@ -132,7 +132,7 @@ class Run:
             written = {name: (about["bytes"], about["sha256"]) for name, about in record["files"].items()}
             return record["identity"], {**record["figures"]}, written
 
-        made_as, figures, written = stored(file, read, compute)
+        made_as, figures, written = read_or_compute(file, read, compute)
         if made_as != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
         for name, (size, sha256) in written.items():

@@ -98,7 +98,9 @@ def _scores(
     tasks: Sequence[str], results: Mapping[str, Mapping[str, TaskResult]]
 ) -> Iterator[Table | Figure | str]:
     """Give bars and tables of every model's scores by task, and how far the trained one is ahead."""
-    hits = {(name, task): _hits(result) for name, by in results.items() for task, result in by.items()}
+    hits = {
+        (name, task): _hits(result) for name, by_task in results.items() for task, result in by_task.items()
+    }
     scores = {key: Score.over_groups(*found) for key, found in hits.items()}
     caption = "Per cent right, with 95 % intervals"
     yield plots.bars(list(results), tasks, scores, caption=caption, inches=WIDTH)
@@ -146,7 +148,8 @@ def _training(model: Path) -> Iterator[Figure | Table]:
     caption = "Validation loss; step 0 is untrained"
     yield plots.curves(loss, y_label="loss per sentence", caption=caption, inches=WIDTH)
     shares = {
-        said: [(row["step"], 100 * row[name]) for row in rows if name in row] for name, said in CURVES.items()
+        title: [(row["step"], 100 * row[name]) for row in rows if name in row]
+        for name, title in CURVES.items()
     }
     caption = "Neighbours found on the validation set, per cent; step 0 is untrained"
     yield plots.curves(shares, y_label="per cent", caption=caption, inches=WIDTH)

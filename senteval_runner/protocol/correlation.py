@@ -60,18 +60,13 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
 
 
 def target_distribution(scores: Scores) -> Float:
-    """Give targets [n, 5] of scores y [n]: with i = floor(y), y - i on class i + 1 and i + 1 - y on class i.
+    """Give targets [n, 5] of scores y [n]: 1 − |y − class| on the two classes next to y, 0 on the others.
 
     Scores below 1 (STS-B has them) lose the weight of class 0, as in the original.
     """
-    targets = np.zeros((len(scores), CLASSES), dtype=np.float32)
-    floor = np.floor(scores).astype(int)
-    for row, (i, y) in enumerate(zip(floor, scores, strict=True)):
-        if 1 <= i <= CLASSES:
-            targets[row, i - 1] = i + 1 - y
-        if i + 1 <= CLASSES:
-            targets[row, i] = y - i
-    return targets
+    distance_NK = np.abs(scores[:, None] - np.arange(1, CLASSES + 1))
+    targets_NK: Float = np.maximum(0, 1 - distance_NK).astype(np.float32)
+    return targets_NK
 
 
 def _gradients(x_FBD: Tensor, target_FKB: Tensor, params: Sequence[Tensor]) -> list[Tensor]:

@@ -58,7 +58,9 @@ def _result(
     gold: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
     gold = gold or {name: np.ones(len(part)) for name, part in predicted.items()}
-    listed = ({name: part.astype(float).tolist() for name, part in of.items()} for of in (predicted, gold))
+    listed = (
+        {name: part.astype(float).tolist() for name, part in side.items()} for side in (predicted, gold)
+    )
     return {"metrics": metrics, **dict(zip(("predictions", "gold"), listed, strict=True))}
 
 

@@ -145,23 +145,21 @@ def heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
     *,
-    high: float | None = None,
-    diverging: bool = False,
-    label: str = "",
+    diverging: bool,
     caption: str = "",
 ) -> Figure:
     """Draw matrices [rows, columns] as colours on one scale, one panel below the other; NaN is left white.
 
-    The scale goes from the 2nd percentile to ``high``, by default the largest value. A diverging one, for
-    differences, lies around zero and ends at their 98th percentile. ``label`` stands beside its bar.
+    The scale of percentages goes from their 2nd percentile to 100. A diverging one, for differences in
+    points, lies around zero and ends at their 98th percentile.
     """
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 
     def draw(canvas: Canvas) -> None:
-        scale, lowest, highest = "viridis", np.percentile(values, 2), values.max() if high is None else high
+        scale, label, lowest, highest = "viridis", "% of the task's best", np.percentile(values, 2), 100.0
         if diverging:
             highest = max(1.0, np.percentile(np.abs(values), 98))
-            scale, lowest = "RdBu", -highest
+            scale, label, lowest = "RdBu", "points", -highest
         height = 1.1 + len(panels) * (0.5 + 0.21 * len(rows))
         canvas.set_size_inches(2.2 + 0.42 * len(columns), height)
         axes = canvas.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]

@@ -190,7 +190,10 @@ def _score_table(
     ``row`` sorts scores by column; columns without a score are left out, and so are their ``notes``.
     """
     rows = {name: [row(scores) for scores in seeds] for name, seeds in models.items()}
-    spans = {name: {c: interval(values_R) for c, values_R in row(of).items()} for name, of in drawn.items()}
+    spans = {
+        name: {column: interval(values_R) for column, values_R in row(scores_R).items()}
+        for name, scores_R in drawn.items()
+    }
     present = {column for seeds in rows.values() for seed_row in seeds for column in seed_row}
     known = [column for column in columns if column in present]
     cells: list[list[Cell]] = []

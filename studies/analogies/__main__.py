@@ -66,12 +66,7 @@ COMMANDS = {
         "Build the questions from facts and a tree cache.",
         owns=lambda config: config.output,
     ),
-    "run": command(
-        ScoreConfig,
-        "studies.analogies.score:score",
-        "studies.analogies run",
-        "Score models.",
-    ),
+    "run": command(ScoreConfig, "studies.analogies.score:score", "studies.analogies run", "Score models."),
 }
 
 

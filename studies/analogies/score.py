@@ -158,12 +158,14 @@ def _table(
         values += [figures["overall"]] if what == "averages" else []
         rows.append([model, *(None if value is None else 100 * value for value in values)])
     columns += ["All"] if what == "averages" else []
-    theirs = kit.published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}
+    paper_rows = (
+        kit.published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}
+    )
     return Table(
         ["model", *(Column(name, digits=1, best="high") for name in columns)],
         rows,
-        quoted=[[name, *map(row.get, columns)] for name, row in theirs.items()],
-        quoted_title=PUBLISHED if theirs else "",
+        quoted=[[name, *map(row.get, columns)] for name, row in paper_rows.items()],
+        quoted_title=PUBLISHED,
     )
 
 

@@ -41,11 +41,7 @@ from studies.kit import Cell, Figures, Run
 if TYPE_CHECKING:
     from studies.burt.__main__ import BurtConfig
 
-CLASSES = {
-    "nli": NLI_LABELS,
-    "identification": ("different", "paraphrase"),
-    "classification": RELATIONS,
-}
+CLASSES = {"nli": NLI_LABELS, "identification": ("different", "paraphrase"), "classification": RELATIONS}
 HELD_OUT_ROWS = 2000
 """Most held-out rows that are scored during training, a fixed random choice."""
 

@@ -112,8 +112,8 @@ def read_faq(folder: Path) -> Data:
         {row.cells[0]: row.cells[1] for row in read_table(path, ("query_id", "query"), unique=True)}
         for path in parts.values()
     )
-    if both := sorted(train.keys() & test.keys()):
-        raise UserError(f"{parts['test']}: query {both[0]!r} is in {parts['train'].name} too")
+    if shared := sorted(train.keys() & test.keys()):
+        raise UserError(f"{parts['test']}: query {shared[0]!r} is in {parts['train'].name} too")
     texts = [*train.values(), *test.values()]
     queries = {query: place for place, query in enumerate([*train, *test])}
     entries = {row.cells[0]: place for place, row in enumerate(rows)}
@@ -122,8 +122,8 @@ def read_faq(folder: Path) -> Data:
     relevant_QN = read_relevance(path, queries, entries)
     answered = np.flatnonzero(relevant_QN.any(axis=1))
     is_train = answered < len(train)
-    for file, those in zip(parts.values(), (is_train, ~is_train), strict=True):
-        if not those.any():
+    for file, is_in_part in zip(parts.values(), (is_train, ~is_train), strict=True):
+        if not is_in_part.any():
             raise UserError(f"{path}: no query of {file.name} has a relevant entry")
     return Data(
         name=folder.absolute().name,  # "." has a name too
@@ -210,11 +210,11 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
     rows: dict[str, dict[tuple[str, Sampling | None], list[Figures]]] = {name: {} for name in sets}
     for (name, method, sampling, _), figures in run.figures(cells).items():
         rows[name].setdefault((method, sampling), []).append(figures)
-    theirs = published(Path(__file__).with_name("published.csv")) if config.preset else {}
+    paper_rows = published(Path(__file__).with_name("published.csv")) if config.preset else {}
     sections = []
     for name, data in sets.items():
         note = f"{len(data.questions)} entries, {len(data.queries)} queries. Std. is over the seeds."
-        sections.append(Section(name, [score_table(rows[name], theirs)], note=note))
+        sections.append(Section(name, [score_table(rows[name], paper_rows)], note=note))
     for (name, data), (model, encoder) in product(sets.items(), models.items()):
         if (model, None) in rows[name]:
             count = min(QUERIES_SHOWN, len(data.queries))
@@ -277,7 +277,8 @@ def frozen(data: Data, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folder:
 
 
 def score_table(
-    rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]], theirs: Mapping[str, Mapping[str, float]]
+    rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]],
+    paper_rows: Mapping[str, Mapping[str, float]],
 ) -> Table:
     """Make a row per method, untrained ones first, from the seeds' figures; Std. is the population's."""
     cells: list[list[TableCell]] = []
@@ -285,5 +286,5 @@ def score_table(
         accuracy, mrr = (np.array([figures[metric] for figures in seeds]) for metric in ("accuracy", "mrr"))
         deviation = None if sampling is None else 100 * float(accuracy.std())
         cells.append([method + TRAINED[sampling], 100 * float(accuracy.mean()), deviation, float(mrr.mean())])
-    quoted = [[name, *map(row.get, ("Acc.", "Std.", "MRR"))] for name, row in theirs.items()]
-    return Table(COLUMNS, cells, quoted=quoted, quoted_title=PUBLISHED if theirs else "")
+    quoted = [[name, *map(row.get, ("Acc.", "Std.", "MRR"))] for name, row in paper_rows.items()]
+    return Table(COLUMNS, cells, quoted=quoted, quoted_title=PUBLISHED)

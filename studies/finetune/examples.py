@@ -40,9 +40,9 @@ class Examples:
     @classmethod
     def of_pairs(cls, rows: Iterable[tuple[str, str, int]]) -> Examples:
         """Make examples of (text, text, class id)."""
-        every = list(rows)
-        target = np.array([row[2] for row in every], dtype=np.int64)
-        return cls([row[0] for row in every], [row[1] for row in every], target)
+        listed = list(rows)
+        target = np.array([row[2] for row in listed], dtype=np.int64)
+        return cls([row[0] for row in listed], [row[1] for row in listed], target)
 
     @classmethod
     def of_nli(cls, files: Iterable[Path], skipped: Counter[str] | None = None) -> Examples:

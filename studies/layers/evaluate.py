@@ -68,8 +68,8 @@ NOTE = (
 
 def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.DataFrame:
     """Make a table of scores by (backbone, layer, pooling) and task, columns in the order of the groups."""
-    every = [task for group in TASK_GROUPS.values() for task in group]
-    tasks = [task for task in every if any(task in row for row in scores.values())]
+    known = [task for group in TASK_GROUPS.values() for task in group]
+    tasks = [task for task in known if any(task in row for row in scores.values())]
     index = pd.MultiIndex.from_tuples(list(scores), names=("backbone", "layer", "pooling"))
     return pd.DataFrame([[row.get(task) for task in tasks] for row in scores.values()], index, tasks, float)
 
@@ -160,13 +160,13 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
         [*map(str, labels), *(None if pd.isna(value) else float(value) for value in row)]
         for labels, row in zip(means.index, means.to_numpy(), strict=True)
     ]
-    theirs = published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
+    paper_rows = published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
     return Table(
         [*map(str, means.index.names), *(Column(name, best="high") for name in means.columns)],
         rows,
         title=title,
         notes=(NOTE,) if paper else (),
-        quoted=[[*name.split(", ", 1), *map(row.get, means.columns)] for name, row in theirs.items()],
+        quoted=[[*name.split(", ", 1), *map(row.get, means.columns)] for name, row in paper_rows.items()],
         quoted_title=f"Published, not computed here: {SOURCE}",
     )
 
@@ -194,9 +194,7 @@ def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
         panels,
         layers,
         [SHORT.get(task, task) for task in values.columns],
-        high=None if diverging else 100.0,
         diverging=diverging,
-        label="points" if diverging else "% of the task's best",
         caption=caption,
     )
 

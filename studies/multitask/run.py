@@ -221,13 +221,13 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
             folder="" if test else folders[name],
         )
 
-    every = run.figures({name: cell(name, test=False) for name in prefixes})
-    dev = {name: every[name] for name in names if name in every}
+    of_stage = run.figures({name: cell(name, test=False) for name in prefixes})
+    dev = {name: of_stage[name] for name in names if name in of_stage}
     test = run.figures({name: cell(name, test=True) for name in best(dev)})
     sections = [
         Section("Table 1: dev", [_table("configuration", dev, "published-table-1.csv")]),
         Section("Table 2: test, the best on dev", [_table("configuration", test, "published-table-2.csv")]),
-        Section("Stages: dev", [_table("after stage", every)]),
+        Section("Stages: dev", [_table("after stage", of_stage)]),
     ]
     return Page("Sequential multi-task fine-tuning", sections, NOTE)
 
@@ -281,7 +281,7 @@ def best(dev: Mapping[str, Figures]) -> list[str]:
 
 def _table(first: str, scores_of: Mapping[str, Figures], quoted: str = "") -> Table:
     """Our rows, and those of the paper below where one has a name of ours."""
-    theirs = published(Path(__file__).with_name(quoted)) if quoted else {}
+    paper_rows = published(Path(__file__).with_name(quoted)) if quoted else {}
     # A bare star would begin or end italics in Markdown.
     shown = {name: name.replace("*", "\\*") for name in scores_of}
     rows: list[list[TableCell]] = []
@@ -292,11 +292,11 @@ def _table(first: str, scores_of: Mapping[str, Figures], quoted: str = "") -> Ta
         rows.append([shown[name], *marked, scores["overall"]])
     below: list[list[TableCell]] = [
         [shown[name], *(f"{100 * row[c]:.1f}" if c in row else None for c in COLUMNS), row["Overall"]]
-        for name, row in theirs.items()
+        for name, row in paper_rows.items()
         if name in shown
     ]
     columns: list[Column | str] = [first, *(Column(name) for name in COLUMNS), Column("Overall", digits=3)]
-    return Table(columns, rows, quoted=below, quoted_title="published (SEQ-MT)" if below else "")
+    return Table(columns, rows, quoted=below, quoted_title="published (SEQ-MT)")
 
 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:

@@ -93,9 +93,9 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     sets, digests = read_sets(config, run)
 
     def compute(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
-        scores, more = method.compute(data, seed, folder)
+        scores, details = method.compute(data, seed, folder)
         values = measure(data.splits["test"], scores)
-        return {**mean(values), "average_precisions": values["map"].tolist(), **more}
+        return {**mean(values), "average_precisions": values["map"].tolist(), **details}
 
     cells = {
         (data.name, method.label, seed): Cell(
@@ -201,5 +201,4 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
         row = [figures.get(f"{name.lower()} {metric}") for metric in METRICS]
         if any(row):
             quoted.append([model, "", "", *row])
-    notes, title = ([NOTE], PUBLISHED) if quoted else ([], "")
-    return Table(COLUMNS, cells, notes=notes, quoted=quoted, quoted_title=title)
+    return Table(COLUMNS, cells, notes=[NOTE] if quoted else [], quoted=quoted, quoted_title=PUBLISHED)

@@ -86,15 +86,15 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     rows: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
         rows.setdefault(spec, {}).update(figures)
-    ours = {name: with_averages(figures) for name, figures in rows.items()}
-    columns = list(dict.fromkeys(column for row in ours.values() for column in row))
+    own_rows = {name: with_averages(figures) for name, figures in rows.items()}
+    columns = list(dict.fromkeys(column for row in own_rows.values() for column in row))
     file = Path(__file__).with_name(f"published-{config.published}.csv")
-    theirs = published(file) if config.published else {}
+    paper_rows = published(file) if config.published else {}
     table = Table(
         ["model", *(Column(column, digits=1, best="high") for column in columns)],
-        [[name, *map(row.get, columns)] for name, row in ours.items()],
+        [[name, *map(row.get, columns)] for name, row in own_rows.items()],
         notes=["Spearman's correlation × 100; SemEval-2013 5(a): accuracy in percent."],
-        quoted=[[name, *map(with_averages(row).get, columns)] for name, row in theirs.items()],
+        quoted=[[name, *map(with_averages(row).get, columns)] for name, row in paper_rows.items()],
         quoted_title="published (BURT)",
     )
     absent = [name for name in SETS if config.words and name not in {pairs.name for pairs in sets}]

@@ -314,10 +314,10 @@ def compare(config: ViewsConfig, run: Run) -> Page:
 
 def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
     """Compare the options of all trainings with the paper's."""
-    ours = [decisive_options(training(config, system)) for system in systems if system.trained]
+    trained = [decisive_options(training(config, system)) for system in systems if system.trained]
     differing = [
-        [option, value, "; ".join(dict.fromkeys(options[option] for options in ours))]
+        [option, value, "; ".join(dict.fromkeys(options[option] for options in trained))]
         for option, value in decisive_options(preset("paper")).items()
-        if {options[option] for options in ours} != {value}
+        if {options[option] for options in trained} != {value}
     ]
     return Table(["option", "paper", "here"], differing)

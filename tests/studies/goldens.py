@@ -243,10 +243,7 @@ def passage_scores(folder: Path) -> dict[str, Any]:
     options = ["--epochs", "3", "--runs", "2", "--cross-epochs", str(5 / 6), "--device", "cpu"]
     options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
     # In float64: where hinges of both passages of a pair cancel, float32 is left with rounding.
-    double = {
-        "scaled": lambda table: scaled(table).double(),
-        "Scorer": lambda *of: Scorer(*of).double(),
-    }
+    double = {"scaled": lambda table: scaled(table).double(), "Scorer": lambda *of: Scorer(*of).double()}
     # Steps of 2e-5 are not far from what float32 rounds.
     with (
         patch.object(ranker, "CROSS_RATE", 1e-3),

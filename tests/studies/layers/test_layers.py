@@ -16,13 +16,7 @@ from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
 from multiview.names.opened import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.towers.backbones import (
-    OWN,
-    WHOLE,
-    TransformerBackbone,
-    chosen,
-    transformer_layers,
-)
+from senteval_runner.towers.backbones import OWN, WHOLE, TransformerBackbone, chosen, transformer_layers
 from studies.kit import Run, published, read_presets, run_study
 from studies.layers import evaluate
 from studies.layers.__main__ import LayersConfig, cli

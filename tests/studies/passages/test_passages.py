@@ -18,16 +18,7 @@ from studies.kit import published, read_presets, run_study
 from studies.passages import methods, ranker
 from studies.passages.__main__ import PassagesConfig, cli
 from studies.passages.methods import rank as passages
-from studies.passages.ranker import (
-    METRICS,
-    Part,
-    Scorer,
-    draw_pairs,
-    measure,
-    scaled,
-    score,
-    train_scorer,
-)
+from studies.passages.ranker import METRICS, Part, Scorer, draw_pairs, measure, scaled, score, train_scorer
 from tests.studies.passages import passage_sets
 
 
