@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,118 +12,38 @@ from hypothesis import strategies as st
 from multiview import explain
 from multiview.matches import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
-from parsing.text_parser import load_parser
-from parsing.trees.batch import ConstituencyParse, DependencyParse
 from runtime.errors import UserError
-from tests.multiview.engines.trees import random_heads
+from tests.multiview.engines.trees import random_batch, random_heads
 
-Span = tuple[int, int]
 A = 'He said : " ( Well , it \'s fine ) , [ sic ] " .'
 B = '" It \'s fine , " he said & left .'
 
 
-class GivenTrees:
-    """Random trees, made up before; words are distinct, so that a part of a sentence names its subtree."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self.rng = np.random.default_rng(seed)
-        self.heads: dict[tuple[str, ...], list[int]] = {}
-        self.spans: dict[tuple[str, ...], list[Span]] = {}
-
-    def sentence(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Make up both trees of a sentence."""
-        tokens = tuple(words)
-        self.heads[tokens] = random_heads(len(tokens), self.rng)
-        self.spans[tokens] = self._split(0, len(tokens), top=True)
-        return tokens
-
-    def _split(self, start: int, end: int, *, top: bool = False) -> list[Span]:
-        """A random n-ary tree in preorder."""
-        spans = [(start, end)] if top or self.rng.random() < 0.6 else []
-        if end - start > 1:
-            inner = np.arange(start + 1, end)
-            count = self.rng.integers(1, min(3, len(inner)) + 1)
-            cuts = sorted(self.rng.choice(inner, count, replace=False).tolist())
-            for low, high in zip([start, *cuts], [*cuts, end], strict=True):
-                spans += self._split(low, high)
-        return spans
-
-    def part(self, tokens: tuple[str, ...], positions: Sequence[int]) -> tuple[str, ...]:
-        """The words at some positions as a sentence of its own, with the trees they have in the whole."""
-        words = tuple(tokens[position] for position in positions)
-        place = {position: index for index, position in enumerate(positions)}
-        heads = [place.get(self.heads[tokens][position] - 1, -1) + 1 for position in positions]
-        self.heads[words] = heads
-        first, last = positions[0], positions[-1] + 1
-        inside = [(a - first, b - first) for a, b in self.spans[tokens] if first <= a and b <= last]
-        if (0, len(words)) not in inside:
-            inside.insert(0, (0, len(words)))
-        self.spans[words] = inside
-        return words
-
-
-class GivenDependency:
-    relations = ("root", "any")
-    identity: ClassVar = {"name": "given-dep", "version": "1", "sha256": "2" * 64}
-
-    def __init__(self, trees: GivenTrees) -> None:
-        self.trees = trees
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[DependencyParse]:
-        heads = [np.array(self.trees.heads[tuple(tokens)], np.int32) for tokens in sentences]
-        return [DependencyParse(heads=h, relations=(h > 0).astype(np.int32)) for h in heads]
-
-
-class GivenConstituency(GivenDependency):
-    labels, tags = ("", "X"), ("T",)
-    identity: ClassVar = {"name": "given-const", "version": "1", "sha256": "3" * 64}
-
-    def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:  # type: ignore[override]
-        found = []
-        for tokens in sentences:
-            starts, ends = np.array(self.trees.spans[tuple(tokens)], np.int32).T
-            tags, ones = np.zeros(len(tokens), np.int32), np.ones(len(starts), np.int32)
-            found.append(ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=ones))
-        return found
-
-
-def encoder_of(views: str, dep: object, const: object) -> MultiViewEncoder:
-    """An untrained model with these parsers."""
-    encoder = MultiViewEncoder.untrained(views, dim=8, word_dim=6, device="cpu", start="bag")
-    encoder.reader.parsers |= {"dep": dep, "const": const}
-    return encoder
-
-
-@pytest.mark.parametrize("view", ["dep", "const"])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_node_s_vector_is_that_of_its_words_alone(view: str, seed: int) -> None:
-    """Also where binarisation made the node, and where a dependency subtree is discontinuous."""
-    trees = GivenTrees(seed)
-    encoder = encoder_of("dep,const", GivenDependency(trees), GivenConstituency(trees))
-    sentences = [trees.sentence([f"w{i}{j}" for j in range(n)]) for i, n in enumerate((7, 1, 12, 2))]
-    batch = encoder.reader.parse(sentences, {view})
-    (nodes,) = nodes_of(batch, encoder.inputs(batch, [view]))
-    parts = []
-    for row, sentence in enumerate(sentences):
-        cover_NW, named_N = covers_of(batch, row, nodes.tree, encoder.reader.inventories().dummy_label)
-        places = [np.flatnonzero(cover_W).tolist() for cover_W in cover_NW]
-        assert len(places) == len(nodes.states[row])
-        parts += [trees.part(sentence, positions) for positions in places]
-        if view == "const":  # the nodes that are named are those that the parser gave
-            found = {(p[0], p[-1] + 1) for p, named in zip(places, named_N, strict=True) if named}
-            assert found == {(i, i + 1) for i in range(len(sentence))} | set(trees.spans[sentence])
-    assert len({*map(len, parts)}) > 3
-    np.testing.assert_allclose(np.concatenate(nodes.states), encoder.encode(parts, views=[view]), atol=1e-6)
-
-
-def yields(n: int, rng: np.random.Generator) -> list[set[int]]:
-    """The words under each word of a random dependency tree."""
-    head = random_heads(n, rng)
+def words_below(heads: list[int]) -> list[set[int]]:
+    """The words under each word of a dependency tree, itself included."""
 
     def below(word: int) -> set[int]:
-        return {word}.union(*(below(k) for k in range(n) if head[k] == word + 1))
+        return {word}.union(*(below(k) for k, head in enumerate(heads) if head == word + 1))
 
-    return [below(word) for word in range(n)]
+    return [below(word) for word in range(len(heads))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_covers_the_words_below_it(seed: int) -> None:
+    """Also where a dependency subtree is discontinuous; nodes that binarisation made are not named."""
+    batch, random = random_batch([7, 1, 12, 2], seed), np.random.default_rng(seed)
+    batch.flags, batch.label = np.zeros(4, int), random.integers(2, size=len(batch.left))
+    for row, (start, stop) in enumerate(pairwise(batch.sentence_offsets.tolist())):
+        cover_NW, named_N = covers_of(batch, row, "dep", 0)
+        assert covers(words_below(batch.head[start:stop].tolist())).tolist() == cover_NW.tolist()
+        assert named_N.all()
+        inner = slice(start - row, stop - row - 1)
+        under = [{word} for word in range(stop - start)]
+        for left, right in zip(batch.left[inner], batch.right[inner], strict=True):
+            under.append(under[left] | under[right])
+        cover_NW, named_N = covers_of(batch, row, "const", 0)
+        assert [set(np.flatnonzero(cover_W).tolist()) for cover_W in cover_NW] == under
+        assert named_N.tolist() == [True] * (stop - start) + (batch.label[inner] != 0).tolist()
 
 
 def covers(sets: list[set[int]]) -> np.ndarray:
@@ -135,7 +54,7 @@ def covers(sets: list[set[int]]) -> np.ndarray:
 @settings(deadline=None, max_examples=60)
 def test_matches_equal_going_through_all_pairs(n: int, m: int, seed: int, top: int) -> None:
     rng = np.random.default_rng(seed)
-    one, other = yields(n, rng), yields(m, rng)
+    one, other = (words_below(random_heads(size, rng)) for size in (n, m))
     cosine = rng.uniform(-0.5, 1, (n, m))
     trivial = rng.random((n, m)) < 0.2
     pairs = sorted(
@@ -156,8 +75,7 @@ def test_matches_equal_going_through_all_pairs(n: int, m: int, seed: int, top: i
 
 @pytest.fixture(scope="module")
 def encoder() -> MultiViewEncoder:
-    """Untrained, with the parsers that ship."""
-    return encoder_of("dep,const,seq", load_parser("dep"), load_parser("const"))
+    return MultiViewEncoder.untrained("dep,const,seq", dim=8, word_dim=6, device="cpu", start="bag")
 
 
 def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
@@ -170,6 +88,10 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
     for nodes in nodes_of(batch, encoder.inputs(batch, ["dep", "const"])):
+        for row, sentence in enumerate(
+            encoder.encode([A, B], views=[nodes.name])
+        ):  # the root's is one of them
+            assert np.abs(nodes.states[row] - sentence).max(axis=1).min() < 1e-5
         sides = []
         for row in range(2):
             cover_NW, named_N = covers_of(batch, row, nodes.tree, dummy)
