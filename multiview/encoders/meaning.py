@@ -1,28 +1,16 @@
 """What a model makes of its views side by side: one vector made for cosine, or features for classifiers.
 
-    meaning(s) = unit(x W + b)
+    meaning(s) = unit(x W + b)          features(x) = L / √F · (x - m) / d
 
-x are the views one after the other. With a read-out their features (:class:`Scale`) leave out what the others
-tell best: one at a time, the number of largest multiple correlation with all that are
-left, so that of two equal numbers one stays. W and b come from ridge regression of a teacher's vectors, whose
-closed form needs sums over the sentences alone. The columns of W are then turned to the principal components
-of the predictions, so that the first k numbers are the best k (Matryoshka). The components are those of the
-second moment, not of the covariance: cosines are taken about the origin, and what the predictions have in
-common counts in them.
-
-Without a teacher, x and y are the vectors of neighbouring sentences, and the columns of W are the canonical
-directions in which they agree most (Hotelling 1936), each by the root of its correlation ρ. If both are
-normal, the product of two sentences is then Σ ρ x y, of which the odds of being neighbours are a function.
-
-Features are x with each number at one scale, for classifiers:
-
-    features(x) = L / √F · (x - m) / d
+x are the views one after the other. W and b are fitted in closed form, from sums over the sentences: by ridge
+regression to a teacher's vectors, turned to the principal components of the predictions, so that the first k
+numbers are the best k; or, without a teacher, to the directions in which neighbours agree most (Hotelling
+1936). The components are of the second moment, since cosines are taken about the origin.
 
 m and d are mean and deviation of each of the F numbers over a sample of text, so that a sentence there has
-the length L (root mean square). Classifiers take steps of one size, stop early and have a penalty in absolute
-terms, so that they hardly learn from numbers that are small, whatever these tell (docs/senteval.md). The text
-is a sample of up to 5,000 sentences in blocks of 50, spread evenly: the deviation of 5,000 draws is off by
-one per cent.
+the length L (root mean square). Classifiers hardly learn from numbers that are small, whatever these tell
+(docs/senteval.md). Beside a read-out, features leave out the numbers that the others tell best, one at a
+time, so that of two equal ones one stays.
 
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
 the read-out, F features.

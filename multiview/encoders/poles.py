@@ -1,15 +1,12 @@
 """Opposites: words with a pole and a sign, and the words of a sentence that a negation turns.
 
-``opposites.tsv`` has pairs of antonyms with their nearness, the cosine of their vectors in per cent. Each
-pair is a pole of its own, never a class of words: *light* is opposed to *dark* and to *heavy*, and those two
-share nothing. A word with several antonyms is opposed to each by its nearness. A word with a prefix of
-negation, or with -less, is its stem with the other sign, where the stem is a word of the list: *unhappy* is
-minus *happy*, but *unless* is a word of its own. Forms are read as their base.
+Each pair of antonyms in ``opposites.tsv`` is a pole of its own, with a nearness: the cosine of their vectors
+in per cent. *Light* is opposed to *dark* and to *heavy*, by their nearness, and those two share nothing. A
+form is read as its base; a word with a prefix of negation, or with -less, as its stem with the other sign if
+the stem is listed: *unhappy* is minus *happy*. A negation turns its predicate: *not good* is minus *good*.
 
-A negation turns its predicate: *not good* is minus *good*, and so is *bad*.
-
-Pairs are chosen from WordNet's antonyms in the list of Mrkšić et al. (2016), without kinship, gender,
-colours, directions and converses (buy | sell), with 200 of our own. English only.
+Pairs are WordNet's antonyms in the list of Mrkšić et al. (2016), without kinship, gender, colours, directions
+and converses (buy | sell), with 200 of our own. English only.
 
 Legend of dimension suffixes: N tokens, M arcs, U distinct words, S width.
 """

@@ -1,15 +1,11 @@
-"""What sweeps over the trees of a batch share: the order of nodes, and memory.
+"""What sweeps over the trees of a batch share: the order of nodes, and memory (docs/tree-engine.md).
 
-A plan only holds integers, which loader threads compute with numpy. Each node has a *rank*, its place in a
-stable sort by height, so a level is a range of ranks. Its state is kept in a *slot*. Slots are ordered by
-(rank of the parent, side), with the roots last, in sentence order. Every node but a root has one parent, so
-this is a permutation, and the children of a level are one contiguous slice of states. The recursive product
-therefore needs no gather and no concatenation, and the gradient of every slot is written once.
+A node has a *rank*, its place in a stable sort by height, so that a level is a range of ranks. Its state is
+kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice
+of states, which nothing gathers or concatenates. Loader threads compute a plan with numpy.
 
-A step on the CPU needs hundreds of megabytes. The C library would return them to the system and request them
-again, with one page fault per 4 KB, a quarter of a step's time. So a sweep takes one block for all its
-buffers, which is free again when its last tensor is deleted; for saved tensors that is the end of the
-backward pass. On other devices torch's caching allocator does this.
+A sweep on the CPU takes one block of memory for all its buffers, which is free again when its last tensor is
+deleted. The C library would return hundreds of megabytes to the system each step, and ask for them again.
 
 Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
 nodes, E edges (N - B), L levels of internal nodes.

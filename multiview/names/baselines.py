@@ -1,14 +1,13 @@
 """What training has to beat: bags of word vectors, and networks whose weights stay as they were drawn.
 
-Order and trees are not in a bag, which is the mean of the known words of a file, of random words, of words
-that are the sum of their own and their n-grams' random vectors, or of a model's, trained tables side by side.
-SIF (smooth inverse frequency: Arora, Liang & Ma 2017) weights a word by a / (a + p(w)), a = 1e-3, and takes
-off the first principal direction of sentences. Frequencies and the direction come from a tree cache of
-training text, never from the sentences that are scored; a word that it lacks counts as rare as its rarest.
+A bag is the mean of the known words of a file, of random words, of words that are the sum of their own and
+their n-grams' random vectors, or of a model's, trained tables side by side. SIF (smooth inverse frequency:
+Arora, Liang & Ma 2017) weights a word by a / (a + p(w)), a = 1e-3, and takes off the first principal
+direction of sentences, both by a tree cache of training text; a word that it lacks counts as its rarest.
 
 ``random:VIEWS`` are views with plain random weights, the control of the papers (MV, table 3); ``random:lstm``
 a bidirectional LSTM, the maximum over its words (Wieting & Kiela 2019). ``start:MODEL`` is a model of
-``multiview.train`` before its first step, with its own vocabulary, initial weighting and seed.
+``multiview.train`` before its first step.
 
 Legend of dimension suffixes: n sentences, N words, E word-vector size, D sentence vector.
 """

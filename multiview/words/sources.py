@@ -1,19 +1,12 @@
 """Where the words of a new model come from: the corpus, and the vectors that ``--vectors`` names.
 
-These are a file, the encoder in the package, the corpus itself (gensim), or a sentence encoder.
-
-``builtin`` takes the words of the encoder in the package at their first principal components. They know more
-than the words of a small corpus, and their licence (CC BY-SA 4.0) goes with the model.
-
-``train`` is skip-gram (Mikolov et al. 2013) with window 5, 5 negatives and 3 passes, or more over a small
-corpus. One worker reads the sentences in order, so the same cache and options give the same vectors; more
-workers would race for the rows.
-
-``distil:MODEL`` is model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec):
-the encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Three things differ.
-The words are those of the corpus instead of the encoder's pieces. Their frequencies are counted, not guessed
-from ranks by Zipf's law, and a is 1e-3 as in Arora et al. 2017. And before they are weighted, all vectors are
-multiplied by one number that makes their mean square 1, the scale that word tables of bags start from.
+- a file (:mod:`multiview.words.vectors`);
+- ``builtin``: the words of the encoder in the package, at their first principal components;
+- ``train``: skip-grams of the corpus (Mikolov et al. 2013), by one worker of gensim, so that the same corpus
+  and options give the same vectors;
+- ``distil:MODEL``: model2vec's recipe (Tulkens & van Dongen 2024, https://github.com/MinishLab/model2vec): a
+  sentence encoder's vector of each word by itself, PCA, and smooth inverse frequency weights. Here the words
+  and their frequencies are those of the corpus, and vectors have mean square 1 before they are weighted.
 
 Legend of dimension suffixes: W words, T size of the encoder's vectors, E size of word vectors.
 """

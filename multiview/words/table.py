@@ -1,16 +1,14 @@
 """The words of a model and their vectors, for training, inference and storage.
 
 Row 0 of a table is the unknown word, rows 1 to W are the words by falling frequency, and then come the hash
-buckets. Words are looked up in plain characters (:mod:`corpora.characters`). One that is not listed backs
-off to its case variants, then to a hash bucket if there are any, then to the unknown word, which has a vector
-like any other.
+buckets. A word that is not listed backs off to its case variants, then to a hash bucket if there are any,
+then to the unknown word, which has a vector like any other.
 
 ``trained``: one table per view; the tables are parameters of the network. ``fixed``: pre-trained vectors for
 all views, memory-mapped; only the rows of a batch are copied to the device.
 
-In training, autograd does not look into the tables. A step gathers the distinct rows it needs into a small
-leaf tensor per view, and the encoders read ``leaf[token]``. So the gradient is [U, E] and not a dense [W, E]:
-at 50k x 300 and 7k tokens a batch that is 15x less to write, reduce and clip.
+A training step gathers the distinct rows that it needs into a small leaf tensor per view, so that a gradient
+is [U, E] and not a dense [W, E].
 
 Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-vector size.
 """

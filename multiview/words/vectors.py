@@ -1,15 +1,12 @@
 """Pre-trained word vectors: files of GloVe, word2vec and fastText, and the words that they add to a model.
 
 Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
-``words.txt`` and ``source.json`` (what they were made from, such as size and time of the original file, and
-the SHA-256 of the copy, which is checked whenever it is opened). The vectors are memory-mapped, so no process
-holds the 2.4 GB of 2,000,000 x 300 numbers. :mod:`multiview.words.sources` makes vectors in other ways.
+``words.txt`` and ``source.json``, which says what they were made from and has the SHA-256 of both. They are
+memory-mapped, so that no process holds the 2.4 GB of 2,000,000 x 300 numbers.
 
-Words that a trained table lacks get vectors by a linear map (:class:`Expansion`). Simoulin & Crabbé 2021,
-section 3.2: at inference the vocabulary of trained words grows to 2M by a linear projection. The map is that
-of Skip-Thought (Kiros et al. 2015, section 2.2): un-regularised least squares over the words that the table
-and the vectors share, for each view on its own. It is applied when a word is read, so that 2 million words
-cost the mapped file instead of 2.4 GB of rows for each view.
+Words that a trained table lacks get vectors by a linear map for each view (:class:`Expansion`), as in
+Simoulin & Crabbé 2021, section 3.2, and Kiros et al. 2015, section 2.2: least squares over the words that the
+table and the vectors share. The map is applied when a word is read.
 
 Legend of dimension suffixes: W words, E vector size; in an expansion P pre-trained words, G their size, X new
 words, V views, E size of trained vectors, K shared words, U rows that are read.
