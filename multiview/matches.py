@@ -16,9 +16,9 @@ sentence, D embedding size.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -28,9 +28,7 @@ from multiview.pretrained import unit_rows
 from runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from multiview.encoders.registry import ViewEncoder
+    from multiview.outputs import Networks
     from multiview.reasons import Binding
     from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
@@ -103,17 +101,17 @@ class ViewNodes:
     name: str
     """Of the view; the second view of a name is ``dep 2``."""
     tree: Tree
-    width: int
-    """Size of the view's part of a sentence vector, which may join several pools."""
+    vectors: Float
+    """[B, width], the view's part of the sentences' vectors."""
     states: list[Float]
     """[N, D] of each sentence."""
 
 
-def nodes_of(batch: Batch, views: Iterable[tuple[ViewEncoder, Tensor, Tensor]]) -> Iterator[ViewNodes]:
-    """Yield the nodes of every view; ``views`` come from :meth:`multiview.model.MultiViewEncoder.inputs`."""
+def nodes_of(batch: Batch, networks: Networks) -> Iterator[ViewNodes]:
+    """Yield the nodes of every chosen view of some networks."""
     seen: Counter[str] = Counter()
-    tokens = int(batch.sentence_offsets[-1])
-    for view, x_UE, token_N in views:
+    tokens, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
+    for view, x_UE, token_N in chain(*(network.inputs(places, *words) for network, places in networks)):
         plan = view.plan(batch)
         h_ND = view.forward_nodes(x_UE, plan, token_N)
         tree: Tree = ""
@@ -123,22 +121,22 @@ def nodes_of(batch: Batch, views: Iterable[tuple[ViewEncoder, Tensor, Tensor]]) 
             tree = "dep"
         seen[view.name] += 1
         name = view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}"
-        states = np.split(h_ND.detach().float().cpu().numpy(), plan.node_offsets[1:-1])
-        yield ViewNodes(name=name, tree=tree, width=view.width, states=states)
+        vectors, nodes = (x.detach().float().cpu().numpy() for x in (view(x_UE, plan, token_N), h_ND))
+        states = np.split(nodes, plan.node_offsets[1:-1])
+        yield ViewNodes(name=name, tree=tree, vectors=vectors, states=states)
 
 
 def explain_pair(
     batch: Batch,
     inventories: Inventories,
     nodes: Sequence[ViewNodes],
-    views_BD: Float,
     wholes: Mapping[str, Float],
     top: int,
 ) -> Explanation:
     """Return the best matches of the two sentences of a batch, at most ``top`` for each view.
 
-    ``views_BD`` [2, D] are the views side by side, ``wholes`` the sentences' vectors, first whole, then in
-    parts. Raises UserError: a sentence is too long for the parsers, or no view has trees.
+    ``wholes`` are the sentences' vectors [2, D], first whole, then in parts. A sentence that is too long for
+    the parsers, and views without trees, are a UserError.
     """
     from parsing.trees.batch import TOO_LONG
     from parsing.trees.sentences import batch_sentences
@@ -157,8 +155,7 @@ def explain_pair(
     matches: list[Match] = []
     for view in nodes:
         matches += _matches_of(view, batch, pair, inventories.dummy_label, top) if view.tree else []
-    parts = np.split(views_BD, np.cumsum([view.width for view in nodes])[:-1], axis=1)
-    vectors = {**wholes, **dict(zip((view.name for view in nodes), parts, strict=True))}
+    vectors = {**wholes, **{view.name: view.vectors for view in nodes}}
     cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
     whole = cosines.pop(next(iter(wholes)))
     bindings = _bindings_of(batch) if "relation" in batch.fields else []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -33,7 +33,7 @@ from torch.nn.functional import normalize
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
 from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, share_of, spread
-from multiview.encoders.registry import ViewEncoder, ViewStack, fields_of, tables_of
+from multiview.encoders.registry import ViewStack, fields_of, tables_of
 from multiview.folder.files import Member, load_members, model_folder, refuse_other_content, save_model
 from multiview.folder.reading import SentenceReader, Tokens
 from multiview.outputs import (
@@ -336,14 +336,6 @@ class MultiViewEncoder:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
         return vectors_of_views(chosen_networks(self.members, views), batch)
 
-    def inputs(
-        self, batch: Batch, views: Sequence[str] | None = None
-    ) -> Iterator[tuple[ViewEncoder, Tensor, Tensor]]:
-        """Yield each chosen encoder with the distinct words [U, E] and each token's word, int64 [N]."""
-        words = batch.distinct_words()
-        for network, places in chosen_networks(self.members, views):
-            yield from network.inputs(places, *words)
-
     @plain_torch()
     @torch.inference_mode()
     def explain(
@@ -363,13 +355,12 @@ class MultiViewEncoder:
         with torch_threads(1):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
-            nodes = list(nodes_of(batch, self.inputs(batch, views)))
-            vectors_BD = self.vectors(batch, views).cpu().numpy()
+            nodes = list(nodes_of(batch, chosen_networks(self.members, views)))
             wholes = {"": self.encode(sentences, views=views, show_progress_bar=False)}
             if self.structure and views is None:
                 wholes["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
                 wholes["structure"] = self.structure_vectors(sentences)
-        return explain_pair(batch, self.reader.inventories(), nodes, vectors_BD, wholes, top)
+        return explain_pair(batch, self.reader.inventories(), nodes, wholes, top)
 
     def _move(self, device: torch.device) -> None:
         if device != self.device:
