@@ -178,8 +178,8 @@ def _arcs(a: PairSide, b: PairSide) -> Numbers:
     for side, other in ((a, b), (b, a)):
         match = _matched(side.arc, other.arc, side.arc_sign, other.arc_sign)
         filled = (match == 0) & np.isin(side.slot, other.slot)
-        moved = (match == 0) & np.isin(side.filler, other.filler[~np.isin(other.arc, side.arc)])
-        chosen = (match > 0, match < 0, filled, moved)
+        moved_fillers = (match == 0) & np.isin(side.filler, other.filler[~np.isin(other.arc, side.arc)])
+        chosen = (match > 0, match < 0, filled, moved_fillers)
         shares.append([_share(side.arc_pair, side.pairs, arcs, np.ones(len(match))) for arcs in chosen])
     both, turned_arcs, filled_otherwise, of_moved = np.mean(shares, axis=0)
     return {"arcs": both, "turned arcs": turned_arcs, "other fillers": filled_otherwise, "moved": of_moved}

@@ -138,9 +138,9 @@ def read_facts(batch: Batch, forms: Forms) -> Facts:
     place_N = np.arange(len(word_N)) - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
     spoken = np.array([any(map(str.isalnum, word)) for word in types], bool)[word_N]
     word = np.flatnonzero(spoken & (place_N < LONGEST))
-    said = np.flatnonzero((arcs.role != _NEG) & (arcs.head != arcs.dependent))
-    said = said[np.argsort(_sentence(batch, arcs.head[said]), kind="stable")]
-    head, dependent = arcs.head[said], arcs.dependent[said]
+    stated = np.flatnonzero(arcs.role != _NEG)
+    stated = stated[np.argsort(_sentence(batch, arcs.head[stated]), kind="stable")]
+    head, dependent = arcs.head[stated], arcs.dependent[stated]
     return Facts(
         words=np.bincount(_sentence(batch, word), minlength=len(batch)),
         word=form_N[word],
@@ -149,7 +149,7 @@ def read_facts(batch: Batch, forms: Forms) -> Facts:
         denied=sign_N[word],
         first=place_N[word] == 0,
         arcs=np.bincount(_sentence(batch, head), minlength=len(batch)),
-        role=arcs.role[said],
+        role=arcs.role[stated],
         head=form_N[head],
         dependent=form_N[dependent],
         turned=sign_N[head] * sign_N[dependent],

@@ -214,13 +214,13 @@ class Judgement:
     @cached_property
     def reasons(self) -> list[Reason]:
         """Where the two differ, what turns the sense first."""
-        from multiview.reasons import reasons
+        from multiview.reasons import reasons_of
 
-        return reasons(*self._read)
+        return reasons_of(*self._read)
 
     def __str__(self) -> str:
-        said = f"{self.probability:.2f} that both say the same"
-        return "\n".join([said, *(f"  {reason}" for reason in self.reasons)])
+        verdict = f"{self.probability:.2f} that both say the same"
+        return "\n".join([verdict, *(f"  {reason}" for reason in self.reasons)])
 
 
 class Judge:
@@ -245,9 +245,9 @@ class Judge:
         path = path_of(name, "judge")
         packaged = path_of(PACKAGED / f"{path.name}.json", "judge")
         weights = Weights.load(packaged if str(path) == packaged.stem and packaged.is_file() else path)
-        wanted, given = weights.about.get("encoder", ""), _name_of(encoder)
-        if wanted != given:
-            beside = f"was fitted beside {wanted or 'no encoder'}, not {given or 'none'}"
+        fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
+        if fitted_beside != present:
+            beside = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
             raise UserError(f"judge {name}: {beside}; give it that")
         return cls(weights, encoder, source)
 
@@ -268,11 +268,11 @@ class Judge:
         the file is to say of data and licences, ``strength`` that of the ridge for a thousand pairs, from
         1e-6 to 1e9. A UserError names what is not so.
         """
-        checked, given = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
-        for number, label in enumerate(given):
+        checked, label_list = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
+        for number, label in enumerate(label_list):
             if not isinstance(label, Real | np.bool_) or label not in (0, 1):
                 raise UserError(f"Judge.fit: label {number}, {described(label)}, is neither 0 nor 1")
-        if len(given) != len(checked) or len({int(label) for label in given}) < 2:
+        if len(label_list) != len(checked) or len({int(label) for label in label_list}) < 2:
             raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
         if not isinstance(strength, Real) or not 1e-6 <= strength <= 1e9:
             raise UserError(f"Judge.fit: strength: {described(strength)} is not from 1e-6 to 1e9")
@@ -281,7 +281,7 @@ class Judge:
         source = _source_for(encoder, source)
         _, numbers_nF = read_numbers(checked, source, encoder)
         about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(checked)}
-        label_n = np.array([int(label) for label in given])
+        label_n = np.array([int(label) for label in label_list])
         weights = Weights.fit(numbers_nF, label_n, strength=float(strength), about=about)
         return cls(weights, encoder, source)
 
@@ -358,8 +358,8 @@ def main(config: JudgeConfig) -> None:
     rows = [row.cells for row in read_rows(Path(config.a), 2)]
     if not rows:
         raise UserError(f"{config.a}: holds no rows")
-    for (a, b), found in zip(rows, judge.pairs(rows), strict=True):
-        print(f"{found.probability:.4f}", a, b, "; ".join(map(str, found.reasons)), sep="\t")
+    for (a, b), judgement in zip(rows, judge.pairs(rows), strict=True):
+        print(f"{judgement.probability:.4f}", a, b, "; ".join(map(str, judgement.reasons)), sep="\t")
 
 
 cli = Command(

@@ -383,11 +383,11 @@ class MultiViewEncoder:
         dim = max(member.network.config.dim for member in self.members)
         threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
         batches = self.reader.batches(texts, output.requires, trees, batch_size)
-        shown = progress(total=total, description="encode", show=show_progress_bar)
+        progress_bar = progress(total=total, description="encode", show=show_progress_bar)
         # The first sentence imports a tokenizer, parsers and compiled loops.
         paused = collector_paused() if total < FEW else contextlib.nullcontext()
         # Parsing takes one thread: it has no large products.
-        with torch.inference_mode(), torch_threads(1), shown as bar, paused:
+        with torch.inference_mode(), torch_threads(1), progress_bar as bar, paused:
             for places, batch in batches:
                 with torch_threads(threads):
                     vectors_BD = output.of(batch)

@@ -111,10 +111,10 @@ def _words_of(read: ReadPairs, row: int) -> dict[int, _Word]:
     return words
 
 
-def reasons(read: ReadPairs, pair: int) -> list[Reason]:
+def reasons_of(read: ReadPairs, pair: int) -> list[Reason]:
     """Say why two sentences do not say the same, what turns the sense first; and which other words agree."""
     a, b = (_words_of(read, row) for row in read.rows[pair].tolist())
-    found = [
+    reasons = [
         Reason(
             "opposite" if a[key].word_class == WordClass.PARTICLE else "negation", a[key].text, b[key].text
         )
@@ -122,15 +122,15 @@ def reasons(read: ReadPairs, pair: int) -> list[Reason]:
         if key in b and a[key].sign != b[key].sign
     ]
     shared = a.keys() & b.keys()
-    found += [
+    reasons += [
         Reason("roles", ", ".join(binding.a), ", ".join(binding.b), f"{binding.role} of {binding.head}")
         for binding, keys_a, keys_b in _bound(read, pair)
         if keys_a and keys_b and keys_a != keys_b and keys_a | keys_b <= shared and not binding.same
     ]
     lone_a = {key: word for key, word in a.items() if key not in b}
     lone_b = {key: word for key, word in b.items() if key not in a}
-    found += _of_lone_words(lone_a, lone_b)
-    return sorted(found, key=lambda reason: ORDER.index(reason.kind))
+    reasons += _of_lone_words(lone_a, lone_b)
+    return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))
 
 
 def _of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -> Iterator[Reason]:

@@ -35,8 +35,8 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
         """Load the model; neither sentences nor labels are looked at."""
-        given = self.model
-        self.encoder_ = given if isinstance(given, MultiViewEncoder) else MultiViewEncoder.load(given)
+        model = self.model
+        self.encoder_ = model if isinstance(model, MultiViewEncoder) else MultiViewEncoder.load(model)
         return self
 
     def transform(self, X: Iterable[str | Tokens]) -> NDArray[np.float32]:

@@ -44,26 +44,24 @@ CALIBRATION_STEPS, CALIBRATION_S = 4, 20.0
 
 
 def main(config: TrainConfig) -> int:
-    """Train one model, or two in one folder (``--words both``)."""
-    if config.dry_run and config.preset == "paper":
-        return dry_run_of_paper(config)
-    config.check()
-    found_trees(config.trees)
+    """Train one model, or two in one folder (``--words both``).
+
+    Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
+    """
+    problems = " | ".join(refusals(lambda: found_trees(config.trees), config.check))
+    if problems and not (config.dry_run and config.preset == "paper"):
+        raise UserError(problems)
+    if problems:
+        config = dataclasses.replace(
+            config, words="trained", table=dataclasses.replace(config.table, expand=0)
+        )
+        config.check()
     with joined_processes(config) as (config, distributed):
-        return train(config, distributed)
-
-
-def dry_run_of_paper(config: TrainConfig) -> int:
-    """Print what the paper's training would cost; where its data are missing, from a sample, and refuse."""
-    sample = dataclasses.replace(config, words="trained", table=dataclasses.replace(config.table, expand=0))
-    sample.check()
-    problems = refusals(lambda: found_trees(config.trees), config.check)
-    with joined_processes(sample if problems else config) as (config, distributed):
         if not problems:
             return train(config, distributed)
-        print(" | ".join(problems), "What it would cost is estimated from a sample.", sep="\n", flush=True)
+        print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
         estimate(config, distributed)
-        raise UserError(" | ".join(problems))
+        raise UserError(problems)
 
 
 @contextlib.contextmanager
@@ -249,8 +247,8 @@ def plot_curves(folder: Path) -> None:
     left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
     right.set(xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)")
     curves = [(left, train, "loss", "train", "-"), (left, validation, "loss", "validation", "o-")]
-    shown = validation or train
-    curves += [(right, shown, name, name, "o-") for name in (shown or [{}])[-1] if "@1" in name]
+    compared = validation or train
+    curves += [(right, compared, name, name, "o-") for name in (compared or [{}])[-1] if "@1" in name]
     for axis, rows, name, label, style in curves:
         axis.plot([row["step"] for row in rows], [row.get(name) for row in rows], style, label=label)
         axis.grid(alpha=0.3)

@@ -75,8 +75,8 @@ class Card:
         """Write the README.md: how the model was trained, what that gained, its limits."""
         config, network, words = self.config, member.network, member.network.words
         step, seen, trees = (member.training[key] for key in ("step", "sentences", "trees"))
-        kept = f"step {step}, which had seen {seen:,} sentences"
-        kept = kept if step else "the start: no validation since had a lower loss"
+        origin = f"step {step}, which had seen {seen:,} sentences"
+        origin = origin if step else "the start: no validation since had a lower loss"
         views = ", ".join(
             f"{view} {width}" for view, width in zip(network.views, network.widths, strict=True)
         )
@@ -92,7 +92,7 @@ class Card:
             f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
             f"## Training\n\n    {training_command(config)}\n\n"
             f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {trees[:16]}. The weights "
-            f"are those of {kept}. The configuration is in config.json.\n\n"
+            f"are those of {origin}. The configuration is in config.json.\n\n"
         )
         if config.objective.teacher is not None:
             text += (

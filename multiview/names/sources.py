@@ -319,8 +319,8 @@ def _of_library(name: EncoderName, folder: Path | None = None) -> Source:
         except ModuleNotFoundError:
             raise MissingExtraError("sentence-transformers", "burt") from None
     else:
-        found = {path for pattern in MODEL_FILES for path in folder.rglob(pattern) if not path.is_dir()}
-        decided = [VERSION, [[str(path.relative_to(folder)), sha256_file(path)] for path in sorted(found)]]
+        files = {path for pattern in MODEL_FILES for path in folder.rglob(pattern) if not path.is_dir()}
+        decided = [VERSION, [[str(path.relative_to(folder)), sha256_file(path)] for path in sorted(files)]]
 
     def load(device: str | None) -> Encode:
         model = load_pretrained(name.base, whole=True, device=str(pick_device(device)))

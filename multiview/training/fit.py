@@ -111,7 +111,7 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     is_held_N = np.zeros(len(cache), bool)
     is_held_N[np.concatenate(halves)] = True
     chunk_CD = np.empty((CHUNK_SENTENCES, encoder.members[0].network.dim), np.float32)
-    held, done = [], 0
+    held_out, done = [], 0
     batches = encoder.reader.batches(None, encoder.requires_of(), cache, BATCH)
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
         for places, batch in batches:
@@ -122,12 +122,12 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
                 rows = np.arange((done - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES, done)
                 is_held, x_CD = is_held_N[rows], chunk_CD[: len(rows)]
                 target.add(rows[~is_held], x_CD[~is_held])
-                held.append(x_CD[is_held])
+                held_out.append(x_CD[is_held])
     if not target.fitted:
         raise UserError(f"{cache.folder}: no two sentences of a document to fit to; give a text of documents")
     counts = " + ".join(f"{len(rows):,}" for rows in halves)
     print(f"sentences  {target.fitted:,} fitted, {counts} held out")
-    views, places = torch.from_numpy(np.concatenate(held)), np.cumsum(is_held_N) - 1
+    views, places = torch.from_numpy(np.concatenate(held_out)), np.cumsum(is_held_N) - 1
     return [Block(rows, views[places[rows]]) for rows in halves]
 
 
