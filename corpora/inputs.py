@@ -285,7 +285,7 @@ class TableRow:
 
 
 def text_lines(path: Path, *, utf8: bool = True, blank: bool = False) -> Iterator[Line]:
-    """Yield the lines of a text, ``blank`` ones too or not.
+    """Yield the lines of a text, and blank ones only if ``blank`` is true.
 
     Refused are lines over :data:`MAX_ROW_BYTES` and, with ``utf8``, of another encoding.
     """

@@ -33,7 +33,7 @@ def read_sentences(
 
 
 def read_pairs(pairs: object, caller: str) -> list[tuple[str | tuple[str, ...], str | tuple[str, ...]]]:
-    """Return pairs of sentences, of a list of pairs or an array [n, 2]; the number of another is named."""
+    """Return the pairs of sentences of a list or an array [n, 2]; refuse by its number what is no pair."""
     values = listed(pairs.tolist() if isinstance(pairs, np.ndarray) else pairs, caller, "pairs")
     for number, pair in enumerate(values):
         is_list = isinstance(pair, Sequence | np.ndarray) and not isinstance(pair, NO_LIST)

@@ -91,7 +91,7 @@ def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
 
 
 def _reattached(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
-    """Move marks to a unit that begins or ends at them, so that nothing crosses an arc to punctuation."""
+    """Attach punctuation to a unit that begins or ends at it, so that no arc crosses another on its way."""
     places, marks = list(heads), [word for word, base in enumerate(bases, 1) if base == "punct"]
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
     near = {m: [*[w for w in words if w < m][-1:], *[w for w in words if w > m][:1]] for m in marks}

@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
 
 
 def check_parser(kind: str, spec: str) -> None:
-    """Refuse a parser, as :func:`parsing.text_parser.load_parser` takes it, that is not there."""
+    """Refuse the name of a parser that does not exist, before anything heavy is imported to load it."""
     if path_of(spec, f"{kind} parser").is_dir() or spec == "builtin":
         return
     if kind == "dep":

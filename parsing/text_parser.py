@@ -124,7 +124,7 @@ class TextParser:
     def arrays(
         self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = warn_once
     ) -> Batch:
-        """Parse tokenised sentences into the batch that a cache of them would return, all of them.
+        """Parse tokenised sentences into one batch, which keeps them all, as a cache would return it.
 
         The reader of the text sets ``flags`` [B]; ``tell`` is called with what a parser did wrong, a line per
         sentence.

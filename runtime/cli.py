@@ -264,7 +264,7 @@ def _named_path(words: Sequence[str]) -> Path:
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
-    """Return the configuration that a command line starts from: these values where it gives none."""
+    """Return what holds where a command line says nothing: these values, and the defaults."""
     import tyro
 
     required = {

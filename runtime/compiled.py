@@ -56,7 +56,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
-    """Make a function that Python itself runs until its first arguments have had so many rows together.
+    """Make a function that Python runs itself until its first arguments have had ``rows`` rows in all.
 
     A process for a few sentences then neither compiles it nor reads its code. Both give the same bits where
     floats are only added and compared.

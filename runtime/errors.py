@@ -80,7 +80,7 @@ def out_of_space(error: BaseException) -> bool:
 
 
 def explain(error: Exception, *, kept: str) -> str | None:
-    """Return one line for what the user can do something about, with what is ``kept``; None for a bug."""
+    """Explain in one line an error that the user can mend, with what is ``kept``; None stands for a bug."""
     where = getattr(error, "filename", None)
     at = "" if where is None else f"{where}: "
     if isinstance(error, UserError):

@@ -160,7 +160,7 @@ def own_files(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
-    """Hold the lock of a folder, in which no temporary file of a killed run stays.
+    """Hold the lock of a folder, and remove the temporary files that a killed run left in it.
 
     The operating system frees the lock however this process ends. The lock's file stays in the folder:
     removing it would let two waiting runs in. Folders made for it go again if nothing was written, so that a

@@ -46,12 +46,12 @@ def collector_paused() -> Iterator[None]:
 
 
 def state_without(thing: object, *names: str) -> dict[str, object]:
-    """Return the attributes that a copy of a thing has: all but these, which use adds."""
+    """Return the attributes that a copy takes along: all but these, which it fills again when it is used."""
     return {name: value for name, value in vars(thing).items() if name not in names}
 
 
 def shared_lock() -> threading.RLock:
-    """Make a lock for what the objects of a module keep; with one of their own they could not be copied."""
+    """Make one lock for all objects of a module: an object with a lock of its own cannot be copied."""
     return kept_over_forks(threading.RLock())
 
 
@@ -79,7 +79,7 @@ def usable_streams() -> None:
 
 
 def settle_streams() -> None:
-    """Drop what a full or closed stream did not take: at its end Python would change the exit code for it."""
+    """Drop what a full or closed stream did not take, for which Python would change the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -126,7 +126,7 @@ class Loop(Generic[AnyBatch]):
         return f"time limit of {schedule.max_minutes:g} minutes" if position.progress >= 1 else ""
 
     def run(self) -> int:
-        """Train until the end (0 is returned), a limit, Ctrl-C (130) or SIGTERM (143), with a checkpoint."""
+        """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint."""
         position = self.position
         if self.first:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -110,7 +110,7 @@ class Checkpoints:
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors, ``dict(module.named_parameters())`` at another time, into the parameters, in place."""
+    """Copy tensors that ``dict(module.named_parameters())`` once held into the parameters, in place."""
     own = dict(module.named_parameters())
     odd = sorted(tensors.keys() ^ own.keys())
     odd += [name for name in own if not odd and own[name].shape != tensors[name].shape]
@@ -124,7 +124,7 @@ def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 def adam_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return step counts and moments of torch's Adam family, by ``adam.<number of the parameter>.<what>``.
 
-    So they are stored without pickle. The moments have the parameter's shape.
+    Tensors by name can be stored without pickle. The moments have the parameter's shape.
     """
     return {
         f"adam.{number}.{what}": value

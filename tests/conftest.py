@@ -118,9 +118,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def dry_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def dry_run(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
     """Call a command's ``cli`` with ``--dry-run`` in ``tmp_path``, where no file may change; its output."""
 
     def files() -> dict[Path, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 
+import numpy as np
 import pytest
 
 import runtime
@@ -43,27 +46,60 @@ def cli_of(module: str) -> Callable[[list[str]], int]:
     return cli
 
 
-PROBE = """
-import runpy, sys
-sys.argv = [{module!r}, *{words!r}]
-try:
-    runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
-except SystemExit as stop:
-    print("exit:", stop.code or 0, "heavy:", [name for name in {heavy!r} if name in sys.modules])
+def run_fresh(
+    program: str, names: tuple[str, ...] = HEAVY, cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own; its last line says which of these modules were loaded."""
+    end = f"print('loaded:', *[name for name in {names!r} if name in sys.modules])"
+    whole = f"import sys\ntry:\n{indent(program, '  ')}\nfinally:\n  {end}"
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", whole],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def run_command(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, as :func:`run_fresh`."""
+    run = f"runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    return run_fresh(f"import runpy; sys.argv = {[module, *words]!r}; {run}")
+
+
+FIRST = "from multiview.model import MultiViewEncoder as M; M.load('builtin').encode('One.')"
+LIBRARIES = ("supar", "benepar", "nltk", "stanza", "scipy", "tensorboard", "triton", "ray")
+SEARCH = """
+from pathlib import Path; from multiview.search import semantic_search
+from runtime.files import read_array
+v = read_array(Path('v.npy'), 2); assert semantic_search(v[1], v)[0][0].corpus_id == 1
 """
 
 
-def probed(module: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a command; its last line says the exit code and what of :data:`HEAVY` was imported."""
-    program = [sys.executable, "-W", "ignore", "-c", PROBE.format(module=module, words=words, heavy=HEAVY)]
-    return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+@pytest.mark.repo
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [
+        ("import multiview, multiview.config", ""),
+        ("import multiview.model", "torch numpy"),
+        (SEARCH, "numpy"),
+        (FIRST, "torch spacy numba h5py numpy scipy"),
+    ],
+)
+def test_what_an_import_needs(program: str, loaded: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", np.eye(3, dtype=np.float32))
+    slow = ("torch._dynamo", "torch._inductor", "sympy", "pandas")
+    done = run_fresh(program, (*HEAVY, "numpy", *LIBRARIES, *slow), tmp_path)
+    assert done.stdout.splitlines()[-1:] == [f"loaded: {loaded}".rstrip()], done.stderr
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("module", commands())
 def test_help_is_light(module: str) -> None:
-    result = probed(module, "--help")
-    assert "exit: 0 heavy: []" in result.stdout, result.stderr
+    result = run_command(module, "--help")
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "loaded:"), result.stderr
     assert "usage" in result.stdout.lower()
     assert "--dry-run" in result.stdout or module not in ("multiview.train", "parsing.run")
 
@@ -85,8 +121,8 @@ def test_help_is_light(module: str) -> None:
     ],
 )
 def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, ...], said: str) -> None:
-    result = probed(module, *words)
-    assert "exit: 2 heavy: []" in result.stdout and said in result.stderr
+    result = run_command(module, *words)
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (2, "loaded:") and said in result.stderr
 
 
 @pytest.mark.parametrize("module", commands())
@@ -97,9 +133,7 @@ def test_unknown_options_exit_with_2(module: str, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("words", [["--version"], ["some", "--words", "--version"]])
 @pytest.mark.parametrize("module", commands())
-def test_every_command_has_a_version(
-    module: str, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_has_a_version(module: str, words: list[str], capsys) -> None:
     assert cli_of(module)(words) == 0
     assert capsys.readouterr().out == f"multiview-embeddings {runtime.__version__}\n"
 

@@ -136,10 +136,7 @@ PACKED: dict[str, tuple[Callable[[h5py.File], None], str]] = {
     "checksums": (packed(lambda right: b"ab", fletcher32=True), "not packed as"),
     "lzf": (packed(compression="lzf"), "not packed as"),
     "rounded": (packed(scaleoffset=3), "not packed as"),
-    "szip's number": (
-        packed(compression=307, compression_opts=(1,), allow_unknown_filter=True),
-        "not packed as",
-    ),
+    "szip": (packed(compression=307, compression_opts=(1,), allow_unknown_filter=True), "not packed as"),
     "small chunks": (packed(chunks=(1,), compression="gzip"), "not packed as"),
     "large chunks": (packed(chunks=(1 << 28,), maxshape=(None,)), "not packed as"),
     "too short": (packed(lambda right: zlib.compress(b"abc"), compression="gzip"), "a chunk is not"),

@@ -277,7 +277,7 @@ def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
 
 
 def _read_structure(name: str, files: Files) -> Splits:
-    """Pair the same words, 1 where they mean the same; of Binding two rows a triplet, split by kind."""
+    """Read pairs of the same words, 1 where they mean the same; Binding has two a triplet, split by kind."""
     pairs: dict[str, list[Pair]] = {}
     for t in triplets("test") if name == "Binding" else ():
         pairs.setdefault(t.kind, []).extend([(True, t.anchor, t.same), (False, t.anchor, t.other)])

@@ -162,7 +162,7 @@ _CANONICAL = {_fold(name): name for name in TASK_NAMES} | {
 def canonical_task(name: str, groups: Collection[str] = ()) -> str:
     """Return the toolkit's name of a task: ``"sick-r"`` -> ``"SICKRelatedness"``; case and hyphens are free.
 
-    Of another name the message tells the nearest one, all others, and ``groups``.
+    Another name is refused; the message has the nearest one, all others, and ``groups``.
     """
     folded = _fold(name)
     if folded not in _CANONICAL:
@@ -200,7 +200,7 @@ def expand_tasks(text: str) -> list[str]:
 def data_folder(data: Path | None, tasks: Collection[str] = TASK_NAMES) -> Path:
     """Return the folder of SentEval's data: the one named, else ``$MULTIVIEW_DATA``, else ``data``.
 
-    It is there, unless the ``tasks`` that are to be read need no file.
+    It must be there, unless none of the ``tasks`` needs a file.
     """
     folder = data or Path(os.environ.get("MULTIVIEW_DATA") or "data")
     if not folder.is_dir() and any(_FILES[name] for name in tasks):

@@ -120,7 +120,7 @@ class Pool(AbstractContextManager["Pool"]):
     def __exit__(self, *error: object) -> None: ...
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of a worker; here at once, and its error is raised."""
+        """Call a method of the worker at once; if it fails, its error is raised here."""
         future: Future[Any] = Future()
         future.set_result(getattr(self._worker, method)(*args))
         return future
@@ -186,7 +186,7 @@ _at_work = threading.Lock()
 
 
 def _begin(makes: Sequence[MakeParser], started: Any, pool: Connection) -> None:
-    """Begin a process, which takes its turn among ``makes`` and ends with its pool, however that ends."""
+    """Set up a worker's process: it takes its turn among ``makes``, and ends with its pool."""
     global _worker
 
     # Where the driver is killed, each worker would wait for its next part for ever. So a thread
@@ -218,7 +218,7 @@ def _call(method: str, *args: Any) -> Any:
 
 
 def _refuse_other(output: Path, stored: Manifest | None, identity: Mapping[str, Any]) -> None:
-    """Refuse a cache whose identity is another in one of the parts of ``identity``."""
+    """Refuse a cache that was made with another value of one of these parts of its identity."""
     identity_of_cache = {part: stored.identity.get(part) for part in identity} if stored else identity
     if changed := difference(identity_of_cache, identity):
         other = f"the trees of another run ({changed})"
@@ -312,7 +312,7 @@ def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
-    """Yield the shards whose files are as they were written, and sound; the log tells of the others."""
+    """Yield the listed shards whose files are unchanged and sound; log those to be parsed again."""
     fields = TreeCache(folder, manifest).fields
     for row in manifest.shards:
         try:

@@ -167,7 +167,7 @@ def _values(name: str, data: h5py.Dataset) -> Int:
 def _defects(
     arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]
 ) -> Iterator[tuple[Any, Any, str]]:
-    """Say where the values of each sentence start [B+1], which values are wrong, and what is wrong then."""
+    """Yield the checks: where the values of a sentence start [B+1], which values fail, and what is wrong."""
     from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
     offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,8 +21,6 @@ from parsing.trees.batch import Batch, flag_reasons
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import (
-    FaultyConstituencyParser,
-    FaultyDependencyParser,
     ToyConstituencyParser,
     ToyDependencyParser,
 )
@@ -51,11 +51,27 @@ def test_hard_text_keeps_its_rows_and_is_flagged_by_reason(toys: TextParser) -> 
     check_trees(batch)
 
 
+def fail_on(parser, word: str, values: dict[str, np.ndarray]):
+    """A toy that raises on "boom", and whose parse has other values on a word."""
+    parse_one = parser._one
+
+    def failing(tokens):
+        if "boom" in tokens:
+            raise RuntimeError("boom")
+        return replace(parse_one(tokens), **values) if word in tokens else parse_one(tokens)
+
+    parser._one = failing
+    return parser
+
+
 def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> None:
     good = [("fine", "words", str(i)) for i in range(20)]
     bad = {("boom", "a", "b"): 1 | 2, ("cycle", "in", "it"): 1, ("cross", "a", "b"): 2}
     faults: list[str] = []
-    faulty = TextParser(FaultyDependencyParser(), FaultyConstituencyParser())
+    cycle = {"heads": np.array([2, 1, 1], np.int32)}
+    cross = {"starts": np.array([0, 0, 1]), "ends": np.array([3, 2, 3]), "labels": np.array([1, 1, 2])}
+    dependency, constituency = ToyDependencyParser(), ToyConstituencyParser()
+    faulty = TextParser(fail_on(dependency, "cycle", cycle), fail_on(constituency, "cross", cross))
     batch = faulty.arrays([*good[:10], *bad, *good[10:]], tell=faults.append)
     assert all(any(repr(" ".join(text)) in fault for fault in faults) for text in bad)
     assert batch.flags.tolist() == [0] * 10 + [*bad.values()] + [0] * 10
@@ -69,9 +85,7 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
 
 
 def test_a_parser_that_fails_on_any_sentence_is_an_error(toys: TextParser, monkeypatch) -> None:
-    def broken(sentences: list[object]) -> None:
-        raise RuntimeError("expected Float\nbut found BFloat16")
-
+    broken = Mock(side_effect=RuntimeError("expected Float\nbut found BFloat16"))
     monkeypatch.setattr(toys.constituency, "parse", broken)
     message = r"^constituency parser: fails on any sentence here \(RuntimeError: expected Float but"
     with pytest.raises(UserError, match=message):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,12 +47,8 @@ FULL = "no space left on the disk, or the file is above its limit; steps are kep
         (FileNotFoundError(2, "No usable temporary directory"), 2, "No usable temporary directory"),
     ],
 )  # fmt: skip
-def test_errors_become_exit_codes(
-    error: BaseException, code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(config: Options) -> None:
-        raise error
-
+def test_errors_become_exit_codes(error: BaseException, code: int, message: str, capsys) -> None:
+    fail = Mock(side_effect=error)
     assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == code
     assert capsys.readouterr().err == f"python -m p: {message}\n"
 
@@ -64,9 +61,7 @@ def test_errors_become_exit_codes(
         (["--data", "a", ""], "an empty name of a file or folder"),
     ],
 )
-def test_an_empty_name_is_not_the_working_folder(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_name_is_not_the_working_folder(words: list[str], told: str, capsys) -> None:
     assert Command(Options, lambda config: None, "p", "d")(words) == 2
     assert told in capsys.readouterr().err
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -119,9 +120,7 @@ def test_where_nothing_can_be_kept_one_line_says_so(sources, tmp_path, monkeypat
 
 
 def test_a_full_disk_everywhere_stops_nothing(sources, monkeypatch) -> None:
-    def no_room(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    no_room = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(IndexDataCacheFile, "_save_data", no_room)
     monkeypatch.setattr(tempfile, "mkdtemp", no_room)
     monkeypatch.setattr(sys, "stderr", None)  # nor does a closed stream

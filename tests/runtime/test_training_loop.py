@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -181,18 +182,12 @@ def test_patience_counts_evaluations_that_are_no_better(tmp_path: Path) -> None:
 def test_the_first_process_says_for_all_which_weights_are_best(tmp_path: Path) -> None:
     """Another process whose scores differ in their last bits follows it, and writes nothing."""
 
-    class Second:
-        first = False
-
-        def __init__(self, sums: list[float]) -> None:
-            self.sums = sums
-
-        def sum_on_hosts(self, values: list[float]) -> list[float]:
-            return [self.sums.pop(0)] if len(values) == 1 else values
-
-    loop = Loop(
-        Regression(), Schedule(epochs=9, patience=2), tmp_path, identity={}, processes=Second([1.0, 0.0, 0.0])
+    best = [1.0, 0.0, 0.0]
+    second = SimpleNamespace(
+        first=False, sum_on_hosts=lambda values: [best.pop(0)] if len(values) == 1 else values
     )
+    schedule = Schedule(epochs=9, patience=2)
+    loop = Loop(Regression(), schedule, tmp_path, identity={}, processes=second)
     assert loop.run() == 0 and "patience" in loop.over()
     assert (loop.position.step, loop.position.best["step"]) == (15, 5) and not list(tmp_path.iterdir())
 

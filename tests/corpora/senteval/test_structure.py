@@ -42,14 +42,15 @@ neutral	A dog bites a man.	A man bites the dog.
 entailment	A dog bites.	a dog bites
 """
 SICK = """pair_ID	sentence_A	sentence_B	relatedness_score	entailment_judgment
-1	A boy is kicking the ball	The ball is kicked by a boy	4.5	ENTAILMENT
+1	Boys kick it	It is kicked by boys	4.5	ENTAILMENT
 """
 HANS = """gold_label	sentence1	sentence2	heuristic
 entailment	A b .	b A .	lexical_overlap
 x	y	z	subsequence
 """
 PAWS = "id	sentence1	sentence2	label\n1	`` A '' b	B a	0\n2	C	D	1\n"
-ANTONYMS = "id	input	not_antonym	no_not	paraphrase\n1	Not hot	Not cold	Hot	Cold\n"
+ANTONYMS = "id	input	not_antonym	no_not	paraphrase\n1	A	B	C	D\n"
+CAPTIONS = "id	caption	caption2	negative\n0	A	B	C\n"
 
 
 @pytest.mark.parametrize(
@@ -60,24 +61,9 @@ ANTONYMS = "id	input	not_antonym	no_not	paraphrase\n1	Not hot	Not cold	Hot	Cold\
         ("Opposites", "paws.tsv", PAWS, [(True, "C", "D")]),
         ("Opposites", "cannot.tsv", "sentence	negated\nYes	No\n", [(False, "Yes", "No")]),
         ("MinimalPairs", "nli.tsv", NLI, [(False, "A dog bites a man.", "A man bites the dog.")]),
-        (
-            "MinimalPairs",
-            "SICK_test.txt",
-            SICK,
-            [(True, "A boy is kicking the ball", "The ball is kicked by a boy")],
-        ),
-        (
-            "SemAntoNeg",
-            "anto.tsv",
-            ANTONYMS,
-            [(True, "Not hot", "Cold"), (False, "Not hot", "Not cold"), (False, "Not hot", "Hot")],
-        ),
-        (
-            "SugarCrepe++",
-            "captions.tsv",
-            "id	caption	caption2	negative\n0	A	B	C\n",
-            [(True, "A", "B"), (False, "A", "C"), (False, "B", "C")],
-        ),
+        ("MinimalPairs", "SICK_test.txt", SICK, [(True, "Boys kick it", "It is kicked by boys")]),
+        ("SemAntoNeg", "anto.tsv", ANTONYMS, [(True, "A", "D"), (False, "A", "B"), (False, "A", "C")]),
+        ("SugarCrepe++", "captions.tsv", CAPTIONS, [(True, "A", "B"), (False, "A", "C"), (False, "B", "C")]),
     ],
 )
 def test_readers(tmp_path: Path, task: str, name: str, text: str, pairs: list) -> None:

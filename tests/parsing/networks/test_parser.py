@@ -7,9 +7,8 @@ wrong device is found on torch's device without memory.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from corpora.characters import plain
 from multiview.folder.reading import SentenceReader
 from parsing.networks import constituency as constituency_module
 from parsing.networks import dependency as dependency_module
-from parsing.networks import parser as parser_module
 from parsing.networks.config import ScorerSizes
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
@@ -60,7 +58,7 @@ def as_on_a_gpu(kind: str, positions: int = 60) -> BiaffineParser | SpanParser:
     return parser
 
 
-def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> None:
+def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch, caplog) -> None:
     expected = load_parser(kind).parse(LONGER)
     parser = as_on_a_gpu(kind, positions=500)
     full = parser.states
@@ -71,11 +69,9 @@ def test_too_little_memory_halves_the_batches_once(kind: str, monkeypatch) -> No
         return full(sentences)
 
     monkeypatch.setattr(parser, "states", limited)
-    lines: list[str] = []
-    monkeypatch.setattr(parser_module.log, "warning", lambda message, *values: lines.append(message % values))
     for _ in range(2):  # said once
         assert as_lists(parser.parse(LONGER)) == as_lists(expected)
-        assert [line.rsplit(" ", 3)[1] for line in lines] == ["250", "125"]
+        assert [line.rsplit(" ", 3)[1] for line in caplog.messages] == ["250", "125"]
     parser.positions, parser.on_gpu = 500, False
     with pytest.raises(torch.OutOfMemoryError):
         parser.parse(LONGER)
@@ -135,31 +131,24 @@ def random_pair() -> tuple[BiaffineParser, SpanParser]:
     return BiaffineParser(arcs, {}), SpanParser(spans, {})
 
 
-def encoded(parser: TextParser, monkeypatch) -> int:
+def encoded(parser: TextParser) -> int:
     """How many sentences are encoded for the trees of TOKENS, which are those of each parser alone."""
-    count, forward = Counter[str](), SentenceEncoder.forward
-
-    def counted(self, batch, vectors=None):
-        count["sentences"] += len(batch.lengths_B)
-        return forward(self, batch, vectors)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceEncoder, "forward", counted)
+    with patch.object(SentenceEncoder, "forward", autospec=True, side_effect=SentenceEncoder.forward) as runs:
         found = parser.arrays(TOKENS)
     for alone in (TextParser(parser.dependency, None), TextParser(None, parser.constituency)):
         expected = alone.arrays(TOKENS)
         for field in expected.fields:
             np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
-    return count["sentences"]
+    return sum(len(run.args[1].lengths_B) for run in runs.call_args_list)
 
 
-def test_parsers_of_one_encoder_encode_once_and_others_twice(monkeypatch):
+def test_parsers_of_one_encoder_encode_once_and_others_twice():
     for pair in (random_pair(), (load_parser("dep"), load_parser("const"))):
-        assert encoded(TextParser(*pair), monkeypatch) == len(TOKENS)
+        assert encoded(TextParser(*pair)) == len(TOKENS)
     changed, other = random_pair()
     with torch.no_grad():
         other.model.encoder.layers[1].back.weight_hh_l0[0, 0] += 1e-6
-    assert encoded(TextParser(changed, other), monkeypatch) == 2 * len(TOKENS)
+    assert encoded(TextParser(changed, other)) == 2 * len(TOKENS)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import h5py
 import numpy as np
@@ -93,10 +93,8 @@ def test_workers_have_no_say_in_the_content(whole: Path, tmp_path: Path, pool, p
 def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, monkeypatch, caplog) -> None:
     """As where /dev/shm is missing or read-only."""
 
-    def refuse(*args: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", "/dev/shm/pym-1")
-
-    context = SimpleNamespace(Value=refuse, Pipe=multiprocessing.Pipe)
+    refused = OSError(errno.EROFS, "Read-only file system", "/dev/shm/pym-1")
+    context = Mock(Value=Mock(side_effect=refused), Pipe=multiprocessing.Pipe)
     monkeypatch.setattr("multiprocessing.get_context", lambda kind: context)
     run(toy_corpus(500), tmp_path / "again", LocalPool(toys, 3))
     assert content(whole) == content(tmp_path / "again")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from concurrent.futures import BrokenExecutor, Future
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -48,28 +47,13 @@ def test_no_more_actors_than_a_cluster_has_room_for(gpus: int, monkeypatch) -> N
     """A cluster of two, on which every call fails without a word."""
     from parsing.pipeline import ray as module
 
-    answers: list[Future[None]] = []
-
-    class Actor:
-        def __getattr__(self, name: str) -> Any:
-            return SimpleNamespace(remote=lambda *args: SimpleNamespace(future=self.answer))
-
-        def answer(self) -> Future[None]:
-            answers.append(Future())
-            return answers[-1]
-
-    started: list[Actor] = []
-    cluster = SimpleNamespace(
-        init=lambda **options: None,
-        cluster_resources=lambda: {"CPU": 2.0, "GPU": 2.0},
-        remote=lambda **needs: (
-            lambda worker: SimpleNamespace(remote=lambda make: started.append(Actor()) or started[-1])
-        ),
-        shutdown=lambda: None,
-    )
+    cluster, answers = MagicMock(), [Future[None]() for _ in range(3)]
+    cluster.cluster_resources.return_value = {"CPU": 2.0, "GPU": 2.0}
+    start = cluster.remote.return_value.return_value.remote
+    start.return_value.describe.remote.return_value.future.side_effect = answers
     monkeypatch.setattr(module, "ray", cluster)
     with module.RayPool(toys, 5, address="auto", gpus=gpus) as pool:
-        assert pool.size == len(started) == 2
+        assert pool.size == start.call_count == 2
         answer = pool.submit("describe")
         answers[-1].set_exception(RuntimeError())
         with pytest.raises(BrokenExecutor, match="RuntimeError"):

@@ -72,33 +72,6 @@ class ToyConstituencyParser:
         return ConstituencyParse(tags=tags, starts=starts, ends=ends, labels=labels)
 
 
-class FaultyDependencyParser(ToyDependencyParser):
-    """Raises on "boom", returns a cycle on "cycle"."""
-
-    def _one(self, tokens: Sequence[str]) -> DependencyParse:
-        if "boom" in tokens:
-            raise RuntimeError("boom")
-        parse = super()._one(tokens)
-        if "cycle" in tokens:
-            parse.heads[:2] = 2, 1
-        return parse
-
-
-class FaultyConstituencyParser(ToyConstituencyParser):
-    """Raises on "boom", returns crossing spans on "cross"."""
-
-    def _one(self, tokens: Sequence[str]) -> ConstituencyParse:
-        if "boom" in tokens:
-            raise RuntimeError("boom")
-        parse = super()._one(tokens)
-        if "cross" in tokens:
-            spans = (
-                np.array(column, np.int32) for column in ([0, 0, 1], [len(tokens), 2, len(tokens)], [1, 1, 2])
-            )
-            return ConstituencyParse(parse.tags, *spans)
-        return parse
-
-
 def die() -> None:
     """End the process, as the system does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parsing.text_parser import assemble
 from parsing.trees import role_trees, roles
-from parsing.trees.batch import Batch
+from parsing.trees.batch import DependencyParse, Inventories
 from parsing.trees.child_roles import CHILD_ROLES, child_roles
 from parsing.trees.role_rules import (
     CLAUSE_RULES,
@@ -120,17 +121,9 @@ def test_no_other_rule_gives_it(table: str, place: int, monkeypatch: pytest.Monk
 def test_children_have_the_role_of_their_arc(name: str, lawyer: str, doctor: str) -> None:
     """Or by their label, where Stanford's preposition stands between; the verb below a noun has it turned."""
     words, heads, relations = zip(*(token.split(":", 2) for token in SAME[name].split()), strict=True)
-    known = sorted({*relations, "_"})
-    batch = Batch(
-        sentence_offsets=np.array([0, len(words)]),
-        flags=np.zeros(1, np.uint8),
-        fields=("token", "head", "relation"),
-        token=np.arange(len(words), dtype=np.int32),
-        types=list(words),
-        head=np.array(heads, np.int32),
-        relation=np.array([known.index(label) for label in relations], np.int32),
-        relations=tuple(known),
-    )
+    known = Inventories(relations=tuple(sorted({*relations, "_"})))
+    parse = DependencyParse(np.array(heads, int), np.array([known.relations.index(r) for r in relations]))
+    batch = assemble([words], np.zeros(1, np.uint8), known, {0: parse}, None, pytest.fail)
     found = dict(zip(words, (CHILD_ROLES[r] for r in child_roles(batch)), strict=True))
     assert (found["lawyer"], found["doctor"], found["the"]) == (lawyer, doctor, "function")
     if doctor == "other":
