@@ -94,7 +94,7 @@ class SentEvalConfig:
 
     @property
     def folder(self) -> Path:
-        """Folder of the report: the same for the same command, another for another one."""
+        """Gives the folder of the report: the same for the same command, another for another one."""
         return self.output or REPORTS / report_name(config_to_json(self), [*self.models, self.tasks])
 
 

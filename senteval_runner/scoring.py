@@ -74,7 +74,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Cells:
-    """The finished cells of one protocol below a folder: a model's result on one task with one seed each."""
+    """Keeps the cells of one protocol below a folder: each a model's result on a task with a seed."""
 
     folder: Path
     protocol: Protocol

@@ -1,1 +1,1 @@
-"""The SentEval protocol: splits, classifiers, regularisers, correlations."""
+"""Follow the SentEval protocol: splits, classifiers, regularisers, correlations."""

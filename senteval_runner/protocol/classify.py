@@ -54,7 +54,7 @@ class Classification:
 
 @dataclass(frozen=True)
 class Torch:
-    """Batched early-stopped classifiers of one task."""
+    """Trains early-stopped classifiers of one task, many in one batch."""
 
     x: Float
     y: Int

@@ -113,7 +113,7 @@ class TaskResult:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results:
-    """Tasks by name: ``results["MR"]["acc"]``."""
+    """Holds the results of tasks by name: ``results["MR"]["acc"]``."""
 
     protocol: Protocol
     seed: int

@@ -70,7 +70,7 @@ def target_distribution(scores: Scores) -> Float:
 
 
 def _gradients(x_FBD: Tensor, target_FKB: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
-    """L = mean((p - t)²); dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
+    """Differentiate L = mean((p-t)²): dL/dz = p ∘ (g - Σ g p) with g = 2 (p - t) / (5 B); dL/dW = dL/dz x."""
     w_FKD = params[0][:, 0]
     p_FKB = torch.softmax(fold_products(w_FKD, x_FBD.transpose(1, 2), w_FKD[0].numel()), dim=1)
     g_FKB = (p_FKB - target_FKB).mul_(2.0 / target_FKB[0].numel())

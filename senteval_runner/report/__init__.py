@@ -1,1 +1,1 @@
-"""Scores as Markdown and HTML: tables, plots, published scores."""
+"""Write scores as Markdown and HTML: tables, plots, published scores."""

@@ -29,7 +29,7 @@ Google = dict[str, list[Terms]]
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """One relation: a section of Google's questions."""
+    """Describes one relation: a section of Google's questions."""
 
     name: str
     google: str
@@ -77,7 +77,7 @@ CATEGORIES = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """a : b = c : answer."""
+    """Asks which candidate completes a : b = c : answer."""
 
     question_id: str
     word_question_id: str

@@ -30,7 +30,7 @@ PER_CLASS = 354_000
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Rows of one task: ``first[i]``, ``second[i]`` (None: single sentences), ``target[i]``."""
+    """Holds rows of one task: ``first[i]``, ``second[i]`` (None: single sentences), ``target[i]``."""
 
     first: list[str]
     second: list[str] | None
@@ -200,7 +200,7 @@ def with_negatives(
 
 
 class Stream:
-    """Endless batches: pass after pass, each in a new random order; the last of a pass may be smaller."""
+    """Gives batches without end: pass after pass in a new random order; the last of a pass may be smaller."""
 
     def __init__(self, draw: Draw, batch_size: int, seed: int, name: str) -> None:
         self.draw, self.batch_size, self.seed, self.name = draw, batch_size, seed, name

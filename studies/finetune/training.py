@@ -41,7 +41,7 @@ BATCH, SCORE_BATCH = 16, 64
 
 @dataclass(frozen=True)
 class Task:
-    """A stream of examples, named as the task, and the loss of one batch."""
+    """Joins a stream of examples, named as the task, and the loss of one batch."""
 
     stream: Stream
     loss: Callable[[Examples], Tensor]
@@ -172,7 +172,7 @@ def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
 
 
 class Head(nn.Module):
-    """The head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
+    """Is the head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
 
     ``outputs`` are classes, or one value. One vector is that of a text, or of a pair that is read as one.
     ``pooling`` None is the tower's.

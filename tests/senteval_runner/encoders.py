@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -27,3 +28,10 @@ class RandomBag:
         self.calls.append(len(sentences))
         sentences = [s.split() if isinstance(s, str) else s for s in sentences]
         return np.stack([np.mean([self.word(t) for t in s], axis=0) for s in sentences]).astype(np.float32)
+
+
+class Letters:
+    """How often a sentence has each letter."""
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return np.array([[text.lower().count(letter) for letter in ascii_lowercase] for text in sentences])

@@ -45,6 +45,7 @@ from studies.similarity.__main__ import SimilarityConfig
 from studies.similarity.run import SEMEVAL, score
 from tests.fixtures.goldens import Section
 from tests.fixtures.senteval import write_tasks as write_senteval
+from tests.fixtures.transformers import build
 from tests.oracles.training import Recipe, ranker_weights
 from tests.studies.faq.test_faq import TEXTS, write_set
 from tests.studies.finetune.fixtures import (
@@ -55,7 +56,6 @@ from tests.studies.finetune.fixtures import (
     write_ppdb,
     write_tasks,
 )
-from tests.studies.layers.transformers_tiny import build
 from tests.studies.passages import passage_sets
 
 SMALL: dict[str, int] = {"layers": 1, "hidden": 32, "vocabulary": 300, "seed": 1}

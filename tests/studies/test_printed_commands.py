@@ -15,9 +15,9 @@ import pytest
 from corpora.senteval.tasks import STS_SUBSETS
 from tests.conftest import ROOT
 from tests.fixtures.senteval import write_tasks as write_senteval
+from tests.fixtures.transformers import build
 from tests.studies.faq.test_faq import write_set
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_tasks
-from tests.studies.layers.transformers_tiny import build
 from tests.studies.passages import passage_sets
 from tests.test_commands import cli_of
 

@@ -19,11 +19,11 @@ from multiview.training import trainer as trainer_module
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from senteval_runner.vectors import open_model
+from tests.fixtures.transformers import build
 from tests.fixtures.trees import changed
 from tests.multiview.test_train import validated
 from tests.multiview.words.test_table import write_vectors
 from tests.parsing.trees.test_cache import corpus_of, write_cache
-from tests.studies.layers.transformers_tiny import build
 
 TEXT = [
     "the cat sat on the mat", "a dog saw the cat", "The Dog sat", "on a mat , a cat",

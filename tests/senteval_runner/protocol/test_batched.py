@@ -25,11 +25,6 @@ def problem(n: int, d: int, classes: int) -> Problem:
     return (0.5 * rng.randn(n, d) + 0.4 * rng.randn(classes, d)[y]).astype(np.float32), y
 
 
-def settings_of(protocol: Protocol) -> oracle.Settings:
-    names = [f.name for f in dataclasses.fields(oracle.Settings)]
-    return oracle.Settings(**{name: getattr(protocol, name) for name in names})
-
-
 def train(of: Problem, fits: list[batched.Fit], protocol: Protocol, seed: int) -> list[batched.Fitted]:
     classes = int(of[1].max()) + 1
     return classify.Torch(design([of[0]]), of[1], classes, protocol, seed, ()).train(fits, keep=True)
@@ -48,7 +43,7 @@ def test_search_equals_one_model_at_a_time(variant: str) -> None:
     x, y = problem(135, 12, 3)
     folds = list(StratifiedKFold(protocol.kfold, shuffle=True, random_state=1).split(x, y))
     ours = classify._backend(design([x]), y, 3, protocol, 7).search(folds)
-    np.testing.assert_array_equal(ours, oracle.search(x, y, folds, 3, 7, settings_of(protocol)))
+    np.testing.assert_array_equal(ours, oracle.search(x, y, folds, 3, 7, oracle.settings_of(protocol)))
 
 
 def test_best_weights_equal_the_module_s_and_global_generators_stay() -> None:
@@ -70,7 +65,7 @@ def test_best_weights_equal_the_module_s_and_global_generators_stay() -> None:
 
 def test_schemes_equal_the_oracle() -> None:
     protocol = dataclasses.replace(get_protocol("fast"), kfold=3)
-    s = settings_of(protocol)
+    s = oracle.settings_of(protocol)
     x, y = problem(170, 8, 2)
     design_ND = design([x])
     inner = classify.inner_kfold(design_ND, y, 2, protocol, 3)

@@ -16,6 +16,7 @@ from senteval_runner.protocol.cosine_tasks import (
     pair_scores,
     triplet_scores,
 )
+from tests.senteval_runner.encoders import Letters
 
 
 def test_binding_is_strict_and_a_tie_is_wrong() -> None:
@@ -56,11 +57,7 @@ def test_tasks_of_structure_by_counts_of_words(tmp_path: Path) -> None:
         "input\tparaphrase\tnot_antonym\tno_not\n" + "not hot\tcold\tnot cold\thot\n" * 3
     )
 
-    def letters(batch: list[list[str]]) -> np.ndarray:
-        texts = [" ".join(tokens).lower() for tokens in batch]
-        return np.array([[text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts])
-
-    results = evaluate(letters, "Binding,SemAntoNeg,Opposites,SugarCrepe++", tmp_path)
+    results = evaluate(Letters(), "Binding,SemAntoNeg,Opposites,SugarCrepe++", tmp_path)
     binding, opposed = results["Binding"], results["SemAntoNeg"]
     assert binding["acc"] < 5 and binding.rows["passive"] == 2 * 20 * 6  # the same letters
     assert opposed.metrics["acc"] == 0 and len(opposed.predictions["all"]) == 3

@@ -21,7 +21,7 @@ from senteval_runner.towers.backbones import (
 )
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors import open_model
-from tests.studies.layers.transformers_tiny import build
+from tests.fixtures.transformers import build
 
 pytest.importorskip("transformers")
 TEXTS = [

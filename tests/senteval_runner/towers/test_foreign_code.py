@@ -15,7 +15,7 @@ from runtime.errors import UserError
 from senteval_runner.towers.backbones import open_backbone
 from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors import open_model
-from tests.studies.layers.transformers_tiny import build
+from tests.fixtures.transformers import build
 
 pytest.importorskip("sentence_transformers")
 

@@ -16,8 +16,8 @@ from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import LoopConfig, Task, fit
+from tests.fixtures.transformers import build
 from tests.studies.finetune.fixtures import nli_rows
-from tests.studies.layers.transformers_tiny import build
 
 
 def numbered(n: int) -> Examples:

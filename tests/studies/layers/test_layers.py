@@ -32,7 +32,7 @@ from studies.layers.evaluate import (
     pooling_table,
 )
 from studies.layers.evaluate import evaluate as layers
-from tests.studies.layers.transformers_tiny import WORDS, build
+from tests.fixtures.transformers import WORDS, build
 
 PUBLISHED_TASKS = {*TASK_NAMES} - {*STRUCTURE_TASKS, *BOOK_TASKS}
 

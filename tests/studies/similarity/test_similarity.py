@@ -33,7 +33,7 @@ from studies.similarity.run import (
     with_averages,
 )
 from tests.conftest import ROOT
-from tests.senteval_runner.encoders import RandomBag
+from tests.senteval_runner.encoders import Letters, RandomBag
 
 SCWS = "1\told\ta\tnew\ta\tthe <b>old</b>\x85man\ta\x0c<b>new</b> man\t1.58\t1\t2\n"
 """With signs that str.splitlines takes for the end of a line."""
@@ -62,11 +62,6 @@ def test_counts_of_the_real_sets(data_folder: Path) -> None:
     for name, count in counts.items():
         pairs = find_set(name, data_folder / "wordsim")
         assert pairs is not None and abs(len(pairs.score) - count) <= 1, name
-
-
-class Letters:
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        return np.array([[s.count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for s in sentences], dtype=float)
 
 
 def test_correlation_follows_the_cosine() -> None:
