@@ -139,13 +139,11 @@ class MultitaskNet(nn.Module):
         joint = next((stage.pooling is None for stage in reversed(stages) if stage.task != "sst"), True)
         self.tower = load_tower(str(start), pooling=pooling, device=device)
         earlier = {stage.task: stage for stage in stages[:-1]}
-        self.trained = {**earlier, stages[-1].task: stages[-1]}
+        self.trained = {stage.task: stage for stage in stages}
         """The latest stage of each task that has had one."""
         new = {task: Stage(task, None if joint or task == "sst" else pooling) for task in TASKS}
         styles = {**new, **self.trained}
-        self.heads = nn.ModuleDict()
-        for task in TASKS:
-            self.heads[task] = new_head(styles[task], self.tower.dim, seed)
+        self.heads = nn.ModuleDict({task: new_head(styles[task], self.tower.dim, seed) for task in TASKS})
         same = [
             task
             for task, stage in earlier.items()

@@ -126,15 +126,6 @@ def test_published_rows_are_whole() -> None:
     assert (averages["SEQ, SEQ"], averages["DEP, CONST"]) == (84.9, 86.0)
 
 
-def test_paper_average() -> None:
-    scores = {t: {"acc": 80.0} for t in ("MR", "CR", "SUBJ", "MPQA", "TREC")}
-    scores["MRPC"] = {"acc": 70.0, "f1": 80.0}
-    assert "average" not in tables.paper_row(scores)
-    scores["SICKRelatedness"] = {"pearson": 0.8, "spearman": 0.7, "mse": 0.3}
-    row = tables.paper_row(scores)
-    assert row["average"] == pytest.approx((5 * 80 + 75 + (80 + 70 + 70) / 3) / 7)
-
-
 def test_page_of_a_run(tmp_path: Path, words: Path, run: Run) -> None:
     assert run(words, "random:seq", tasks="CR,SICK-E,WordContent", seeds="1,2") == 0
     page, markdown = ((tmp_path / "report" / name).read_text() for name in ("report.html", "results.md"))

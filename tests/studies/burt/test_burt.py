@@ -8,8 +8,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from runtime.errors import UserError
 from runtime.files import read_record
@@ -17,15 +15,7 @@ from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
-from studies.finetune.examples import (
-    MAX_WORDS,
-    PER_CLASS,
-    Examples,
-    hold_out,
-    normalised,
-    split_phrases,
-    usable_phrases,
-)
+from studies.finetune.examples import MAX_WORDS, PER_CLASS, Examples, split_phrases, usable_phrases
 from studies.finetune.training import LoopConfig
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
@@ -114,17 +104,6 @@ def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> N
     draw, held_out = sides["nli"]
     assert draw(0).first == ["A dog"] and len(held_out) == 1
     assert "dropped 1 without a three-way label, 1 whose premise" in line
-
-
-@given(st.lists(st.text("abc XYZ.", max_size=6), max_size=30), st.floats(0, 1))
-@settings(max_examples=30)
-def test_a_first_text_or_a_pair_is_on_one_side_only(texts: list[str], share: float) -> None:
-    rows = Examples([*texts, *texts[::-1]], [*texts[::-1], *texts], np.arange(2 * len(texts)))
-    kept, held = hold_out(rows, share)
-    assert sorted([*kept.target, *held.target]) == list(range(len(rows)))
-    assert not {normalised(t) for t in kept.first} & {normalised(t) for t in held.first}
-    kept, held = ({frozenset(pair) for pair in side.pairs} for side in hold_out(rows, share, both_sides=True))
-    assert not kept & held and len(kept | held) == len({frozenset(pair) for pair in rows.pairs})
 
 
 @pytest.mark.usefixtures("both_devices")
