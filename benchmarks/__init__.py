@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from runtime.errors import UserError
 
 
 def alternate(
@@ -29,3 +33,14 @@ def ratios(taken: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list
 def spread(values: Sequence[float], digits: int = 2) -> str:
     """Print the median and the range."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def data_folder() -> Path:
+    """Find the folder of the real data.
+
+    Raises:
+        UserError: MULTIVIEW_DATA does not name it.
+    """
+    if "MULTIVIEW_DATA" not in os.environ:
+        raise UserError("set MULTIVIEW_DATA to the folder of the real data")
+    return Path(os.environ["MULTIVIEW_DATA"])

@@ -30,7 +30,7 @@ from statistics import median
 
 from tyro.conf import Positional
 
-from benchmarks import alternate, ratios, spread
+from benchmarks import alternate, data_folder, ratios, spread
 from corpora.inputs import read_lines
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
@@ -88,9 +88,7 @@ def draw_sentences(config: EncodingConfig) -> list[str]:
     Raises:
         UserError: no text, or too few sentences.
     """
-    if config.text is None and not os.environ.get("MULTIVIEW_DATA"):
-        raise UserError("--text: give a text, or set MULTIVIEW_DATA")
-    text = config.text or Path(os.environ["MULTIVIEW_DATA"]) / "corpora" / "wikipedia.txt.xz"
+    text = config.text or data_folder() / "corpora" / "wikipedia.txt.xz"
     known = [line.text.strip() for line in read_lines(text) if line.text.strip()]
     needed = (config.rounds + 1) * SENTENCES
     if len(known) < needed:

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from benchmarks.structure import data_folder, has_minilm, minilm_vectors
+from benchmarks import data_folder
+from benchmarks.structure import has_minilm, minilm_vectors
 from corpora.inputs import read_table
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, Pair, task_pairs

@@ -11,7 +11,6 @@ data.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+from benchmarks import data_folder
 from benchmarks.encoding import MINILM, packaged
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, synonyms, task_pairs, triplets
@@ -40,7 +40,6 @@ from parsing.trees.batch import Batch
 from parsing.trees.role_rules import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs, content_words
 from runtime.cli import Command, configuration
-from runtime.errors import UserError
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.cosine_tasks import TIE, binding_scores, pair_scores
 from senteval_runner.protocol.statistics import interval
@@ -180,17 +179,6 @@ class StructureConfig:
     """Which frames and rows."""
     hans: Path | None = None
     """HANS's heuristics_evaluation_set.txt."""
-
-
-def data_folder() -> Path:
-    """Find the folder of the real data.
-
-    Raises:
-        UserError: MULTIVIEW_DATA does not name it.
-    """
-    if "MULTIVIEW_DATA" not in os.environ:
-        raise UserError("set MULTIVIEW_DATA to the folder of the real data")
-    return Path(os.environ["MULTIVIEW_DATA"])
 
 
 def has_minilm() -> bool:

@@ -9,7 +9,6 @@ is split by a hash of the words that an input's negation and its paraphrase do n
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import sys
 from collections import Counter
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import data_folder
 from corpora.inputs import read_table
 from corpora.senteval.files import read_task
 from corpora.senteval.structure import Pair, task_pairs, triplets
@@ -92,7 +92,7 @@ def _chosen(pairs: Sequence[Pair], rows: Iterable[int]) -> list[Pair]:
 def main(folder: Path) -> None:
     """Fit both judges."""
     source = MultiViewEncoder.load("builtin", "cpu")
-    parts, halves, total = [], read_half(Path(os.environ["MULTIVIEW_DATA"])), Counter[str]()
+    parts, halves, total = [], read_half(data_folder()), Counter[str]()
     for name, pairs in halves.items():
         total[name.split()[0]] += len(pairs)
     for name, pairs in halves.items():

@@ -34,7 +34,7 @@ class MultitaskConfig:
     backbone: str | None = None
     """Hugging Face name, local folder (sentence-transformers too), or tiny (from scratch)."""
     data: Path | None = None
-    """Data folder with senteval/downstream (SST-5, STS-B), nli and paraphrase; None takes $MULTIVIEW_DATA."""
+    """Folder with senteval/downstream (SST-5, STS-B), nli, paraphrase; None is $MULTIVIEW_DATA, else data."""
     quora: Path | None = None
     """Paraphrase pairs, a tenth each for dev and test: the published Quora .tsv, or .tsv(.gz) with columns
     label, sentence1, sentence2; None uses the data folder's tweets."""

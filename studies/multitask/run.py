@@ -20,7 +20,6 @@ of its training and test parts. SEQ-MT splits Quora's one file and all 8,628 pai
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from torch import nn
 
 from corpora.pairs import read_binary
 from corpora.senteval.files import read_task
+from corpora.senteval.tasks import data_folder
 from runtime.cli import config_to_json
 from runtime.device import pick_device
 from runtime.errors import UserError
@@ -299,10 +299,7 @@ def _table(first: str, scores_of: Mapping[str, Figures], quoted: str = "") -> Ta
 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:
     """Read all four tasks, since every stage is scored on all; a set that is nowhere is an error."""
-    folder = config.data or os.environ.get("MULTIVIEW_DATA")
-    if not folder:
-        raise UserError("no data folder: give --data FOLDER or set MULTIVIEW_DATA")
-    data = Path(folder)
+    data = data_folder(config.data)
     tweets, snli = data / "paraphrase", data / "nli"
     quora = Examples.of_pairs(read_binary(config.quora or tweets / "twitter_url_train.tsv.gz"))
     unseen = None if config.quora else Examples.of_pairs(read_binary(tweets / "twitter_url_test.tsv.gz"))
