@@ -91,13 +91,14 @@ def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
 
 
 def _reattached(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
-    """Attach punctuation to a unit that begins or ends at it, so that no arc crosses another on its way."""
+    """Attach each punctuation mark to a unit that begins or ends at it, so that no arc crosses its own."""
     places, marks = list(heads), [word for word, base in enumerate(bases, 1) if base == "punct"]
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
     near = {m: [*[w for w in words if w < m][-1:], *[w for w in words if w > m][:1]] for m in marks}
     arcs = sorted((abs(w - heads[w - 1]), w, heads[w - 1]) for w in words if heads[w - 1])
     for mark in marks * 3:
         if _crossings(places, mark, places[mark - 1]):
+            # It stays, or goes to an end of the shortest arc over the mark (or the root), or to a neighbour.
             over = next(([w, h] for _, w, h in arcs if min(w, h) < mark < max(w, h)), [heads.index(0) + 1])
             options = [places[mark - 1], *over, *near[mark]]
             places[mark - 1] = min(options, key=lambda head: _crossings(places, mark, head))

@@ -157,10 +157,3 @@ def test_a_shard_that_is_packed_otherwise_is_refused_unread(case, toy_trees, arr
     put(toy_trees, tmp_path / "trees", arrays, change)
     with pytest.raises(UserError, match=message):
         TreeCache.open(tmp_path / "trees").flags()
-
-
-def test_the_usual_packings_are_read(toy_trees: Path, arrays, tmp_path: Path) -> None:
-    for how in ({}, {"compression": "gzip"}, {"compression": "gzip", "shuffle": True}):
-        put(toy_trees, tmp_path / "trees", arrays, packed(**how))
-        first, second = (TreeCache.open(folder) for folder in (toy_trees, tmp_path / "trees"))
-        assert first.read(0, len(first)).head.tolist() == second.read(0, len(first)).head.tolist()

@@ -17,25 +17,22 @@ from tests.fixtures.goldens import Section
 from tests.fixtures.treebanks import write_treebank
 from tests.oracles.training import Recipe
 
+OPTIONS = """
+--model.encoder.word-dim 6 --model.encoder.character-dim 4 --model.encoder.character-hidden 6
+--model.encoder.hidden 8 --model.encoder.layers 2 --model.arcs.arc-dim 7 --model.arcs.relation-dim 5
+--model.spans.label-hidden 9 --model.spans.tag-hidden 8 --model.min-count 1
+--loop.dropout 0.2 --loop.batch-tokens 28 --loop.learning-rate 0.01 --loop.epochs 5 --device cpu
+"""
+
 
 def train(kind: str, folder: Path) -> list[Path]:
     """Train a parser, or both, in a folder; its weights, best weights and checkpoints."""
     folder.mkdir(parents=True, exist_ok=True)
-    arcs, brackets = write_treebank(folder)
-    given = {"dep": arcs, "const": brackets}
+    given = dict(zip(("dep", "const"), map(str, write_treebank(folder)), strict=True))
     kinds = list(given) if kind == "both" else [kind]
     files = [part for one in kinds for use in ("train", "dev") for part in (f"--{use}-{one}", given[one])]
-    sizes = {"word-dim": 6, "character-dim": 4, "character-hidden": 6, "hidden": 8, "layers": 2}
-    options = [part for name, value in sizes.items() for part in (f"--model.encoder.{name}", value)]
-    options += ["--loop.dropout", 0.2]
-    options += ["--model.arcs.arc-dim", 7, "--model.arcs.relation-dim", 5]
-    options += ["--model.spans.label-hidden", 9, "--model.spans.tag-hidden", 8]
-    options += ["--model.min-count", 1, "--loop.batch-tokens", 28, "--loop.learning-rate", 0.01]
-    options += ["--loop.epochs", 5]
-    output = folder / "model"
-    command = (*files, "--output", output, "--device", "cpu", *options)
-    assert cli([str(part) for part in command]) == 0
-    return sorted(output.glob("**/*.safetensors"))
+    assert cli([*files, "--output", str(folder / "model"), *OPTIONS.split()]) == 0
+    return sorted((folder / "model").glob("**/*.safetensors"))
 
 
 def follow(kind: str, folder: Path) -> dict[str, Any]:

@@ -217,9 +217,8 @@ def test_what_is_no_model_of_benepars(tmp_path) -> None:
         (str(tmp_path / "pipe"), "a pipe or a device"),
         (str(tmp_path / "folder"), "a pipe or a device"),
     ):
-        with pytest.raises(UserError, match=message) as caught:
+        with pytest.raises(UserError, match=message):
             load_benepar(spec)
-        assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 

@@ -167,9 +167,8 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
     text = (tmp_path / name).read_text()
     assert old in text
     (tmp_path / name).write_text(text.replace(old, new))
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=f"{tmp_path}/.*{message}"):
         DependencyModel.from_folder(load_model_folder(tmp_path, "dependency"))
-    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize(

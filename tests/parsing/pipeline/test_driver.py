@@ -172,9 +172,8 @@ def test_a_shard_that_kills_two_workers_is_a_clear_fault(tmp_path: Path, failure
 
 
 def test_no_worker_that_can_load_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no worker could load the parsers \(.*terminated") as refusal:
+    with pytest.raises(UserError, match=r"no worker could load the parsers \(.*terminated.*fewer --workers"):
         run(toy_corpus(50), tmp_path, LocalPool(partial(toys, die), 2))
-    assert "\n" not in str(refusal.value) and "fewer --workers" in str(refusal.value)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,11 @@ from parsing.train import cli as train
 from runtime.cli import Command
 from tests.fixtures.treebanks import write_treebank
 
-SMALL = [
-    "--model.min-count", "1", "--model.encoder.word-dim", "12", "--model.encoder.hidden", "12",
-    "--model.encoder.layers", "1", "--model.arcs.arc-dim", "12", "--model.arcs.relation-dim", "8",
-    "--loop.dropout", "0.1", "--loop.batch-tokens", "20", "--loop.learning-rate", "0.02",
-    "--loop.epochs", "10",
-]  # fmt: skip
+SMALL = """
+--model.min-count 1 --model.encoder.word-dim 12 --model.encoder.hidden 12 --model.encoder.layers 1
+--model.arcs.arc-dim 12 --model.arcs.relation-dim 8 --loop.dropout 0.1 --loop.batch-tokens 20
+--loop.learning-rate 0.02 --loop.epochs 10
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def run(cli: Command, *args: object) -> int:
 
 def command(treebank, output, *options, kinds=("dep", "const")) -> list:
     files = [part for k in kinds for use in ("train", "dev") for part in (f"--{use}-{k}", treebank[k])]
-    return [*files, "--output", output, *SMALL, *options]
+    return [*files, "--output", output, *SMALL.split(), *options]
 
 
 @pytest.fixture(scope="module")
