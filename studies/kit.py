@@ -154,8 +154,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     if reasons:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
     if output == getattr(type(config), "output", None):  # by default, where reports of other models are
-        about = ("sets", "models", "backbones", "encoders", "cross", "trees")
-        words = [str(word) for name in about for word in getattr(config, name, ())]
+        inputs = ("sets", "models", "backbones", "encoders", "cross", "trees")
+        words = [str(word) for option in inputs for word in getattr(config, option, ())]
         output /= report_name(config_to_json(config), words)
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
     files.write_json(output / "results.json", results)

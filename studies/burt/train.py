@@ -202,7 +202,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     }
     for line in summary:
         run.log(line)
-    device = pick_device("auto")
+    device = pick_device()
     tower = load_tower(
         backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
     )

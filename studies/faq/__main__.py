@@ -45,8 +45,8 @@ class FaqConfig:
     """Passes over the training queries."""
     learning_rate: Positive = 2e-5
     """Peak learning rate of Adam; 10 % warm-up, then linear decay to 0."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where encoders are trained."""
+    device: str | None = None
+    """Where encoders are trained, e.g. cpu or cuda; None is a GPU if there is one."""
 
 
 cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", __doc__)

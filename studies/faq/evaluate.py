@@ -67,7 +67,7 @@ MAX_LENGTH = 128
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Data:
+class FaqSet:
     """A set; the tokens of its texts are joined by one space."""
 
     name: str
@@ -94,13 +94,13 @@ class Data:
 
 
 @cache
-def embedded(data: Data, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
+def embedded(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
     """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
     texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
     return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
 
 
-def read_faq(folder: Path) -> Data:
+def read_faq(folder: Path) -> FaqSet:
     """Read a folder with these files. Queries without a relevant entry are dropped.
 
     Raises UserError: see :func:`corpora.inputs.read_table`; or an unknown query or entry, a query in both
@@ -125,7 +125,7 @@ def read_faq(folder: Path) -> Data:
     for file, is_in_part in zip(parts.values(), (is_train, ~is_train), strict=True):
         if not is_in_part.any():
             raise UserError(f"{path}: no query of {file.name} has a relevant entry")
-    return Data(
+    return FaqSet(
         name=folder.absolute().name,  # "." has a name too
         queries=[" ".join(texts[place].split()) for place in answered],
         questions=[" ".join(row.cells[1].split()) for row in rows],
@@ -228,11 +228,11 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
 
 
 def faq_cells(
-    config: FaqConfig, run: Run, sets: Mapping[str, Data], models: Mapping[str, OpenedEncoder]
+    config: FaqConfig, run: Run, sets: Mapping[str, FaqSet], models: Mapping[str, OpenedEncoder]
 ) -> dict[tuple[str, str, Sampling | None, int], Cell]:
     """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed."""
 
-    def tuned(data: Data, model: str, guide: OpenedEncoder | None, seed: int, folder: Path) -> Figures:
+    def tuned(data: FaqSet, model: str, guide: OpenedEncoder | None, seed: int, folder: Path) -> Figures:
         scores = None if guide is None else similarities(data, guide)[data.train]
         train, test = ([data.queries[row] for row in rows] for rows in (data.train, data.test))
         draw = labelled_pairs(train, data.questions, data.relevant_QN[data.train], scores, seed)
@@ -261,14 +261,14 @@ def faq_cells(
     return cells
 
 
-def similarities(data: Data, encoder: OpenedEncoder) -> Scores:
+def similarities(data: FaqSet, encoder: OpenedEncoder) -> Scores:
     """Compute the cosines of all queries and entries, [Q, N]."""
     vectors = embedded(data, encoder)
     scores_QN: Scores = vectors["query"] @ vectors["question"].T
     return scores_QN
 
 
-def frozen(data: Data, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folder: Path) -> Figures:
+def frozen(data: FaqSet, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folder: Path) -> Figures:
     """Measure a method that learns nothing."""
     if isinstance(method, OpenedEncoder):
         return data.measure(similarities(data, method)[data.test])

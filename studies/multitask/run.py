@@ -133,11 +133,10 @@ class MultitaskNet(nn.Module):
 
     def __init__(self, seed: int, stages: Sequence[Stage], start: str | Path) -> None:
         super().__init__()
-        device = pick_device("auto")
         # Pooling of the latest Siamese stage, so that the folder embeds as it was trained.
         pooling: Pooling = next((stage.pooling for stage in reversed(stages) if stage.pooling), "mean")
         joint = next((stage.pooling is None for stage in reversed(stages) if stage.task != "sst"), True)
-        self.tower = load_tower(str(start), pooling=pooling, device=device)
+        self.tower = load_tower(str(start), pooling=pooling)
         earlier = {stage.task: stage for stage in stages[:-1]}
         self.trained = {stage.task: stage for stage in stages}
         """The latest stage of each task that has had one."""
@@ -152,7 +151,7 @@ class MultitaskNet(nn.Module):
         stored = load_file(Path(start) / HEADS) if same else {}
         kept = {name: weight for name, weight in stored.items() if name.split(".")[0] in same}
         self.heads.load_state_dict(kept, strict=False)
-        self.to(device)
+        self.to(pick_device())
 
     def head(self, task: str) -> Head:
         """Take the head of a task."""

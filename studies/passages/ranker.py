@@ -256,7 +256,7 @@ def fine_tune(
     A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
     can. ``seed`` is that of the MLP, the pairs and dropout. Raises UserError: the backbone cannot be loaded.
     """
-    place, questions = pick_device(config.device or "auto"), data.splits["dev"]
+    place, questions = pick_device(config.device), data.splits["dev"]
     net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
     stream = Stream(partial(ranking_pairs, data, seed), CROSS_BATCH, seed, "ranking")
     history = fit(

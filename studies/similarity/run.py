@@ -187,7 +187,7 @@ def load_copy(model: OpenedEncoder) -> Tower:
     """Load a fresh copy of a transformer for training."""
     (source,) = model.sources
     pooling: Any = source.prefix or None
-    return load_tower(source.base, pooling=pooling, device=pick_device("auto"))
+    return load_tower(source.base, pooling=pooling, device=pick_device())
 
 
 def tuned_accuracy(
