@@ -35,7 +35,7 @@ from studies.finetune.examples import (
     with_negatives,
 )
 from studies.finetune.tiny import MAX_LENGTH, ready
-from studies.finetune.training import Head, LoopConfig, Task, fit, save_tuned
+from studies.finetune.training import Head, TuningConfig, Turn, fit, save_tuned
 from studies.kit import Cell, Figures, Run
 
 if TYPE_CHECKING:
@@ -211,8 +211,8 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         for place, (name, classes) in enumerate(CLASSES.items())
         if name in config.objectives
     }
-    tasks: dict[str, Task] = {
-        name: Task(Stream(sides[name][0], config.batch_size, config.seed, name), partial(head.loss, tower))
+    tasks: dict[str, Turn] = {
+        name: Turn(Stream(sides[name][0], config.batch_size, config.seed, name), partial(head.loss, tower))
         for name, head in heads.items()
     }
     cycle = one_round(config.objectives)
@@ -222,7 +222,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
     history = fit(
         nn.ModuleDict({"tower": tower, **heads}),
         [tasks[name] for name in cycle],
-        LoopConfig(learning_rate=config.learning_rate),
+        TuningConfig(learning_rate=config.learning_rate),
         steps=max(1, round(config.epochs * per_epoch)),
         evaluate_every=config.evaluate_every,
         evaluate=lambda: {name: heads[name].score(tower, pairs) for name, pairs in held_out.items()},

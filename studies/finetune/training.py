@@ -24,8 +24,7 @@ from torch.nn import functional
 from runtime.cli import LOGGER
 from runtime.files import atomic_path
 from runtime.training_loop import Loop, Schedule
-from runtime.training_task import Position, Row, ramp
-from runtime.training_task import Task as LoopTask
+from runtime.training_task import Position, Row, Task, ramp
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
 from senteval_runner.towers.transformer import Tower
@@ -40,15 +39,15 @@ BATCH, SCORE_BATCH = 16, 64
 
 
 @dataclass(frozen=True)
-class Task:
-    """Joins a stream of examples, named as the task, and the loss of one batch."""
+class Turn:
+    """Joins a task's stream of examples, which has its name, and the loss of one batch."""
 
     stream: Stream
     loss: Callable[[Examples], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopConfig:
+class TuningConfig:
     """How the weights are trained: AdamW, by default as in BURT."""
 
     learning_rate: float
@@ -69,14 +68,14 @@ class LoopConfig:
         return self.learning_rate * ramp(step + 1, rising) * falling
 
 
-class Turns(LoopTask[int]):
+class Turns(Task[int]):
     """Tasks that are trained in turn: a batch is the number of its step, a run is one epoch."""
 
     def __init__(
         self,
         model: nn.Module,
-        turns: Sequence[Task],
-        config: LoopConfig,
+        turns: Sequence[Turn],
+        config: TuningConfig,
         steps: int,
         evaluate: Callable[[], Row],
         select: str,
@@ -127,8 +126,8 @@ class Turns(LoopTask[int]):
 
 def fit(
     model: nn.Module,
-    turns: Sequence[Task],
-    config: LoopConfig,
+    turns: Sequence[Turn],
+    config: TuningConfig,
     *,
     steps: int,
     evaluate: Callable[[], Row],
@@ -241,8 +240,8 @@ def tune_pairs(
     stream = Stream(draw, BATCH, seed, name)
     fit(
         nn.ModuleDict({"tower": tower, name: head}),
-        [Task(stream, partial(head.loss, tower))],
-        LoopConfig(learning_rate=learning_rate),
+        [Turn(stream, partial(head.loss, tower))],
+        TuningConfig(learning_rate=learning_rate),
         steps=epochs * stream.batches_per_pass,
         evaluate=dict,
         seed=seed,

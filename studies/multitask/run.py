@@ -47,7 +47,7 @@ from senteval_runner.towers import Pooling
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled
 from studies.finetune.tiny import ready
-from studies.finetune.training import Features, Head, LoopConfig, Task, fit, save_tuned
+from studies.finetune.training import Features, Head, TuningConfig, Turn, fit, save_tuned
 from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ SIZES: Mapping[TaskName, tuple[int, int, int]] = {
 """Train, dev and test examples (SEQ-MT, section 5.1) of what is split at random."""
 FREE_OPTIONS = {"output", "preset", "stages", "backbone", "data", "quora", "nli", "nli_dev", "nli_test"}
 """Options that do not decide a stage's figures, or by the content of what they name."""
-SEQ_MT = LoopConfig(
+SEQ_MT = TuningConfig(
     learning_rate=1e-5, betas=(0.9, 0.999), epsilon=1e-8, weight_decay=0.01, warmup=0.0, decay=False
 )
 """AdamW with a constant 1e-5; its other values are not stated, ours are PyTorch's."""
@@ -246,7 +246,7 @@ def _train(config: MultitaskConfig, tasks: Tasks, name: str, start: str, work: P
     scored = [task for task in TASKS if task in net.trained]
     fit(
         net,
-        [Task(stream, partial(net.head(stage.task).loss, net.tower))],
+        [Turn(stream, partial(net.head(stage.task).loss, net.tower))],
         dataclasses.replace(SEQ_MT, learning_rate=config.learning_rate),
         steps=config.epochs * stream.batches_per_pass,
         evaluate_every=stream.batches_per_pass,

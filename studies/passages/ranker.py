@@ -41,7 +41,7 @@ from runtime.training_task import Row
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.training import LoopConfig, Task, combine, fit, seeded_linear
+from studies.finetune.training import TuningConfig, Turn, combine, fit, seeded_linear
 
 if TYPE_CHECKING:
     from studies.passages.__main__ import Feature, PassagesConfig
@@ -261,8 +261,8 @@ def fine_tune(
     stream = Stream(partial(ranking_pairs, data, seed), CROSS_BATCH, seed, "ranking")
     history = fit(
         net,
-        [Task(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))],
-        LoopConfig(learning_rate=CROSS_RATE),
+        [Turn(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))],
+        TuningConfig(learning_rate=CROSS_RATE),
         steps=max(1, round(config.cross_epochs * stream.batches_per_pass)),
         evaluate_every=stream.batches_per_pass,
         select=SELECT,

@@ -16,7 +16,7 @@ from studies.burt import train
 from studies.burt.__main__ import Ablation, BurtConfig, cli
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import MAX_WORDS, PER_CLASS, Examples, split_phrases, usable_phrases
-from studies.finetune.training import LoopConfig
+from studies.finetune.training import TuningConfig
 from studies.kit import published, read_presets, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
@@ -174,7 +174,7 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
 
 def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"])
-    loop = LoopConfig(learning_rate=settings.learning_rate)
+    loop = TuningConfig(learning_rate=settings.learning_rate)
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
     assert (settings.learning_rate, settings.epochs, settings.held_out) == (2e-5, 2.0, 0.03)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)

@@ -15,7 +15,7 @@ from runtime.training_task import Checkpoints
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
 from studies.finetune.tiny import build_tiny
-from studies.finetune.training import LoopConfig, Task, fit
+from studies.finetune.training import TuningConfig, Turn, fit
 from tests.fixtures.transformers import build
 from tests.studies.finetune.fixtures import nli_rows
 
@@ -68,10 +68,10 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
 
 
 def test_rate_rises_then_falls_linearly() -> None:
-    factors = [LoopConfig(learning_rate=1).rate(step, 100) for step in range(100)]
+    factors = [TuningConfig(learning_rate=1).rate(step, 100) for step in range(100)]
     assert factors[:11] == pytest.approx([*((s + 1) / 10 for s in range(10)), 1])
     assert factors[-1] == pytest.approx(1 / 90)
-    assert {LoopConfig(learning_rate=1, warmup=0, decay=False).rate(step, 100) for step in range(100)} == {
+    assert {TuningConfig(learning_rate=1, warmup=0, decay=False).rate(step, 100) for step in range(100)} == {
         1.0
     }
 
@@ -101,10 +101,10 @@ def net_run(folder: Path, stop: int | None = None, select: str = "") -> Net:
             raise KeyboardInterrupt
         return net.loss(examples)
 
-    turns = [Task(streams[0], loss), Task(streams[1], lambda examples: 100 * loss(examples))]
+    turns = [Turn(streams[0], loss), Turn(streams[1], lambda examples: 100 * loss(examples))]
     score = iter([1.0, 0.5, 0.9, 0.1])
     history = fit(
-        net, turns, LoopConfig(learning_rate=0.01), steps=30, evaluate_every=10, seed=1,
+        net, turns, TuningConfig(learning_rate=0.01), steps=30, evaluate_every=10, seed=1,
         folder=folder, select=select, evaluate=lambda: {"score": next(score)},
     )  # fmt: skip
     assert [row["step"] for row in history if "loss/u" in row] == [10, 20, 30]
