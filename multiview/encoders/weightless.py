@@ -171,22 +171,12 @@ def mixed(value: Any) -> Any:
     return value ^ (value >> _31)
 
 
-def _add_signs(
-    key_N: NDArray[np.uint64],
-    offsets: NDArray[np.integer],
-    weight_U: NDArray[np.float32],
-    summed: NDArray[np.float32],
-) -> None:
-    """Add the sum of each word's signs times its weight to its row; ``offsets`` [U + 1] into the keys."""
-    number, signs = np.empty(summed.shape[1] // 64, np.uint64), np.empty(summed.shape[1], np.float32)
-    _add_signs_by(
-        key_N, offsets, weight_U, summed, number, number.view(np.uint8), np.empty_like(signs, np.uint8), signs
-    )
-
-
 @compiled
-def _add_signs_by(key_N, offsets, weight_U, summed, number, byte, count, signs):  # type: ignore[no-untyped-def]
+def _add_signs(key_N, offsets, weight_U, summed):  # type: ignore[no-untyped-def]
+    """Add the sum of each word's signs times its weight to its row; ``offsets`` [U + 1] into the keys."""
     width = summed.shape[1]
+    number, count = np.empty(width // 64, np.uint64), np.empty(width, np.uint8)
+    byte, signs = number.view(np.uint8), np.empty(width, np.float32)
     for word in range(len(offsets) - 1):
         signs[:] = 0
         for start in range(offsets[word], offsets[word + 1], _MOST):
