@@ -106,11 +106,7 @@ def apart(one: Mapping[str, Tensor], other: Weights, start: Weights, felt: Weigh
 class ViewTraining:
     """Views of a network, sentence after sentence through the equations, from the network's weights on.
 
-    Args:
-        network: the start.
-        source: reads sentences.
-        config: of the training.
-        steps: of the whole run.
+    ``source`` reads the sentences; the whole run has ``steps`` steps.
     """
 
     def __init__(self, network: ViewStack, source: StepSource, config: TrainConfig, steps: int) -> None:
