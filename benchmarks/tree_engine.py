@@ -3,11 +3,9 @@
     python -m benchmarks.tree_engine [--rounds 7] [--threads 2] [--clock cpu]
 
 A step is forward and backward over a batch of 400 sentences of documentation, parsed first (fewer from
-D = 1200). ``floor`` makes the matrix products of our step again, by ``torch.mm``, and nothing else:
-``floor_fraction`` is its time over ours, above 1 where the engine's products are faster.
-``products_fraction`` is the same with the engine's own products. ``ratio_dgl`` is DGL's time over ours; DGL's
-graphs and frontiers are made beforehand, like our plans. For seq the peer is ``nn.GRU`` alone on a packed
-sequence. Prints a table and one line of JSON.
+D = 1200). ``products_fraction`` is the time of the matrix products of our step alone over that of the step.
+``ratio_dgl`` is DGL's time over ours; DGL's graphs and frontiers are made beforehand, like our plans. Prints
+a table and one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,16 +20,15 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from benchmarks import alternate, ratios
 from multiview.encoders.registry import ViewEncoder, view_class
-from multiview.engines.plan import SequencePlan
+from multiview.engines.plan import Plan
 from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
@@ -39,7 +36,7 @@ from runtime.cli import Command, Count, configuration
 from runtime.device import Products
 
 WORD_DIM, SENTENCES = 300, 400
-FIGURES = {"floor": "floor_fraction", "products": "products_fraction", "dgl": "ratio_dgl"}
+FIGURES = {"products": "products_fraction", "dgl": "ratio_dgl"}
 """Names of the ratios of each contestant's time to ours."""
 Step = Callable[[], object]
 
@@ -64,7 +61,7 @@ def main(config: TreeEngineConfig) -> None:
     with tempfile.TemporaryDirectory() as folder:
         parse(["books", "--limit", str(SENTENCES), "--output", folder, "--workers", "1"])
         cache = TreeCache.open(Path(folder))
-        for view, hidden in itertools.product(("const", "dep", "seq"), (100, 300, 1200, 2400)):
+        for view, hidden in itertools.product(("const", "dep"), (100, 300, 1200, 2400)):
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
             sentences = SENTENCES if hidden <= 300 else SENTENCES * 240 // hidden
             taken = alternate(engine_steps(view, hidden, cache.read(0, sentences)), config.rounds, clock)
@@ -84,14 +81,7 @@ def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
     plan = native.plan(batch)
     steps = {"native": trained(native, x, plan.to("cpu"))}
-    if view == "seq":  # nn.GRU on input packed beforehand: the lower bound of SEQ's time
-        assert isinstance(plan, SequencePlan)
-        rows, sizes = x[torch.from_numpy(plan.packed)], torch.from_numpy(plan.batch_sizes)
-        gru = lambda rows, sizes: native.gru(PackedSequence(rows, sizes))[1]  # noqa: E731
-        return {**steps, "floor": trained(native, rows, sizes, gru)}
-    calls = products_of(steps["native"])
-    steps["floor"] = partial(repeat, calls, Products(None, onednn=False))
-    steps["products"] = partial(repeat, calls, Products.of(x))
+    steps["products"] = partial(repeat, products_of(steps["native"]), Products.of(x))
     if find_spec("dgl"):
         peer = view_class(view)(WORD_DIM, hidden, "dgl")
         peer.load_state_dict(native.state_dict())
@@ -99,12 +89,12 @@ def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
     return steps
 
 
-def trained(encoder: ViewEncoder, x: Tensor, plan: Any, forward: Callable[..., Tensor] | None = None) -> Step:
+def trained(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
     """Make a step: forward, backward of the sum of squares, gradients dropped."""
     x = x.clone().requires_grad_()
 
     def step() -> None:
-        (forward or encoder)(x, plan).square().sum().backward()
+        encoder(x, plan).square().sum().backward()
         encoder.zero_grad(set_to_none=True)
         x.grad = None
 
@@ -143,7 +133,9 @@ def repeat(calls: list[tuple[str, tuple[Tensor, ...]]], products: Products) -> N
         getattr(products, name)(*operands)
 
 
-cli = Command(TreeEngineConfig, main, "benchmarks.tree_engine", "The tree engine beside DGL and its floor.")
+cli = Command(
+    TreeEngineConfig, main, "benchmarks.tree_engine", "The tree engine beside DGL and its own products."
+)
 
 
 if __name__ == "__main__":
