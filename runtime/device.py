@@ -154,7 +154,7 @@ class _NoNormalWeights(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Products:
-    """Products with operands cast to ``dtype`` and float32 (or wider) results.
+    """Computes matrix products with operands cast to ``dtype`` and float32 (or wider) results.
 
     Under bf16 autocast the products read bf16, while states, gates and gradients stay float32. Results are
     written with ``out=``, which autocast ignores.
@@ -182,19 +182,19 @@ class Products:
         if self.dtype is None and not (self.onednn and len(a) >= FEW_ROWS):
             return torch.mm(a, b, out=out)
         for rows in self._blocks(a, out):
-            out[rows] = self._product(a[rows], b)
+            out[rows] = self.product(a[rows], b)
         return out
 
     def addmm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-        """Add: ``out += a @ b`` for [n, k] and [k, m]."""
+        """Add ``a @ b`` to ``out``, for [n, k] and [k, m]."""
         if self.dtype is None and not (self.onednn and len(a) >= FEW_ROWS):
             return torch.addmm(out, a, b, out=out)
         for rows in self._blocks(a, out):
-            out[rows] += self._product(a[rows], b)
+            out[rows] += self.product(a[rows], b)
         return out
 
     def of_words(self, words: Tensor, token: Tensor, weight: Tensor, once: Tensor, out: Tensor) -> None:
-        """Set ``out[n] = words[token[n]] @ weight.T``, with one product, kept in ``once``, a distinct word.
+        """Compute ``out[n] = words[token[n]] @ weight.T``; each word is multiplied once, into ``once``.
 
         Shapes: words [U, E], token int64 [N], weight [K, E], once [U, K], out [N, K]. Two fifths of the
         tokens of 200 sentences are distinct, and the inputs are half of a tree view's work.
@@ -207,16 +207,16 @@ class Products:
         if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
             return a.new_zeros(a.shape[0], b.shape[1])
         if self.onednn and len(a) >= FEW_ROWS:
-            return self._product(a, b)
+            return self.product(a, b)
         return self.mm(a, b, a.new_empty(a.shape[0], b.shape[1]))
 
     def gradient(self, rows: Tensor, inputs: Tensor) -> Tensor:
-        """Gradient [m, k] of a weight: ``rows.t() @ inputs`` for rows [n, m] and inputs [n, k] of a batch.
+        """Return the gradient [m, k] of a weight, ``rows.t() @ inputs``, for rows [n, m] and inputs [n, k].
 
         oneDNN copies its first operand if it is not contiguous, so ``inputs``, the narrower, comes first.
         """
         if self.onednn and len(rows) >= FEW_ROWS:
-            return self._product(inputs.t(), rows).t()
+            return self.product(inputs.t(), rows).t()
         return self.new_mm(rows.t(), inputs)
 
     def sum_by_word(self, gradient: Tensor, token: Tensor, words: int) -> Tensor:
@@ -226,11 +226,12 @@ class Products:
         return summed
 
     def _blocks(self, a: Tensor, out: Tensor) -> Iterator[slice]:
-        """Return ranges of rows: oneDNN allocates its results, and they should stay in cache until copied."""
+        """Cut rows into ranges: oneDNN allocates its results, which stay in cache until they are copied."""
         step = max(BLOCK_BYTES // (out.shape[1] * out.element_size()), 256) if self.onednn else max(len(a), 1)
         return (slice(start, start + step) for start in range(0, len(a), step))
 
-    def _product(self, a: Tensor, b: Tensor) -> Tensor:
+    def product(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return ``a @ b`` by oneDNN or else of operands that are cast, whatever their sizes."""
         if self.onednn:
             result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
             return result

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from threading import Event
 
 import numpy as np
@@ -38,19 +38,13 @@ WIDE = 16_384
 """With at least this many weights per fold oneDNN's product is faster where that is the faster library."""
 
 
-@cache
-def _onednn_is_faster() -> bool:
-    return Products.of(torch.empty(0)).onednn
-
-
 def fold_products(a_FKM: Tensor, b_FMN: Tensor, weights: int) -> Tensor:
     """Return the product fold by fold: a @ b, [F, K, N]; ``weights`` per fold decide who computes it."""
-    F, K, _ = a_FKM.shape
-    if K < 4 or weights < WIDE or a_FKM.dtype != torch.float32 or not _onednn_is_faster():
+    products = Products.of(a_FKM)
+    if a_FKM.shape[1] < 4 or weights < WIDE or not products.onednn:
         return torch.bmm(a_FKM, b_FMN)
-    linear = torch.ops.mkldnn._linear_pointwise
-    products = [linear(a_FKM[f], b_FMN[f].t(), None, "none", [], "") for f in range(F)]
-    return products[0][None] if F == 1 else torch.stack(products)
+    folds = list(map(products.product, a_FKM, b_FMN))
+    return folds[0][None] if len(folds) == 1 else torch.stack(folds)
 
 
 def _apply(x_FBD: Tensor, w_FRkD: Tensor) -> Tensor:
