@@ -23,7 +23,7 @@ from runtime.training_loop import read_log
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Cell, Column, Figure, Page, Score, Section, Table
+from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
 from senteval_runner.scoring import stored_results
 from senteval_runner.vectors import EvaluationTrees, open_model
 
@@ -104,7 +104,7 @@ def _scores(
     scores = {key: Score.over_groups(*found) for key, found in hits.items()}
     caption = "Per cent right, with 95 % intervals"
     yield plots.bars(list(results), tasks, scores, caption=caption, inches=WIDTH)
-    rows: list[list[Cell]] = [[name, *(scores.get((name, task)) for task in tasks)] for name in results]
+    rows: list[list[TableCell]] = [[name, *(scores.get((name, task)) for task in tasks)] for name in results]
     columns = [Column(task, digits=1, best="high") for task in tasks]
     yield Table(["model", *columns], rows, "Per cent right [95 % interval]")
     ahead: dict[str, dict[str, Score]] = {name: {} for name in results if name != TRAINED}
@@ -112,7 +112,7 @@ def _scores(
         if (TRAINED, task) in hits and (name, task) in hits:
             right_N, group_N = hits[TRAINED, task]
             ahead[name][task] = Score.over_groups(right_N - hits[name, task][0], group_N)
-    differences: list[list[Cell]] = [[name, *map(over.get, tasks)] for name, over in ahead.items()]
+    differences: list[list[TableCell]] = [[name, *map(over.get, tasks)] for name, over in ahead.items()]
     signed = [Column(task, digits=1) for task in tasks]
     yield Table(["over", *signed], differences, "How far the trained model is ahead, item by item")
     yield _conclusion(ahead[START])
@@ -187,7 +187,7 @@ def _nearest(specs: Mapping[str, str], trees: Path, stored: Path) -> Table:
     tokens = [words for part in task.splits.values() for words in part.a]
     fitting = [n for n, text in enumerate(texts) if 45 < len(text) < 90 and text[-1] == "."]
     asked = [fitting[n * len(fitting) // ASKED] for n in range(ASKED)]
-    rows: list[list[Cell]] = [[texts[place]] for place in asked]
+    rows: list[list[TableCell]] = [[texts[place]] for place in asked]
     for spec in specs.values():
         rows_ND = open_model(spec, cache=stored, trees=EvaluationTrees(folder=trees, tasks=[task]))(tokens)
         unit_ND = unit((rows_ND - rows_ND.mean(axis=0)) / np.maximum(rows_ND.std(axis=0), 1e-8))
@@ -206,7 +206,7 @@ def _told_apart(trained: MultiViewEncoder, builtin: MultiViewEncoder) -> Table:
         ("builtin without structure", builtin, 0.0),
         ("builtin", builtin, None),
     )
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for name, encoder, share in encoders:
         vectors = unit(encoder.encode(PAIR, show_progress_bar=False, structure=share))
         rows.append([name, *(float(vectors[0] @ vectors[n]) for n in (1, 2))])

@@ -57,7 +57,7 @@ class Score:
         return cls(mean, interval=span)
 
 
-Cell = str | int | float | Score | None
+TableCell = str | int | float | Score | None
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Table:
     """Columns, rows and notes."""
 
     columns: Sequence[Column | str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     title: str = ""
     notes: Sequence[str] = ()
-    quoted: Sequence[Sequence[Cell]] = ()
+    quoted: Sequence[Sequence[TableCell]] = ()
     """Rows from elsewhere: printed below with a †, never marked as best."""
     quoted_title: str = ""
     """Where they are from, a note."""
@@ -156,13 +156,13 @@ def _latex(text: str) -> str:
     return text.translate(_LATEX)
 
 
-def _number(cell: Cell) -> float | None:
+def _number(cell: TableCell) -> float | None:
     """Return the finite number in a cell, if it holds one."""
     value = cell.value if isinstance(cell, Score) else cell
     return None if value is None or isinstance(value, str) or not math.isfinite(value) else value
 
 
-def shown(cell: Cell, digits: int = 2) -> str:
+def shown(cell: TableCell, digits: int = 2) -> str:
     """Print a cell: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, a dash for what is missing."""
     if isinstance(cell, str):
         return cell

@@ -22,12 +22,12 @@ from corpora.senteval.tasks import PROBING_FILES, RELATEDNESS_TASKS, STS_SUBSETS
 from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import PAIR_TASKS, interval, p_of_difference, scores_of
-from senteval_runner.report.page import Cell, Column, Score, Section, Table
+from senteval_runner.report.page import Column, Score, Section, Table, TableCell
 
-Scores = Mapping[str, Mapping[str, float]]
+TaskMetrics = Mapping[str, Mapping[str, float]]
 """Metrics by task."""
-Models = Mapping[str, Sequence[Scores]]
-"""Scores by model, one entry per seed."""
+Models = Mapping[str, Sequence[TaskMetrics]]
+"""TaskMetrics by model, one entry per seed."""
 Efforts = Mapping[str, tuple[int | None, float | None]]
 """The size of a vector and the hours of training by model."""
 Drawn = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -84,17 +84,17 @@ def headline(task: str, metrics: Mapping[str, float]) -> float:
 # The functions of rows take a model's scores, or all scores of its resamples as arrays.
 
 
-def headlines(scores: Scores) -> dict[str, float]:
+def headlines(scores: TaskMetrics) -> dict[str, float]:
     """Take the main metric of every task, in percent."""
     return {task: headline(task, metrics) for task, metrics in scores.items() if metrics}
 
 
-def paper_row(scores: Scores) -> dict[str, float]:
+def paper_row(scores: TaskMetrics) -> dict[str, float]:
     """Sort scores by column of the paper's table; ``average`` is added when no score is missing."""
     return with_average(_row(PAPER_COLUMNS, scores))
 
 
-def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
+def similarity_row(scores: TaskMetrics, averaged: Sequence[str]) -> dict[str, float]:
     """Sort the similarity scores of one model and seed by column, times 100.
 
     Their mean over the columns ``averaged`` is left out when one of them is missing.
@@ -105,7 +105,7 @@ def similarity_row(scores: Scores, averaged: Sequence[str]) -> dict[str, float]:
     return row
 
 
-def _row(columns: Columns, scores: Scores) -> dict[str, float]:
+def _row(columns: Columns, scores: TaskMetrics) -> dict[str, float]:
     return {
         column: scores[task][metric] * factor
         for column, (task, metric, factor) in columns.items()
@@ -196,7 +196,7 @@ def _score_table(
     }
     present = {column for seeds in rows.values() for seed_row in seeds for column in seed_row}
     known = [column for column in columns if column in present]
-    cells: list[list[Cell]] = []
+    cells: list[list[TableCell]] = []
     for name, seeds in rows.items():
         cells.append([name])
         for column in known:
@@ -214,7 +214,7 @@ def _with_published(table: Table, efforts: Efforts) -> Table:
     if not scores:
         return table
     known = [place for place in (0, 1) if any(effort[place] is not None for effort in efforts.values())]
-    quoted: list[list[Cell]] = []
+    quoted: list[list[TableCell]] = []
     for line, published in published_rows():
         cells = [f"{published[column]:.1f}" if column in published else None for column in scores]
         if any(cells):
@@ -255,7 +255,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
             texts.append(f"{ahead:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})")
         return "; ".join(texts)
 
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     with progress(total=len(tasks) * len(pairs), unit="pair", description="report: differences") as bar:
         for a, b in pairs:
             rows.append([f"{a} − {b}"])

@@ -35,7 +35,7 @@ from runtime.cli import config_to_json
 from runtime.errors import UserError
 from runtime.files import sha256_file, write_json
 from senteval_runner.protocol.features import unit
-from senteval_runner.report.page import Cell, Column, Table
+from senteval_runner.report.page import Column, Table, TableCell
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (
     CATEGORIES,
@@ -270,10 +270,10 @@ def build(config: BuildConfig) -> None:
 
 def length_table(questions: Sequence[Question]) -> Table:
     """Count each category's word questions, and average the tokens of a, b, c and the answer beside UNI's."""
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for name, category in CATEGORIES.items():
         groups = {level: [q for q in questions if (q.category, q.level) == (name, level)] for level in LEVELS}
-        row: list[Cell] = [name, len(groups["word"])]
+        row: list[TableCell] = [name, len(groups["word"])]
         for level, published in zip(LEVELS[1:], category.tokens, strict=True):
             lengths = [len(text.split()) for q in groups[level] for text in (q.a, q.b, q.c, q.answer)]
             row += [fmean(lengths), published] if lengths else [None, None]

@@ -35,10 +35,10 @@ from multiview.names.opened import SentenceVectors
 from runtime.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Cell, Column, Page, Score, Section, Table
+from senteval_runner.report.page import Block, Column, Page, Score, Section, Table, TableCell
 from senteval_runner.vectors import open_model
-from studies import kit
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
+from studies.kit import Cell, Figures, Run, published
 
 if TYPE_CHECKING:
     from studies.analogies.__main__ import ScoreConfig
@@ -78,7 +78,7 @@ def answer_ranks(questions: Sequence[Question], vectors: Vectors) -> NDArray[np.
     return np.array(ranks)
 
 
-def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> kit.Figures:
+def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> Figures:
     """Average the ranks of the right answers, from 1, as the module's docstring says; scores are fractions.
 
     By level, ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean of
@@ -91,7 +91,7 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
     table["semantic"] = [CATEGORIES[q.category].semantic for q in questions]
     right = dict(zip([q.question_id for q in questions], table["right"], strict=True))
     table["from"] = [right[q.word_question_id] for q in questions]
-    scores: kit.Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
+    scores: Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
     for level in LEVELS:
         if (here := table[table["level"] == level]).empty:
             continue
@@ -113,7 +113,7 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
     return {**scores, "overall": fmean(of_levels) if len(of_levels) == len(LEVELS) else None}
 
 
-def score(config: ScoreConfig, run: kit.Run) -> Page:
+def score(config: ScoreConfig, run: Run) -> Page:
     """Score the models on the questions; a file or model that cannot be opened is refused."""
     questions, digest = read_questions(config.questions), sha256_file(config.questions)
     models = run.opened({spec: partial(open_model, spec) for spec in config.models})
@@ -122,11 +122,11 @@ def score(config: ScoreConfig, run: kit.Run) -> Page:
     def vectors(name: str) -> Vectors:
         return text_vectors(questions, models[name])
 
-    def compute(name: str, folder: Path) -> kit.Figures:
+    def compute(name: str, folder: Path) -> Figures:
         return summarise(questions, answer_ranks(questions, vectors(name)))
 
     cells = {
-        name: kit.Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
+        name: Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
         for name, model in models.items()
     }
     scores = run.figures(cells)
@@ -146,21 +146,19 @@ def score(config: ScoreConfig, run: kit.Run) -> Page:
 
 
 def _table(
-    scores: Mapping[str, kit.Figures], what: str, levels: Sequence[str], names: Mapping[str, str]
+    scores: Mapping[str, Figures], what: str, levels: Sequence[str], names: Mapping[str, str]
 ) -> Table:
     """Make a row per model, the levels side by side, and the mean over levels after averages."""
     columns = [
         f"{level} {short}" if len(levels) > 1 else short for level in levels for short in names.values()
     ]
-    rows: list[list[Cell]] = []
+    rows: list[list[TableCell]] = []
     for model, figures in scores.items():
         values = [figures[what].get(level, {}).get(key) for level in levels for key in names]
         values += [figures["overall"]] if what == "averages" else []
         rows.append([model, *(None if value is None else 100 * value for value in values)])
     columns += ["All"] if what == "averages" else []
-    paper_rows = (
-        kit.published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}
-    )
+    paper_rows = published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}
     return Table(
         ["model", *(Column(name, digits=1, best="high") for name in columns)],
         rows,
@@ -215,7 +213,7 @@ def differences(questions: Sequence[Question], vectors: Vectors) -> Block:
     return plots.scatter(rows_ND, classes, names, by="tsne", caption=caption)
 
 
-def _ranks(scores: kit.Figures) -> Iterator[Block]:
+def _ranks(scores: Figures) -> Iterator[Block]:
     """Draw semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
     for level, by_category in scores["rank_counts"].items():
         semantic = [name for name in by_category if CATEGORIES[name].semantic]

@@ -35,8 +35,7 @@ from runtime.errors import UserError
 from runtime.files import json_digest
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.report.page import Column, Page, Section, Table
+from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers.transformer import BATCH, Tower, load_tower
 from senteval_runner.vectors import open_model
 from studies.finetune.examples import Draw, Examples, rng

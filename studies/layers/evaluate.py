@@ -24,8 +24,7 @@ from runtime.errors import UserError
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.report import plots
-from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.report.page import Column, Figure, Page, Section, Table
+from senteval_runner.report.page import Column, Figure, Page, Section, Table, TableCell
 from senteval_runner.report.tables import headline
 from senteval_runner.towers.backbones import (
     OWN,

@@ -41,8 +41,7 @@ from runtime.cli import config_to_json
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
-from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.report.page import Column, Page, Section, Table
+from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers import Pooling
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, choose, fixed, hold_out, rng, sampled

@@ -17,8 +17,7 @@ from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
 from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.sources import find_source
 from runtime.errors import UserError
-from senteval_runner.report.page import Cell as TableCell
-from senteval_runner.report.page import Column, Page, Score, Section, Table
+from senteval_runner.report.page import Column, Page, Score, Section, Table, TableCell
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors import open_model
 from studies.kit import Cell, Figures, Run, published
