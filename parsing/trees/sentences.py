@@ -16,7 +16,7 @@ from corpora.text import Document, Sentence
 from corpora.treebanks import LINE_BREAK, conllu_lines
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
-from parsing.trees.brackets import SpanTree, write_tree
+from parsing.trees.brackets import SpanTree, from_parse, write_tree
 from parsing.trees.drawings import constituency_svg, dependency_svg, nested, shown
 
 if TYPE_CHECKING:
@@ -145,12 +145,11 @@ def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSe
             heads = batch.head[low:high].tolist()
             relations = [inventories.relations[r] for r in batch.relation[low:high]]
         if has_spans:
-            tags = [inventories.tags[t] for t in batch.tag[low:high]]
             leaf, nodes = batch.leaf_label[low:high], slice(low - i, high - i - 1)
             tree = BinaryTree(leaf, batch.left[nodes], batch.right[nodes], batch.label[nodes])
             parse = unbinarise(tree, batch.tag[low:high], inventories.dummy_label)
-            labels = [inventories.labels[label] for label in parse.labels]
-            spans = list(zip(parse.starts.tolist(), parse.ends.tolist(), labels, strict=True))
+            named = from_parse(parse, words, inventories.labels, inventories.tags)
+            tags, spans = list(named.tags), list(named.spans)
         yield ParsedSentence(words, int(batch.flags[i]), heads, relations, tags, spans)
 
 

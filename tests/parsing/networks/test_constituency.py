@@ -59,16 +59,11 @@ def test_equals_benepars_decoder(ties) -> None:
 
 def plain_loss(head, posts, lengths, parses):
     """benepar's: every span of a padded chart, CKY in the graph."""
-    longest = max(lengths)
-    padded = torch.zeros(len(lengths), longest + 1, posts.shape[1])
-    gold = torch.full((len(lengths), longest, longest), -100)
-    base = 0
+    padded = torch.nn.utils.rnn.pad_sequence(posts.split([n + 1 for n in lengths]), batch_first=True)
+    gold = torch.full((len(lengths), max(lengths), max(lengths)), -100)
     for b, (n, parse) in enumerate(zip(lengths, parses, strict=True)):
-        padded[b, : n + 1] = posts[base : base + n + 1]
-        base += n + 1
         gold[b, :n, :n] = torch.tril(torch.full((n, n), -100), -1)
-        for i, j, label in zip(parse.starts, parse.ends, parse.labels, strict=True):
-            gold[b, int(i), int(j) - 1] = int(label)
+        gold[b, parse.starts, parse.ends - 1] = torch.from_numpy(parse.labels).long()
     scores = head((padded[:, None] - padded[:, :, None])[:, :-1, 1:])
     scores = torch.cat([scores.new_zeros((*scores.shape[:-1], 1)), scores], -1)
     return SpanClassificationMarginLoss(force_root_constituent=True, reduction="none")(scores, gold)
