@@ -9,8 +9,6 @@ Two kinds of characters without width carry meaning and stay: the joiner and the
 joiners between two letters of scripts that write with them (Arabic, those of India and South East Asia).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from unicodedata import normalize

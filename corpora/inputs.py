@@ -16,8 +16,6 @@ Rows of tables know their file and line; blank lines between them are skipped an
 What cannot be read raises UserError, which names file, line and value.
 """
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import gzip

@@ -28,8 +28,6 @@ files of positive and negative pairs, a word, a tab and a phrase per line:
 follows ``Instances``. That reader was tested on hand-made files only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 from collections import Counter

@@ -19,8 +19,6 @@ UMBC WebBase (Han et al. 2013) is three billion words of English web paragraphs.
 keeps nothing else of its page. Bytes that are not UTF-8 are replaced.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sentences as callers in Python have them: the one reader behind every function that takes any."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@
 format is never guessed.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -8,8 +8,6 @@ them between pretty-printed trees.
 What does not fit, or is no UTF-8, is refused with its file and line.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ mend them, a relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), an
 made of a treebank's tags and relations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unicodedata import normalize

@@ -1,7 +1,5 @@
 """Documents to dependency and binarised constituency trees, cached in HDF5; :func:`load` for text at hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

@@ -8,8 +8,6 @@ that opens one, and only with --trust-pickle. The folder that comes out holds nu
 the library and parses as the checkpoint does in the library (weights are kept as float32).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

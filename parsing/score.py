@@ -8,8 +8,6 @@ The parser sees only the words. Prints the scores and, as the last line, the sam
 prints how many trees equal those of the CPU.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

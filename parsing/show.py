@@ -7,8 +7,6 @@ Input: a folder written by parsing.run. Output: counts, identities, flags and th
 drawings (a notebook draws pictures).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -9,8 +9,6 @@ a sentence encoder and parse together faster. Each has a model card; learning cu
 ``training/``. The same command resumes a killed run.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

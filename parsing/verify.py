@@ -6,8 +6,6 @@ Input: a folder written by parsing.run. Output: a summary, or one line about the
 with its shard and row (exit code 2).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

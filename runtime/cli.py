@@ -13,8 +13,6 @@ A range is part of an option's type, and nothing else checks it::
 Imports nothing heavy: pydantic is imported when something is checked, tyro when options are parsed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -6,8 +6,6 @@ not be written is still read, a file holds one function for one processor and on
 says what it was made of, and whatever goes wrong with a file, the function is compiled.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Errors that the user can fix. Any other error is a bug and keeps its traceback."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

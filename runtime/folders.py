@@ -9,8 +9,6 @@ this is the step. As long as there is a ``.change.next``, it counts, and whoever
 the old content or the new one, and the next one who writes finishes what was left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Progress with rate and time left: a bar in terminals and notebooks, a line every 30 seconds elsewhere."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys

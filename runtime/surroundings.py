@@ -1,7 +1,5 @@
 """The process and the machine around it: standard streams, cores, memory, locks, the search for garbage."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

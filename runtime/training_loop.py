@@ -17,8 +17,6 @@ evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., 
 steps since the last one, the scores}``). Lines of steps that run again after a kill are dropped first.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import signal

@@ -5,8 +5,6 @@ A checkpoint is a folder, ``step-00001200/``: ``weights.safetensors``, ``optimis
 under a temporary name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -1,7 +1,5 @@
 """Fixtures shared by all tests: the data folder, commands as a user types them, dry runs."""
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

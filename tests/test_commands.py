@@ -1,7 +1,5 @@
 """Every command: light help, refusals, option names. And of every file: no pickle, read in one sitting."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The documentation builds, its links lead somewhere, its commands exist, its Python runs as printed."""
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import lzma

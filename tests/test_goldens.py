@@ -10,8 +10,6 @@ that one pass over fixed weights gives, compared to 1e-4. What is trained is com
 does: at most 6e-5 of how far a tensor moves, and 4e-4 where β2 is .998, 1e-3 where a rate is off by 0.1 %.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

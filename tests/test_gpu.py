@@ -4,8 +4,6 @@ Experimental: never run on a GPU. The same checks run on the CPU at a small size
 With ``-s`` the last test prints sentences per second. No data and no network are needed.
 """
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time

@@ -1,7 +1,5 @@
 """Files whose hashes are right and whose content is not: one line, or what they hold; never a bug."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Shards of tree caches whose hashes are right and whose content is not: one line, or sound trees."""
 
-from __future__ import annotations
-
 import io
 import re
 import shutil

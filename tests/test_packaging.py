@@ -1,7 +1,5 @@
 """What a user installs: every command, the data files, types; it works from elsewhere."""
 
-from __future__ import annotations
-
 import configparser
 import email
 import os

@@ -1,7 +1,5 @@
 """The text that the package's encoder learns from: nothing near an evaluation sentence, the same again."""
 
-from __future__ import annotations
-
 import lzma
 import random
 from pathlib import Path

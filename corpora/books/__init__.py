@@ -13,8 +13,6 @@ more than its author, so they are masked: a word is a name if it is capitalised 
 lower case at most a tenth as often in the same book.
 """
 
-from __future__ import annotations
-
 import csv
 import lzma
 import re

@@ -4,8 +4,6 @@ Words are lower-cased and have two letters or more, stop words are kept; Chinese
 words, is read by character. Statistics are those of the texts that are indexed. Legend: N texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

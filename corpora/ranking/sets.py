@@ -13,8 +13,6 @@ counts as missed. In Quasar-T and SearchQA a passage is relevant if it contains 
 lower case and without punctuation; a passage that occurs twice for a question counts once.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -9,8 +9,6 @@ feed and the Unicode separators, iterating over a text file does not. A sentence
 white space, never lower-cased; an empty one is ``[]``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

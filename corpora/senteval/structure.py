@@ -18,8 +18,6 @@ sentence and its negation or its opposite from CANNOT (Anschütz et al. 2023): h
 accept that accepts 90 % of PAWS's paraphrases?
 """
 
-from __future__ import annotations
-
 import csv
 import random
 import re

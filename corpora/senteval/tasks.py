@@ -5,8 +5,6 @@ counts are the published ones, so that a truncated or enlarged copy is noticed: 
 shipped a SUBJ on which models score above 99 %.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ benepar 0.2.0 predates today's libraries. Two things are fixed here: tokenizers 
 crashes, are read as ``-``. (Our weights in its classes: :mod:`tests.oracles.benepar`.)
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack

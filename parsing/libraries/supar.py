@@ -7,8 +7,6 @@ weights: W_ih [w; P c + b] = [W_w, W_c P] [w; c] + W_c b. Checkpoints are opened
 supar's ``Parser.load`` unpickles.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

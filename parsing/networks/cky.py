@@ -9,8 +9,6 @@ Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (
 without the null label.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Sizes of the parsers' networks and options of their training; imports nothing heavy, for a fast help."""
 
-from __future__ import annotations
-
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated

@@ -8,8 +8,6 @@ A pool calls methods of its :class:`Worker` objects and returns futures; that of
 :mod:`parsing.pipeline.ray`. Workers have no say in what comes out.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import logging

@@ -3,8 +3,6 @@
 The machines need no common folder, but they need this package installed. Ray is imported here only.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Self

@@ -10,8 +10,6 @@ Adam's learning rate rises, then falls to 0; the weights that are scored and kep
 Shapes: B sentences, T positions, D encoder output.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence

@@ -12,8 +12,6 @@ Collins 1997):
 - Tags are compared at every word, punctuation included.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path

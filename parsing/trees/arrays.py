@@ -13,8 +13,6 @@ Shapes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of
 ``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 Shapes: B sentences, N tokens; a sentence of n tokens has n leaves and n - 1 internal nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

@@ -9,8 +9,6 @@ unary chains joined (``S::VP``), above words too. The label of the whole sentenc
 wrapper holds several trees.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ without an arc have a role by the kind of their label alone, Stanford's preposit
 rest are conjuncts, function words, or anything else.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -4,8 +4,6 @@ Dependencies are arcs above the words, drawn here: spaCy's displaCy gives every 
 one. Constituents are drawn by svgling, with all words on one line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 from typing import Any

@@ -5,8 +5,6 @@ arcs of a word's dependents. A rule has a name, a condition, the arc it gives, a
 read: a tree as ``word:head:relation``, then an arc as ``role:head:dependent`` that this rule alone gives.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import namedtuple
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ differently. Each step is a function of one token, with examples of the arcs tha
 :mod:`parsing.trees.role_rules`; the tests read them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

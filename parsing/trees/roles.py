@@ -28,8 +28,6 @@ Dependencies or of Stanford Dependencies.
 module applies them, predicate by predicate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

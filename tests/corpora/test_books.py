@@ -1,7 +1,5 @@
 """The corpus in the package: whole books held out, one order, what its table says."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

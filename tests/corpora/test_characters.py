@@ -1,7 +1,5 @@
 """Characters of one word: what reads the same, what stays, and where it stands in the text."""
 
-from __future__ import annotations
-
 import sys
 from unicodedata import decomposition, normalize
 

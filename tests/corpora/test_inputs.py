@@ -1,7 +1,5 @@
 """Lines and tables come out of any file as stated: cut, replaced, decompressed, or an error that names it."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

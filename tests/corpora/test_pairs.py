@@ -1,7 +1,5 @@
 """Pair sets in the formats of their authors: a line of each kind, and malformed ones."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """What Python callers give for sentences: the rows of the list, or one bounded line with type and place."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Text corpora: documents, rows, marks, tokenizers, limits."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

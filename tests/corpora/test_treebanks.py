@@ -1,7 +1,5 @@
 """CoNLL-U and bracketed trees: read, written, and refused with file and line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Trees as Universal Dependencies allow them: the official validator, and sentences mended by hand."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Hand-made sentences and untrained models that tests of parsers share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """25 steps of parser training, for ``tests/test_goldens.py``: five epochs of five batches of like length."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Treebank files to a cache and back: the same trees, or one line that says what does not fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The command: a text file becomes a cache, a summary and a log; the toy parsers stand for the real ones."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

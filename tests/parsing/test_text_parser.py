@@ -1,7 +1,5 @@
 """Sentences to arrays and to trees for people: no sentence is lost, and a fault costs one sentence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Commands: exit codes, one line for what a user can change, the folder they own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

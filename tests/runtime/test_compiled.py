@@ -1,7 +1,5 @@
 """Compiled functions on disk: found again, compiled anew after a change, and never a program's end."""
 
-from __future__ import annotations
-
 import copy
 import errno
 import os

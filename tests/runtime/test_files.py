@@ -1,7 +1,5 @@
 """Atomic files: whole or absent, readable like any other file; records with a seal; one run in a folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Folders that change in one step, whenever the one who writes is killed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

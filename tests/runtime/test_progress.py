@@ -1,7 +1,5 @@
 """Progress: a bar's clock goes on while a unit takes long, and nothing is drawn after its end."""
 
-from __future__ import annotations
-
 import io
 import sys
 import threading

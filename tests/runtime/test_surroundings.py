@@ -1,7 +1,5 @@
 """What the machine grants: cores by the limits of control groups."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The loop that all training shares: learns, keeps its budget, resumes to the bit after any kill."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

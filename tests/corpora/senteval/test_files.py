@@ -1,7 +1,5 @@
 """The task files are read as the original toolkit reads them, and wrong rows are named."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tasks of structure are read as they are published, and Binding's parts share nothing."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

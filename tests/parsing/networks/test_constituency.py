@@ -1,7 +1,5 @@
 """CKY and the margin loss against enumeration and benepar's plain ones; benepar's own models."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The biaffine model against its equations; heads against all trees; supar's own models and decoder."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

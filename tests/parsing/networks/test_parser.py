@@ -4,8 +4,6 @@ There is no GPU here, so its way of working is switched on for the CPU, and a te
 wrong device is found on torch's device without memory.
 """
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from unittest.mock import Mock, patch

@@ -1,7 +1,5 @@
 """Runs: any number of workers, killed, damaged, changed or twice at once, give the same cache or one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import multiprocessing

@@ -1,7 +1,5 @@
 """Actors of Ray give the cache of a run in this process, also when a worker dies in the middle."""
 
-from __future__ import annotations
-
 from concurrent.futures import BrokenExecutor, Future
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny deterministic parsers that follow the Protocols: rules over word forms, no weights; and corpora."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """train, score and load, as a user calls them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What parsers learn from: the loss of both, whose treebanks meet, where training starts; scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Brackets to spans to binary trees and back: golden trees, mistakes; benepar and nltk as oracles."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tree cache: what is written is read back, by any range; damage is named, and where verify finds it."""
 
-from __future__ import annotations
-
 import copy
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Drawings: every word and label is in them, whatever the words are, and SVG is well-formed."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Canonical roles, from trees written as ``word:head:relation``: the same event has the same arcs."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 
