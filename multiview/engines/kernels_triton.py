@@ -1,6 +1,6 @@
 """The element-wise steps as Triton kernels: one launch per step and level.
 
-Experimental: never run on a GPU. Tests run these kernels under Triton's interpreter and compile them.
+Ran on an H100 on 26 November 2026 (``pytest -m gpu``); other tests run them under Triton's interpreter.
 
 Functions and arguments are those of ``kernels_numba``. A program handles one node and a block of columns;
 the attention needs whole rows. Each value has one writer and sums run over a node's children in order: no

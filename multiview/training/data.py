@@ -29,12 +29,12 @@ from multiview.training.objective import UNUSABLE_FLAGS, Positions, Targets, nei
 from multiview.words.table import UNKNOWN_ROW, WordTable
 from multiview.words.vectors import Float
 from parsing.trees.batch import Batch
-from parsing.trees.cache import TreeCache
+from parsing.trees.cache import SHARD_SENTENCES, TreeCache
 from runtime.errors import UserError
 from runtime.files import read_array
 
-# Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once.
 OPEN_SHARDS = 32
+"""Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once."""
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of the corpus."""
 
@@ -160,13 +160,19 @@ class Split:
         return cls(training, validation)
 
     def epoch(self, epoch: int, batch: int, seed: int) -> list[Span]:
-        """Return the shuffled segments of one epoch."""
+        """Return the shuffled segments of one epoch.
+
+        A corpus of more shards than are kept open is shuffled by groups of as many, drawn at random: so a
+        shard is decoded once an epoch, not once a segment, which would take longer than a GPU's step.
+        """
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
         pieces = [piece for span in self.training for piece in cut(*span, batch, offset)]
         if not pieces and self.training:
             pieces = [max(self.training, key=lambda span: span[1] - span[0])]
-        return [pieces[index] for index in random.permutation(len(pieces))]
+        shuffled = [pieces[index] for index in random.permutation(len(pieces))]
+        shards = random.permutation(-(-self.training[-1][1] // SHARD_SENTENCES) if self.training else 0)
+        return sorted(shuffled, key=lambda piece: shards[piece[0] // SHARD_SENTENCES] // OPEN_SHARDS)
 
 
 def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[Span]:

@@ -7,7 +7,7 @@ threads, processes and versions, and no time limit.
 A GPU runs behind the program that feeds it. Reading a number waits until the device has caught up, and then
 the device waits for the program. So the metrics of a step stay on the device, and those of many steps are
 read at once. What must not wait, the refusal of a gradient that is not finite, is decided on the device.
-This stage is experimental: never run on a GPU.
+It ran on an H100 on 26 November 2026 (docs/scaling.md).
 
 The weights that are kept are those of least loss on the validation set, since that is what is trained.
 accuracy@1 beside it is how often the objective itself finds a neighbour, the mean over pairs of views.
