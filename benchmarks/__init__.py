@@ -1,7 +1,5 @@
 """Measure us and the peer in one run, alternating; each command ends with one line of JSON."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

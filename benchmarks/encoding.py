@@ -13,8 +13,6 @@ parsers and compiled loops included; the processor time beside it is that of the
 Ends with one line of JSON.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

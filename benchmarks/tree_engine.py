@@ -8,8 +8,6 @@ D = 1200). ``products_fraction`` is the time of the matrix products of our step 
 a table and one line of JSON.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics

@@ -6,8 +6,6 @@ In: a model folder, or ``builtin``, with the view dep or const, and two sentence
 :mod:`multiview.matches` says how matches are chosen.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

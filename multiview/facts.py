@@ -5,8 +5,6 @@ A word is read as its base and a sign (:mod:`multiview.encoders.poles`).
 Legend of dimension suffixes: S sentences, T words of all, M arcs, U distinct words, n pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """What one call of ``encode`` makes of a model's views, the arguments it refuses, and vectors to compare."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral

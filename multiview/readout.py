@@ -11,8 +11,6 @@ the teacher's vectors, and Spearman's correlation of the cosines of all pairs of
 nearest of 400 sentences is a neighbour.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Who did what to whom in two sentences, and the reasons why they do not say the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ or share of structure change. ``--vectors`` reads those that ``python -m multivi
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import sys

@@ -6,8 +6,6 @@ Every model folder has the modules.json that sentence-transformers looks for. It
 ``trust_remote_code`` because the module, this file, is outside its own package; :func:`load` does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """The encoder as a step of a scikit-learn pipeline, trained beforehand: ``fit`` only loads it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self

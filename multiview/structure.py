@@ -10,8 +10,6 @@ The structure comes from the parsers and the words of ``builtin``; nothing is do
 vectors is (1 − λ) of the encoder's own plus λ of the structures', so it stays one inner product.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ results = evaluate(encoder, ["MR", "TREC", "SICK-R"], "data/senteval")
 results["MR"]["acc"]
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from runtime import __version__ as __version__

@@ -6,8 +6,6 @@ sentence-transformers models come in by name (docs/senteval.md); the way out is
 :mod:`multiview.sentence_transformers`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

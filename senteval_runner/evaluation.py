@@ -8,8 +8,6 @@ Rows are first sorted as in the original, because folds and shuffles index into 
 returned in the files' order.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import platform

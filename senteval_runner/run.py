@@ -10,8 +10,6 @@ Every distinct sentence is parsed once per pair of parsers (``--trees``) and enc
 (``--cache``). Finished tasks are not repeated: the same command resumes a stopped run.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 The result of one model, task and seed is a cell, and each finished cell is kept in its own file.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -7,8 +7,6 @@ are parsed into a new one. All caches by the same parsers are read as one, which
 killed run keeps its finished shards.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

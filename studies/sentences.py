@@ -14,8 +14,6 @@ are an encoder of every command here::
 Tasks that are not there are named; the rest is written, and the exit code is 2.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ between dollar signs, and pymdownx.arithmatex marks them. References of docstrin
 has the name.
 """
 
-from __future__ import annotations
-
 import html
 import re
 

@@ -6,8 +6,6 @@ FOLDER gets pairs.json and pairs-without-mrpc.json. MULTIVIEW_DATA is the folder
 is split by a hash of the words that an input's negation and its paraphrase do not share, SugarCrepe++ by row.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

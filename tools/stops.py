@@ -8,8 +8,6 @@ function, once for each. A *stay* is an unbroken stretch of this way in one modu
 *return* is a stay in a room that was left before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import itertools

@@ -12,8 +12,6 @@ regression of everything is the read-out. Every stage is kept and a stopped one 
 threads give the same bits. Hours are printed.
 """
 
-from __future__ import annotations
-
 import collections
 import gzip
 import itertools

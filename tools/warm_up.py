@@ -6,8 +6,6 @@ The make targets that install end with it, so that no later command waits for a 
 command compiles and says so.
 """
 
-from __future__ import annotations
-
 import time
 
 from multiview.folder.files import BUILTIN

@@ -15,8 +15,6 @@ without arcs are bound to nothing.
 Legend of dimension suffixes: B sentences, N tokens, M arcs, U distinct words, E word-vector size, S width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache

@@ -11,8 +11,6 @@ and converses (buy | sell), with 200 of our own. English only.
 Legend of dimension suffixes: N tokens, M arcs, U distinct words, S width.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass

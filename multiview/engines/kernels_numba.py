@@ -24,8 +24,6 @@ run in the order of children and nodes, so bits depend on the tree alone.
 Shapes: N nodes, I internal nodes, E edges, D hidden.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

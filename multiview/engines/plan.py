@@ -11,8 +11,6 @@ Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for const
 nodes, E edges (N - B), L levels of internal nodes.
 """
 
-from __future__ import annotations
-
 import weakref
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise

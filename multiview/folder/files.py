@@ -7,8 +7,6 @@ to load it. Nothing in a folder is executable or pickled, and no name in it lead
 model is replaced in one step (:mod:`runtime.folders`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

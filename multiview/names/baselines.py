@@ -12,8 +12,6 @@ a bidirectional LSTM, the maximum over its words (Wieting & Kiela 2019). ``start
 Legend of dimension suffixes: n sentences, N words, E word-vector size, D sentence vector.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -4,8 +4,6 @@ A name is ``PREFIX:BASE@DIM?option=value?option=value``, of which BASE alone is 
 side by side. What a name means is found out in :mod:`multiview.names.sources`; docs/senteval.md lists all.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

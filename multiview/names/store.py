@@ -8,8 +8,6 @@ encoded. Space: 100,000 sentences, 13 layers of 768 numbers, float16, take 2.0 G
 Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; else 1), n sentences, D size.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Legend of dimension suffixes: N sentences of a cache, H held out, B of a batch, 
 views, T of the teacher, K of the read-out.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ both with a bfloat16 scale per row; all else is float16. A read-out's matrix lie
 it has one scale per number of the meaning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

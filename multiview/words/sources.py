@@ -11,8 +11,6 @@
 Legend of dimension suffixes: W words, T size of the encoder's vectors, E size of word vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path

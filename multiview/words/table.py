@@ -13,8 +13,6 @@ is [U, E] and not a dense [W, E].
 Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-vector size.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import zlib

@@ -12,8 +12,6 @@ Legend of dimension suffixes: W words, E vector size; in an expansion P pre-trai
 words, V views, E size of trained vectors, K shared words, U rows that are read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

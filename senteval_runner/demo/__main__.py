@@ -9,8 +9,6 @@ words and the encoder in the package. Writes trees, model, scores and a self-con
 ``runs/demo/``. A step that was done is not done again; a stopped demo continues where it was.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Make the demo's page: what training gained, how it went, trees, neighbours, what structure tells apart."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence

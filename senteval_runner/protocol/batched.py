@@ -12,8 +12,6 @@ are gathered once for all its regularisers and one batched product serves them: 
 softmax along k much faster than along a last dimension of 2.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -8,8 +8,6 @@ Everywhere ``x`` is a design matrix [n, d + 1] and ``y`` are class ids [n]; ``tr
 are indices of rows.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ trained with the mean squared error against the target distribution (Tai et al. 
 early-stopped on development Pearson.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any

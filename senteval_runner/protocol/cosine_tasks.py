@@ -6,8 +6,6 @@ ranks all other sentences of the book, and the right answers are the sentence be
 Legend of dimension suffixes: N sentences of a book, D embedding size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A design matrix is float32 [n, d + 1] with a last column of ones, whose weight i
 classifiers train on it as it is, scikit-learn's on all but that column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar
 

@@ -3,8 +3,6 @@
 Legend of dimension suffixes: N items, K groups of items, R resamples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

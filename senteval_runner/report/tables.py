@@ -8,8 +8,6 @@ missing, because it could not be compared with the paper's.
 sentence embeddings" (EACL SRW 2021), which quote the rows of other models from the papers named with them.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 The types of options are here; this file imports nothing heavy.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 Pooling = Literal["mean", "cls", "max"]

@@ -7,8 +7,6 @@ bert-as-service the special ones count and padding does not.
 Legend of dimension suffixes: K columns, n sentences, B of a batch, T word pieces, D vector size.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property

@@ -9,8 +9,6 @@
 (UNI Tables 4 and 6). Models are named as in ``senteval_runner.run``.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

@@ -17,8 +17,6 @@ paraphrase replaces every word that has a synonym (``synonyms.tsv``): at least o
 sentence. If there is no cache or it gives too few frames, ``frames.tsv`` adds hand-made ones.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ fourteen sections (1,322 comparatives where the file has 1,332). The other seven
 names itself); ``source`` tells where its contexts come from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path

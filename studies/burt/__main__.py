@@ -11,8 +11,6 @@ in a folder of its own; the blocks below one output share the full model.
 Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Literal

@@ -8,8 +8,6 @@ A set is a folder with ``faq.tsv``, ``queries-train.tsv``, ``queries-test.tsv`` 
 multi-task training.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

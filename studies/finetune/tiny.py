@@ -6,8 +6,6 @@ order of a randomly seeded hash map, so two runs gave two vocabularies; naming e
 the order.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path

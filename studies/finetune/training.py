@@ -6,8 +6,6 @@ a function of (seed, s) and takes its batch by number from a stream, so its whol
 moments and s. Shapes: B pairs, D tower's width, C classes.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ One forward pass per sentence gives all layers x poolings; vectors go to disk as
 (task, layer, pooling) cells are kept, so the same command resumes a study that was killed.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

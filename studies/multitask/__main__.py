@@ -8,8 +8,6 @@ Every finished stage is a model folder that later ones start from. It is named a
 configurations that begin alike share their first stages.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Literal

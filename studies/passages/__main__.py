@@ -8,8 +8,6 @@ Input: folders of data sets (see :mod:`corpora.ranking.sets`), and models named 
 Unusable sets or models are reported, the others finish, and the exit code is 2.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated, Literal

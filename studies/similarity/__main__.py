@@ -10,8 +10,6 @@ regression head trained on the training part (vectors frozen), and by cosine alo
 classifier tuned on its training pairs. Pairs with words that an encoder does not know count too.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Literal

@@ -16,8 +16,6 @@ the paper's were, and with each number at one scale over the training text.
 Beside the report ``--output`` gets rows.csv: every score with its seed and the commit that made it.
 """
 
-from __future__ import annotations
-
 import sys
 from itertools import combinations_with_replacement
 from pathlib import Path

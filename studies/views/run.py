@@ -1,7 +1,5 @@
 """Train and score every pair of views, and compare them, paired by seed: what ``studies.views`` does."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess
