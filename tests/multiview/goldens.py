@@ -1,7 +1,5 @@
 """25 steps of training views, for ``tests/test_goldens.py``: each pair of views under options of its own."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/add-a-view.md by its own words: the view trains, encodes and is evaluated, in fresh processes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The page on another language, walked with a small German treebank; what it promises of UPOS."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

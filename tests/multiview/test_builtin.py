@@ -1,7 +1,5 @@
 """``builtin`` wherever a model is named, and its compact form: numbers one by one, damage in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

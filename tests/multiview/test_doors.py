@@ -1,7 +1,5 @@
 """Every door takes sentences alike, and with_structure takes whatever an encoder returns that numpy reads."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

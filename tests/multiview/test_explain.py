@@ -1,7 +1,5 @@
 """Nodes are their words as sentences of their own; matches are chosen as the rules say; what is shown."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

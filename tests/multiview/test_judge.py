@@ -1,7 +1,5 @@
 """The judge of pairs: what it says, why, and how it is fitted, saved and refused."""
 
-from __future__ import annotations
-
 import pickle
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Encoding: order, batches, caches, views, parsers, model folders."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

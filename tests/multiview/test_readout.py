@@ -1,7 +1,5 @@
 """Read-outs and scales: closed forms against scikit-learn and numpy, ``encode``, how a folder keeps them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

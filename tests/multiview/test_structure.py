@@ -1,7 +1,5 @@
 """The binding views against their equation, and structure beside an encoder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vectors and trees are the same whatever is around: other threads, forks, exceptions."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import sys

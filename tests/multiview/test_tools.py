@@ -1,7 +1,5 @@
 """The encoder under the names that other libraries use, and the commands encode and search."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every registered view, alone and in any pair: it trains, is saved and loaded, and encodes the same."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bag of words, and words by their spelling against loops over Python numbers."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ The oracle of the tests and the peer of the benchmark: the same weights have to 
 Shapes: B sentences, T positions (both boundaries included), D encoder output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

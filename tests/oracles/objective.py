@@ -1,7 +1,5 @@
 """The contrastive loss in loops over sentences, read off its definition; gradients by autograd."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

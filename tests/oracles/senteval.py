@@ -4,8 +4,6 @@ Follows SentEval (Conneau & Kiela 2018) as it runs on today's libraries; the bat
 the same dev and test scores.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import warnings

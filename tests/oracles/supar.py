@@ -6,8 +6,6 @@ Known faults of supar 1.1.4 that are lived with here: ``predict(prob=True)`` cha
 spoils later calls, so it is never used; a token with a tab or line break would shift its columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

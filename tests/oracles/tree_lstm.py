@@ -1,7 +1,5 @@
 """Recursive encoders written straight from the equations, one node at a time: the oracle of the engines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Encoders the tests evaluate."""
 
-from __future__ import annotations
-
 import zlib
 from string import ascii_lowercase
 

@@ -1,7 +1,5 @@
 """Other toolkits' interfaces."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

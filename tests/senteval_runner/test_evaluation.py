@@ -1,7 +1,5 @@
 """evaluate(): order, contract, bad data; on small synthetic task files."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from pathlib import Path

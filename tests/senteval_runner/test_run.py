@@ -1,7 +1,5 @@
 """The command: results files, resumption, damaged input, ``--expand``."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """The store of vectors: what it got, it gives back; kills, two processes, damage."""
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

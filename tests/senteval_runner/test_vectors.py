@@ -1,7 +1,5 @@
 """Evaluation sentences are parsed once: over models, tasks, runs and kills."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

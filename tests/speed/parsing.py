@@ -10,8 +10,6 @@ length; plain batches of 64 are slower). End to end is words to both trees, bina
 through nltk, the usual way. Ends with one line of JSON.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

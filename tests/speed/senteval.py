@@ -9,8 +9,6 @@ the cache. Ends with one line of JSON: CPU-time ratios (median, least, most of 5
 scores that differ.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

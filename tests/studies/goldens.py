@@ -1,7 +1,5 @@
 """The studies at toy size, for ``tests/test_goldens.py``: what is trained, how it is to be, and figures."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

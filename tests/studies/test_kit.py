@@ -1,7 +1,5 @@
 """The runner: stored cells, kill and resume, what is left out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

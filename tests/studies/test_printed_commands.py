@@ -1,7 +1,5 @@
 """What pages of papers and studies print as commands runs as it stands, on made-up data of a few rows."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import re

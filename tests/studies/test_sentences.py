@@ -1,7 +1,5 @@
 """The list of texts that evaluations ask vectors for: complete, each once, in a form that .npz takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Opposites agree and disagree as they should, and a negation turns what it is meant for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every engine equals the recursive equations, values and gradients, whatever the shape of the trees."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from types import MethodType, SimpleNamespace
 from typing import get_args

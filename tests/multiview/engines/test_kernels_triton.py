@@ -1,7 +1,5 @@
 """The Triton kernels under Triton's interpreter equal the equations, values and gradients."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches of trees for tests, with the fields a tree cache's batch has."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a model's card and the end of a training say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Baselines against loops that follow the papers: bags, pooled transformers, random encoders, starts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

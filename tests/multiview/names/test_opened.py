@@ -1,7 +1,5 @@
 """Every name that SentEval takes, the commands take: the same vectors, of text and of a tree cache."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

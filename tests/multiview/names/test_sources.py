@@ -1,7 +1,5 @@
 """Models by name: what a name means, its key and short name, and what it cannot mean."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

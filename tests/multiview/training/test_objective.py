@@ -1,7 +1,5 @@
 """The objective and its further terms against plain loops over sentences, in float64."""
 
-from __future__ import annotations
-
 import math
 import operator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Vocabulary and word tables: rows, where they start, what fixed vectors lack, words by a linear map."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

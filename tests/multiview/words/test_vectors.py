@@ -1,7 +1,5 @@
 """``--vectors``: files, gensim's skip-grams, words as a sentence encoder encodes them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The demo's three commands and its page, on the first sentences of each book."""
 
-from __future__ import annotations
-
 import lzma
 import re
 from dataclasses import replace

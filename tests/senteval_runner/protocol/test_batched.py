@@ -1,7 +1,5 @@
 """The batched trainer against one model at a time."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

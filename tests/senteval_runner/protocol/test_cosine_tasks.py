@@ -1,7 +1,5 @@
 """Scores of the tasks without training, against loops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ Its float32 was that of its processor, so they are compared to a few rows of eac
 ``test_batched.py`` and the goldens compare without that margin, in float64.
 """
 
-from __future__ import annotations
-
 import sys
 from ast import literal_eval
 from pathlib import Path

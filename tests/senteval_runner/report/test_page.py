@@ -1,7 +1,5 @@
 """Tables, plots and pages: one source for Markdown and HTML, well-formed, escaped, nothing fetched."""
 
-from __future__ import annotations
-
 import base64
 import xml.etree.ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Tables of scores: the paired bootstrap against drawing by hand, published rows, the page of a run."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from functools import partial

@@ -1,7 +1,5 @@
 """Layers and poolings against plain loops, encoders taken whole, how long a text may be."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

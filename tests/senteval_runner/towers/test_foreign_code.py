@@ -1,7 +1,5 @@
 """No loader runs a model folder's own code, and none asks whether it may."""
 
-from __future__ import annotations
-
 import builtins
 import json
 from collections.abc import Callable

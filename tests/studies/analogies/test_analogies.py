@@ -1,7 +1,5 @@
 """Analogies: invariants of the construction, wrong answers, contexts from trees, bad files."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

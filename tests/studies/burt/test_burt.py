@@ -1,7 +1,5 @@
 """BURT end to end on a made-up language: it learns, it is a model folder, its ablation is Table 4."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any, get_args

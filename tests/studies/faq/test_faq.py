@@ -1,7 +1,5 @@
 """FAQ retrieval: metrics and losses against loops, negatives, tables, the preset, bad files."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

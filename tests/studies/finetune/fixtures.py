@@ -4,8 +4,6 @@ Animals do things in places. A hypothesis that repeats the premise's animal and 
 the opposite action contradicts, one about something else is neutral. Synonym pairs make the PPDB.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

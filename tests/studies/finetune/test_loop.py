@@ -1,7 +1,5 @@
 """Streams, heads, the loop and the tiny backbone against plain implementations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

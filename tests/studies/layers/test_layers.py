@@ -1,7 +1,5 @@
 """A layer study: units, tables worked by hand, kill and resume, the preset, wrong input."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sequential fine-tuning on a made-up data folder: heads, shared stages, forgetting, the paper's numbers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small data sets of made-up text in the published formats."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

@@ -1,7 +1,5 @@
 """The passages command: end to end, bad input, the paper's rows; the cross-encoder."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

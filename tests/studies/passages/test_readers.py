@@ -1,7 +1,5 @@
 """Readers of passage sets: made files in the published formats, malformed ones, the real ones."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

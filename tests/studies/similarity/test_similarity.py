@@ -1,7 +1,5 @@
 """Similarity sets: published formats, correlations by hand, fine-tuning, published rows below ours."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

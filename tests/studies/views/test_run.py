@@ -1,7 +1,5 @@
 """The comparison of views: its commands, what it reads back, its tables against counting by hand."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shlex
