@@ -1,20 +1,14 @@
 """The network that is trained, the gradient of one step, plain or cached over micro-batches, and its update.
 
 Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: encode the micro-batches
-without a graph, differentiate the loss with respect to the features, then encode each micro-batch again and
-backpropagate its part of that gradient. Nothing in the encoders is random, so the gradient is the same.
+without a graph, differentiate the loss by the features, then encode each micro-batch again and backpropagate
+its part. Nothing in the encoders is random, so the gradient is the same.
 
-Several processes under torchrun sum their gradients here and not by DistributedDataParallel, for three
-reasons: the word rows of a step are sparse, the loss is already divided by the anchors of all processes, and
-gradient caching runs several backward passes per step. The result is the same for any number of processes, up
-to the order of additions.
+Several processes under torchrun sum their gradients here and not by DistributedDataParallel: word rows are
+sparse, the loss is divided by the anchors of all processes, and caching runs several backward passes a step.
 
-The update is Adam, on the word tables densely or only in the rows that a step uses:
-
-- ``dense``: exactly ``torch.optim.Adam``. Rows without gradient still move because of their moments. The
-  row gradients are written into a zeroed buffer, and only those rows are cleared afterwards.
-- ``rows``: only the rows of the step move and decay their moments (as in SparseAdam); the bias correction
-  counts all steps. At 50k x 300 and 2k distinct words a batch it writes 25x less.
+Word tables are updated ``dense``, exactly by ``torch.optim.Adam``, or by ``rows``: only those of the step
+move and decay their moments (as in SparseAdam), and the bias correction counts all steps.
 
 Legend of dimension suffixes: B sentences, D hidden, U distinct word rows, E word-vector size.
 """

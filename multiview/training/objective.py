@@ -1,15 +1,12 @@
-"""The contrastive objective: from a sentence in one view, find its neighbours in another view.
+"""The contrastive objective: from a sentence in one view, find its neighbours in another (docs/equations.md).
 
-A batch is B successive sentences. For each pair of view positions i < j, ``S = F_i W_ij F_jᵀ`` scores
-every sentence in view i (a row, the anchor) against every sentence in view j (a column, the candidate). The
-positives of an anchor are the sentences before and after it in its document. Sources: Simoulin & Crabbé
-2021, section 2.1 (the denominator sums over the sentences outside the context); Logeswaran & Lee 2018
-(QuickThought: one softmax over all candidates, uniform target over the neighbours).
+A batch is B successive sentences. For each pair of view positions i < j, ``S = F_i W_ij F_jᵀ`` scores every
+sentence in view i (a row, the anchor) against every sentence in view j (a column, the candidate). The
+positives of an anchor are the sentences before and after it in its document (Simoulin & Crabbé 2021, section
+2.1; Logeswaran & Lee 2018).
 
-Two terms may be added. The same-sentence term asks view i of a sentence to find view j of the same sentence
-(as SimCSE does with two dropout masks, Gao, Yao & Chen 2021). The teacher is a frozen matrix of vectors of
-the corpus's sentences, to which a linear map of all views side by side is drawn (EmbedDistill, Kim et al.
-2023).
+Two terms may be added: to find the same sentence in the other view (as SimCSE does, Gao, Yao & Chen 2021),
+and to come near a teacher's vectors by a linear map (EmbedDistill, Kim et al. 2023).
 
 Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K size of the teacher's vectors.
 """
@@ -197,13 +194,7 @@ class Objective(nn.Module):
         for pair, (left, right) in enumerate(self.pairs):
             ways = [(left, right), (right, left)] if self.config.direction == "both" else [(left, right)]
             cosines = [units[i][targets.anchor] @ units[j].T / TEMPERATURE for i, j in ways if units]
-            if self.config.score == "cosine":
-                scores = cosines
-            elif self.config.score == "dot":
-                scores = [anchors[i] @ views[j].T for i, j in ways]
-            else:
-                maps = (self.bilinear[pair], self.bilinear[pair].T)
-                scores = [anchors[i] @ w_DD @ views[j].T for (i, j), w_DD in zip(ways, maps, strict=False)]
+            scores = cosines if self.config.score == "cosine" else self._products(pair, ways, anchors, views)
             each = [contrast(score, targets, self.config.denominator).sum() for score in scores]
             pair_losses.append(torch.stack(each).mean())
             counts = [retrieved(score.detach(), targets).sum() for score in scores]
@@ -222,3 +213,12 @@ class Objective(nn.Module):
         parts = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)
         sums = torch.stack([value.detach().double() for value in parts])
         return ObjectiveValue(loss, len(targets.anchor), sums)
+
+    def _products(
+        self, pair: int, ways: list[tuple[int, int]], anchors: list[Tensor], views: list[Tensor]
+    ) -> list[Tensor]:
+        """Score the anchors of a view with the sentences of the other, each way: F Fᵀ or F W Fᵀ, [A, B]."""
+        if self.config.score == "dot":
+            return [anchors[i] @ views[j].T for i, j in ways]
+        maps = (self.bilinear[pair], self.bilinear[pair].T)
+        return [anchors[i] @ w_DD @ views[j].T for (i, j), w_DD in zip(ways, maps, strict=False)]

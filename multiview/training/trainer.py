@@ -1,21 +1,18 @@
 """One training run of views: what the shared loop (:mod:`runtime.training_loop`) does in a step.
 
 Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
-at any moment and started again with the same command ends with the same bits, given the same machine,
-threads, processes and versions, and no time limit.
+and started again with the same command ends with the same bits, given the same machine, threads, processes
+and versions, and no time limit.
 
-A GPU runs behind the program that feeds it. Reading a number waits until the device has caught up, and then
-the device waits for the program. So the metrics of a step stay on the device, and those of many steps are
-read at once. What must not wait, the refusal of a gradient that is not finite, is decided on the device.
-It ran on an H100 on 26 November 2026 (docs/scaling.md).
+A GPU runs behind the program that feeds it, and to read a number waits for it. So the metrics of many steps
+are read at once, and the device itself refuses a gradient that is not finite. It ran on an H100
+on 26 November 2026 (docs/scaling.md).
 
-The weights that are kept are those of least loss on the validation set, since that is what is trained.
-accuracy@1 beside it is how often the objective itself finds a neighbour, the mean over pairs of views.
-recall@1 compares all views concatenated by cosine, each number centred and at one deviation over the
-validation set, within blocks of 400 successive sentences: the fraction of them whose nearest other sentence
-is the one before or after it in its document. recall@1/words is that of the mean of the sentence's word
-vectors, those of all tables side by side, recall@1/both that of the views beside the mean of the first table,
-measured alike. Where the latter finds more, the model has that mean as its last view (``--beside``).
+The weights of least loss on the validation set are kept. Beside the loss stand accuracy@1, how often the
+objective finds a neighbour, and recall@1, how often the nearest of 400 successive sentences is one, by the
+cosine of all views side by side, each number centred and at one deviation. recall@1/words is that of the
+words' mean, recall@1/both that of views and mean: where it is larger, the model has the mean as its last view
+(``--beside``).
 """
 
 from __future__ import annotations
