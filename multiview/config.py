@@ -33,6 +33,7 @@ from runtime.cli import (
 )
 from runtime.errors import UserError
 from runtime.files import check_regular
+from runtime.folders import refuse_others
 
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
@@ -221,7 +222,9 @@ class TrainConfig:
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     def check(self) -> None:
-        """Refuse values that do not go together, by a UserError; types check single values."""
+        """Refuse values that do not go together and a folder of something else, by a UserError."""
+        if not self.dry_run:
+            refuse_others(self.folder, "views", "members")
         if not 2 <= len(self.view_list) <= MOST_VIEWS:
             views = f"--views {self.views[:80]}: {len(self.view_list)} of them"
             raise UserError(f"{views}; needs two to {MOST_VIEWS}, e.g. dep,const")

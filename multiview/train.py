@@ -29,7 +29,6 @@ from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, refusals
 from runtime.files import atomic_path, locked, read_json, write_json
-from runtime.folders import refuse_others
 from runtime.progress import progress
 from runtime.surroundings import available_cores, peak_memory
 
@@ -90,8 +89,6 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
 
     cache, folder = open_trees(config.trees), config.folder
     writes = distributed.first and not config.dry_run
-    if writes:
-        refuse_others(folder, "views", "members")
     with locked(folder, option="--name or --output") if writes else contextlib.nullcontext():
         if config.words_mode != "both":
             return train_one(config, cache, distributed)

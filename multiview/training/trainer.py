@@ -86,6 +86,9 @@ class Trainer(Task[Job]):
         self.distributed, self.cache = distributed or DistributedContext(), cache
         loop, objective, table, views = config.loop, config.objective, config.table, config.view_list
         self.config, self.folder = config, config.folder
+        content = {"content of --trees": str(cache.identity.get("content_sha256", ""))}
+        self.identity = decisive_options(config) | content
+        """What a run that goes on must have in common."""
         self.device = pick_device(config.device, self.distributed.local_rank)
         teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
         words = new_table(config, cache, len(trained_views(views)))
@@ -292,10 +295,8 @@ class Trainer(Task[Job]):
             patience=options.patience,
             read_every=READ_EVERY.get(self.device.type, 1),
         )
-        content = {"content of --trees": str(self.cache.identity.get("content_sha256", ""))}
-        identity = decisive_options(self.config) | content  # what a run that goes on must have in common
         loop = Loop(
-            self, schedule, self.folder, identity=identity, processes=self.distributed, option="--name"
+            self, schedule, self.folder, identity=self.identity, processes=self.distributed, option="--name"
         )
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
