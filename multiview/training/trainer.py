@@ -5,8 +5,8 @@ and started again with the same command ends with the same bits, given the same 
 and versions, and no time limit.
 
 A GPU runs behind the program that feeds it, and to read a number waits for it. So the metrics of many steps
-are read at once, and the device itself refuses a gradient that is not finite. It ran on an H100
-on 26 November 2026 (docs/scaling.md).
+are read at once, and the device itself refuses a gradient that is not finite. It ran on an H100 on 26
+November 2026 (docs/scaling.md).
 
 The weights of least loss on the validation set are kept. Beside the loss stand accuracy@1, how often the
 objective finds a neighbour, and recall@1, how often the nearest of 400 successive sentences is one, by the
