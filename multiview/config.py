@@ -137,7 +137,7 @@ class ObjectiveConfig:
 
 @configuration
 class LoopConfig:
-    """Steps and how they are computed."""
+    """Says how many steps are taken, and how they are computed."""
 
     batch: Annotated[Count, Ge(2)] = 200
     """Sentences of a segment, in order."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @configuration
 class ModelOptions:
-    """Which model a command opens."""
+    """Says which model a command opens."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """Model folder, builtin, or any other name of an encoder that senteval_runner.run takes."""
@@ -80,7 +80,7 @@ class ModelOptions:
 
 @configuration
 class VectorOptions(ModelOptions):
-    """Which model a command opens, and what its vectors hold."""
+    """Says which model a command opens, and what its vectors hold."""
 
     structure: Share | None = None
     """Share of who did what to whom in the cosine, 0 to 1; by default the model's."""

@@ -52,9 +52,9 @@ NUMBERS: Mapping[str, str] = {
     "other fillers": "share of places that are filled otherwise: the lawyer praised | the doctor praised",
     "moved": "share of words in another place: the lawyer praised the doctor | the doctor praised the lawyer",
     "words": "share of words that both have: a red hat | a red coat",
-    "every word": "the same with function words: a red hat | the red hat",
-    "rare words": "the first, rare ones weighing more, of the sentence that shares less: he came | Tom came",
-    "near words": "that, other words counted by their nearest word: a red car | a red automobile",
+    "every word": "share of words that both have, function words too: a red hat | the red hat",
+    "rare words": "share of shared words where it is less, rare words weighing more: he came | Tom came",
+    "near words": "rare words, where another word counts as its nearest: a red car | a red automobile",
     "opposites": "words opposed to words of the other: good | bad; good | not good; on | off",
     "agreeing": "words that agree with words of the other: not good | bad",
     "negation": "whether one sentence denies an odd number of words and the other does not: good | not good",
@@ -62,7 +62,7 @@ NUMBERS: Mapping[str, str] = {
     "names": "names that the other lacks, on both sides: Rome | Paris",
     "missing names": "names or numbers that one side has alone: he came | Tom came",
     "other words": "cosine of the sums of words that the other lacks: enable it | turn it on",
-    "worst partner": "the least cosine of such a word with its nearest: a red hat | a red idea",
+    "worst partner": "least cosine of a word that the other lacks with its nearest: a red hat | a red idea",
     "neighbours": "share of words after the same word in both: red hat, blue coat | red coat, blue hat",
     "inversions": "share of pairs of words in the other order: Rome to Paris | Paris to Rome",
     "moves": "whether words are in another order: in May he came | he came in May",
@@ -213,7 +213,7 @@ class Judgement:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """Where the two differ, what turns the sense first."""
+        """List where the two differ, what turns the sense first."""
         from multiview.reasons import reasons_of
 
         return reasons_of(*self._read)

@@ -23,7 +23,7 @@ class Binding:
 
     @property
     def same(self) -> bool:
-        """Whether both have the same words."""
+        """Tells whether both have the same words."""
         return set(self.a) == set(self.b) and " | " not in self.head
 
     def __str__(self) -> str:

@@ -54,13 +54,13 @@ class Model:
 
     @property
     def hours(self) -> float | None:
-        """Hours of training, all parts together; None where one part's are not recorded."""
+        """Sums the hours of training of all parts; None where one part's are not recorded."""
         hours = [source.hours for source in self.encoder.sources]
         return None if None in hours else sum(filter(None, hours))
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that have a score."""
+        """Lists the tasks that have a score."""
         return list(dict.fromkeys(task for results in self.results.values() for task in results))
 
     @property

@@ -33,8 +33,7 @@ import numpy as np
 from torch import Tensor
 
 from multiview.engines.plan import NORM_FLOOR
-from parsing.networks.sentence_encoder import sigmoid, tanh
-from runtime.compiled import compiled, compiled_part
+from runtime.compiled import compiled, compiled_part, sigmoid, tanh
 
 BIAS_AFTERWARDS = False
 """Whether the bias's gradient is summed after the sweep, not level by level."""

@@ -91,7 +91,7 @@ class Source(EncoderName):
 
     @property
     def reading(self) -> str:
-        """Which of a model's vectors these are, where it has several."""
+        """Says which of a model's vectors these are, where it has several."""
         if not (self.has_features or self.readout or self.text):
             return ""
         default = 0.0 if self.readout in ("features", "raw") else self.default_share
@@ -113,7 +113,7 @@ class Source(EncoderName):
 
     @property
     def hours(self) -> float | None:
-        """Hours of training, where they are recorded; of a view, those of its model."""
+        """Gives the hours of training, where they are recorded; of a view, those of its model."""
         return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
 
     def for_classifiers(self) -> Source:

@@ -255,7 +255,7 @@ class Trainer(Task[Job]):
 
     @cached_property
     def sample(self) -> list[Batch]:
-        """Sentences over which features are brought to one scale; the paper's numbers stay as they are."""
+        """Draws sentences over which features are brought to one scale; the paper's stay as they are."""
         spans = [] if self.config.preset == "paper" else spread(self.split.training)
         return [self.cache.read(*span, self.source.fields) for span in spans]
 

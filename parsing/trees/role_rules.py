@@ -121,7 +121,7 @@ CLAUSE_RULES = (
 
 @dataclass(frozen=True)
 class DependentRule:
-    """What a dependent is to its head. The first rule whose condition holds counts.
+    """Says what a dependent is to its head. The first rule whose condition holds counts.
 
     Subjects, conjuncts and function words are no concern of these rules. Where a condition is 0, anything
     will do.

@@ -152,7 +152,7 @@ _LATEX = str.maketrans(
 
 
 def _latex(text: str) -> str:
-    """Text with LaTeX's own characters escaped, and those that its fonts lack in mathematics."""
+    """Escape LaTeX's own characters, and write those that its fonts lack in mathematics."""
     return text.translate(_LATEX)
 
 

@@ -169,7 +169,7 @@ def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
 
 
 class Head(nn.Module):
-    """Is the head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
+    """The head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
 
     ``outputs`` are classes, or one value. One vector is that of a text, or of a pair that is read as one.
     ``pooling`` None is the tower's.

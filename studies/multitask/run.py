@@ -276,7 +276,7 @@ def best(dev: Mapping[str, Figures]) -> list[str]:
 
 
 def _table(first: str, scores_of: Mapping[str, Figures], quoted: str = "") -> Table:
-    """Our rows, and those of the paper below where one has a name of ours."""
+    """Put our rows in a table, and those of the paper below where one has a name of ours."""
     paper_rows = published(Path(__file__).with_name(quoted)) if quoted else {}
     # A bare star would begin or end italics in Markdown.
     shown = {name: name.replace("*", "\\*") for name in scores_of}
@@ -334,7 +334,7 @@ def _senteval(name: str, data: Path, scale: float = 0) -> TaskExamples:
 
 
 def _parts(train: Examples | None, dev: Examples | None, test: Examples | None) -> TaskExamples:
-    """The three parts; a missing one is a tenth of the training pairs, by a hash of the first text."""
+    """Complete three parts: a missing one is a tenth of the training pairs, by a hash of the first text."""
     assert train is not None
     if test is None:
         train, test = hold_out(train, 0.1, "test")

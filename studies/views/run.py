@@ -39,8 +39,6 @@ PATIENCE = 2
 """Validations, of ten, without a lower loss, after which a training with held-out sentences stops."""
 SECONDARY = ("MRPC", "SICKRelatedness")
 """Tasks that are compared by themselves too: on SICK-R the paper claims its gain."""
-MADE = "made.json"
-"""Beside scores of an earlier version: the figures of :func:`score`, which now are in a cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +141,6 @@ def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: 
     The figures are the commit, the step whose weights are kept and, with held-out sentences, their loss.
     """
     models, report = config.output / "models", config.output / system.scores(scale)
-    if (report / MADE).exists():
-        about: Figures = read_json(report / MADE)
-        return about
     if system.trained:
         _command(*shlex.split(training_command(training(config, system)))[2:])
     _command(

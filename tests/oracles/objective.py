@@ -36,7 +36,7 @@ class Losses:
 
 
 def surroundings(positions: Positions, boundary: str) -> list[Around]:
-    """Every anchor's."""
+    """Describe what is around every anchor."""
     found, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
     content = range(size) if positions.content is None else positions.content
     for s in usable:
@@ -58,7 +58,7 @@ def softmax_loss(positives: Tensor, others: Tensor) -> Tensor:
 
 
 def context_loss(scores: Tensor, here: Around, denominator: str) -> Tensor:
-    """Of one anchor's scores [B]."""
+    """Compute the loss of one anchor from its scores [B]."""
     positives, outside = scores[here.positives], scores[here.outside]
     if denominator == "paper":
         return torch.stack([softmax_loss(one[None], outside) for one in positives]).sum()
@@ -67,14 +67,14 @@ def context_loss(scores: Tensor, here: Around, denominator: str) -> Tensor:
 
 
 def cosines(one: Tensor, other: Tensor) -> Tensor:
-    """Over the temperature, [B, B]."""
+    """Divide cosines by the temperature, [B, B]."""
     return torch.nn.functional.cosine_similarity(one[:, None], other[None], dim=2) / TEMPERATURE
 
 
 def losses(
     features: Sequence[Tensor], maps: Sequence[Tensor], positions: Positions, config: ObjectiveConfig
 ) -> Losses:
-    """Of features [B, D] of each view; ``maps`` are W of each pair, where the score is bilinear."""
+    """Compute all losses of features [B, D] of each view; ``maps`` are W of each pair, if it is bilinear."""
     around = surroundings(positions, config.boundary)
     zero = features[0].new_zeros(())
     found = Losses(len(around), zero, [], zero, [])
