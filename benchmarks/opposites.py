@@ -106,9 +106,9 @@ def _without_others(similar: PairSet, folder: Path) -> PairSet:
 
 
 @contextmanager
-def without_antonyms(found: PairSet) -> Iterator[None]:
+def without_antonyms(pairs: PairSet) -> Iterator[None]:
     """Take the pairs of antonyms of SemAntoNeg's rows out of the list of the structure vector."""
-    rows = zip(found.texts[::3], found.texts[2::3], strict=True)
+    rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
     forms = []
     for pair in {frozenset(exchanged(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows}:
         forms.append({form for word in pair for form in (*poles.bases(word), poles.signed(word)[0])})
@@ -117,9 +117,9 @@ def without_antonyms(found: PairSet) -> Iterator[None]:
         bases = {poles.signed(one)[0], poles.signed(other)[0]}
         return any({one, other} <= pair or bases <= pair for pair in forms)
 
-    kept = [row for row in poles._table("opposites.tsv") if not is_taken(row["one"], row["other"])]
+    remaining = [row for row in poles._table("opposites.tsv") if not is_taken(row["one"], row["other"])]
     caches = (poles.antonyms, poles.signed, poles._poles)
-    with patch.object(poles, "_table", lambda name: kept):
+    with patch.object(poles, "_table", lambda name: remaining):
         for cache in caches:
             cache.cache_clear()
         yield
@@ -170,11 +170,15 @@ def accepted_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str
 
 def cosines_by(sets: Mapping[str, PairSet], vectors_of: Callable[[list[str]], NDArray[np.float32]]) -> Values:
     """Compute an encoder's cosines of every set, each sentence encoded once."""
-    texts = list(dict.fromkeys(text for found in sets.values() for pair in found.texts for text in pair))
+    texts = list(
+        dict.fromkeys(text for pair_set in sets.values() for pair in pair_set.texts for text in pair)
+    )
     of_text = dict(zip(texts, vectors_of(texts), strict=True))
     cosines_of = {}
-    for name, found in sets.items():
-        one, other = (np.array([of_text[text] for text in side]) for side in zip(*found.texts, strict=True))
+    for name, pair_set in sets.items():
+        one, other = (
+            np.array([of_text[text] for text in side]) for side in zip(*pair_set.texts, strict=True)
+        )
         cosines_of[name] = cosines(one, other)
     return cosines_of
 
@@ -206,14 +210,14 @@ def main(options: OppositesConfig) -> None:
     """Print the tables, each also as a line of JSON."""
     source = MultiViewEncoder.load("builtin", "cpu")
     whole = read_sets(data_folder(), options.hans, scored=options.part == "scored")
-    sets = {name: found.first(options.limit) for name, found in whole.items()}
-    _, numbers = read_numbers([pair for found in sets.values() for pair in found.texts], source)
-    ends = np.cumsum([len(found.texts) for found in sets.values()])[:-1]
+    sets = {name: pair_set.first(options.limit) for name, pair_set in whole.items()}
+    _, numbers = read_numbers([pair for pair_set in sets.values() for pair in pair_set.texts], source)
+    ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
     of_set = dict(zip(sets, np.split(numbers, ends), strict=True))
     encoders = {"builtin": cosines_by(sets, partial(source.encode, structure=0))}
     structure = cosines_by(sets, source.structure_vectors)
     if has_minilm():
-        first = {name: found.first(options.minilm_rows) for name, found in sets.items()}
+        first = {name: pair_set.first(options.minilm_rows) for name, pair_set in sets.items()}
         encoders["MiniLM"] = cosines_by(first, minilm_vectors)
     with without_antonyms(sets["SemAntoNeg"]):
         control = cosines_by({"SemAntoNeg": sets["SemAntoNeg"]}, source.structure_vectors)
@@ -233,10 +237,10 @@ def main(options: OppositesConfig) -> None:
     scorers |= {name: vectors[name] for name in (*single, "structure alone", "builtin, share 0.15")}
     table("vector", [name for name in VECTORS if name in sets], vectors, partial(vector_cell, sets))
     table("area under ROC", JUDGED, scorers, partial(judged_cell, sets))
-    asked, rows = [name for name in OTHERWISE if name in sets], ("judge pairs", *single)
+    names, rows = [name for name in OTHERWISE if name in sets], ("judge pairs", *single)
     table(
         "accepted with 90 % of MRPC",
-        asked,
+        names,
         {name: scorers[name] for name in rows},
         partial(accepted_cell, sets),
     )

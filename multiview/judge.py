@@ -247,8 +247,8 @@ class Judge:
         weights = Weights.load(packaged if str(path) == packaged.stem and packaged.is_file() else path)
         fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
         if fitted_beside != present:
-            beside = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
-            raise UserError(f"judge {name}: {beside}; give it that")
+            fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
+            raise UserError(f"judge {name}: {fault}; give it that")
         return cls(weights, encoder, source)
 
     @classmethod

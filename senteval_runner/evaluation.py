@@ -210,13 +210,13 @@ _Scored = dict[str, Any]
 
 def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _Scored:
     """Score STS12-16 and the tasks of structure by the cosines of pairs, without training."""
-    found = {
+    metrics = {
         name: np.array(part.to_file_order(cosines(part.u, part.v)))
         for name, part in rows.items()
         if part.v is not None
     }
     gold = {name: np.array(split.y, dtype=np.float64) for name, split in task.splits.items()}
-    return cosine_result(task.name, found, gold)
+    return cosine_result(task.name, metrics, gold)
 
 
 def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:

@@ -123,12 +123,12 @@ def main(config: SentEvalConfig) -> int:
     from senteval_runner.vectors import EvaluationTrees
 
     folder, options = config.folder, config_to_json(config)
-    asked = list(dict.fromkeys(config.models))
+    names_of_models = list(dict.fromkeys(config.models))
     if config.expand is not None:
-        asked = scoring.expand_models(asked, config.expand)
-    starts, notes = scoring.starts_of(asked) if config.baselines else ([], [])
+        names_of_models = scoring.expand_models(names_of_models, config.expand)
+    starts, notes = scoring.starts_of(names_of_models) if config.baselines else ([], [])
     has_words = config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS)
-    specs = [*asked, *([RANDOM_WORDS] if has_words else []), *starts]
+    specs = [*names_of_models, *([RANDOM_WORDS] if has_words else []), *starts]
     tasks, missing = read_tasks(names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers)
     drawn = {"seed": config.random_seed, "project": config.project}
@@ -142,7 +142,7 @@ def main(config: SentEvalConfig) -> int:
     # Reports that lie where they do by default share finished tasks.
     scoring.score_models(models, tasks, seeds, scoring.Cells((config.output or REPORTS) / "parts", protocol))
     scoring.write_results(folder, models, protocol, options)
-    return 0 if any(model.results for model in models[: len(asked)]) else 2
+    return 0 if any(model.results for model in models[: len(names_of_models)]) else 2
 
 
 cli = Command(

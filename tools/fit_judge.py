@@ -67,11 +67,11 @@ def read_half(data: Path, *, scored: bool = False) -> dict[str, list[Pair]]:
     if not scored:
         frames["Near"] = triplets("near", NEAR)
     rows = [row.cells for row in read_table(antonyms, ("no_not", "paraphrase"))]
-    kept = [row for row, cells in enumerate(rows) if is_development(exchanged(*cells)) != scored]
+    chosen = [row for row, cells in enumerate(rows) if is_development(exchanged(*cells)) != scored]
     pairs = {
         "PAWS": paws[2000:] if scored else paws[:2000],
         "MRPC": [(row.cells[0] == "1", row.cells[1], row.cells[2]) for row in mrpc],
-        "SemAntoNeg": _chosen(list(task_pairs("SemAntoNeg", antonyms)), kept),
+        "SemAntoNeg": _chosen(list(task_pairs("SemAntoNeg", antonyms)), chosen),
     }
     for name, rows_of_name in frames.items():
         both = (((True, t.anchor, t.same), (False, t.anchor, t.other)) for t in rows_of_name)

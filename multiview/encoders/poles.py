@@ -290,27 +290,27 @@ class _Tokens:
         complements = self.below(predicate, KIND.COMPLEMENT)
         if complements and signed(self.word(predicate))[0] in _RAISING:
             predicate = complements[0]
-        turned = [predicate, *filter(self._joined_by_or, self.below(predicate, KIND.CONJUNCT))]
+        predicates = [predicate, *filter(self._joined_by_or, self.below(predicate, KIND.CONJUNCT))]
         if negation == Negation.NO and self.below(predicate, KIND.EXPLETIVE):  # there is no man playing
-            turned += self.below(head, KIND.PARTICIPLE | KIND.RELATIVE)
-        return turned
+            predicates += self.below(head, KIND.PARTICIPLE | KIND.RELATIVE)
+        return predicates
 
-    def _meant(self, token: int, meant: int) -> int:
-        """Find what *not* at ``token`` under ``meant`` turns: not very good, not all came, neither came."""
+    def _meant(self, token: int, denied: int) -> int:
+        """Find what *not* at ``token`` under ``denied`` turns: not very good, not all came, neither came."""
         for _ in range(3):
-            up = int(self.above[meant])
-            if up < 0 or not self.relation[meant] & _ABOVE:
+            up = int(self.above[denied])
+            if up < 0 or not self.relation[denied] & _ABOVE:
                 break
-            meant = self._predicate(up) if self.relation[meant] & KIND.DETERMINER else up
+            denied = self._predicate(up) if self.relation[denied] & KIND.DETERMINER else up
         if self.word(token) == "nor":
-            noun = self.relation[meant] & KIND.CONJUNCT and self.relation[self.above[meant]] & _ARGUMENT
-            return -1 if noun else meant  # neither he nor she came: once is enough
+            noun = self.relation[denied] & KIND.CONJUNCT and self.relation[self.above[denied]] & _ARGUMENT
+            return -1 if noun else denied  # neither he nor she came: once is enough
         of_noun = self.word(token) == "neither" or self.relation[token] & KIND.DETERMINER
-        if of_noun or self.word(meant) in _EVERY:
-            return self._predicate(meant)
+        if of_noun or self.word(denied) in _EVERY:
+            return self._predicate(denied)
         # Of a noun that is a predicate an attribute may be turned: not a *young* man.
-        attributes = self.below(meant, KIND.ATTRIBUTE) if self.below(meant, KIND.COPULA) else []
-        return next((k for k in attributes if has_opposite(self.word(k))), meant)
+        attributes = self.below(denied, KIND.ATTRIBUTE) if self.below(denied, KIND.COPULA) else []
+        return next((k for k in attributes if has_opposite(self.word(k))), denied)
 
     def _predicate(self, noun: int) -> int:
         """Return the verb whose subject or object a noun is, or the noun."""

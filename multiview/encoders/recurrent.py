@@ -109,8 +109,8 @@ class DepSweep(torch.autograd.Function):
         edges, internal = nodes - plan.sentences, plan.internal
         states, of_edges = (nodes, hidden), [(edges, 2 * hidden), (edges,), (edges,)]
         shapes = [states, states, (nodes, 3 * hidden), (internal, 2 * hidden), *of_edges, (internal, hidden)]
-        *kept, word_gates = workspace(x, *shapes, (internal, x.shape[1]), (len(x), 3 * hidden))
-        buffers = DepBuffers(*kept)
+        *saved, word_gates = workspace(x, *shapes, (internal, x.shape[1]), (len(x), 3 * hidden))
+        buffers = DepBuffers(*saved)
         h, c, gates, parents, children = buffers[:5]
         token = token[plan.tensor("order")]
         products.of_words(x, token, input_weight, word_gates, gates)
@@ -149,8 +149,8 @@ class DepSweep(torch.autograd.Function):
 
         As in :meth:`forward`, the buffers of the sweep are shared by all that follows, so it is one function.
         """
-        x, token, input_weight, parent_weight, child_weight, recurrent_weight, *kept = ctx.saved_tensors
-        plan, products, buffers = ctx.plan, ctx.products, DepBuffers(*kept)
+        x, token, input_weight, parent_weight, child_weight, recurrent_weight, *saved = ctx.saved_tensors
+        plan, products, buffers = ctx.plan, ctx.products, DepBuffers(*saved)
         h, c, gates, parents, children = buffers[:5]
         leaves, edges, hidden = plan.leaves, len(children), h.shape[1]
         like = (h, c, gates, parents, children, buffers.mixed)

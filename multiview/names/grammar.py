@@ -154,9 +154,9 @@ def parse_name(spec: str) -> EncoderName:
 def _check_files(name: EncoderName) -> None:
     """Refuse files and folders that are not there, and folders that hold no model, ours or another's."""
     scale, advice = name.text and name.text / MANIFEST, f"; a scale is a tree cache, or {RAW}"
-    for file, told in ((name.file, ""), (scale, advice)):
+    for file, remedy in ((name.file, ""), (scale, advice)):
         if file is not None and not os.path.isfile(file):
-            raise UserError(f"model {name.spec!r}: {file}: no such file{told}")
+            raise UserError(f"model {name.spec!r}: {file}: no such file{remedy}")
     if name.prefix and not name.is_drawn:
         parse_name(name.base)
     elif not name.prefix and os.path.isdir(name.base):

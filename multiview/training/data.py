@@ -96,8 +96,8 @@ def on_device(part: Any, device: torch.device) -> Any:
     if isinstance(part, list):
         return [on_device(each, device) for each in part]
     if is_dataclass(part) and not isinstance(part, type):
-        moved = {field.name: on_device(getattr(part, field.name), device) for field in fields(part)}
-        return replace(part, **moved)
+        copies = {field.name: on_device(getattr(part, field.name), device) for field in fields(part)}
+        return replace(part, **copies)
     return part
 
 

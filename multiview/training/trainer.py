@@ -146,8 +146,8 @@ class Trainer(Task[Job]):
         """Read and plan this process's part of a step, and queue its copy to the device."""
         here = self.distributed
         step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
-        moved: Step = on_device(step, self.device)
-        return moved
+        copied: Step = on_device(step, self.device)
+        return copied
 
     def prepared(self, batches: Sequence[Job]) -> Iterator[Step]:
         """Yield the steps, which a thread reads and plans ahead.
@@ -194,8 +194,8 @@ class Trainer(Task[Job]):
         if self.config.loop.schedule == "cosine":
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
-        given = result.metrics.new_full((1,), rate)
-        self.unread.append(torch.cat([result.metrics, norm.double()[None], given]))
+        rate_of_step = result.metrics.new_full((1,), rate)
+        self.unread.append(torch.cat([result.metrics, norm.double()[None], rate_of_step]))
         self.updates.step(result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.stopped)
         return rate
 

@@ -99,7 +99,7 @@ def _scores(
     hits = {
         (name, task): _hits(result) for name, by_task in results.items() for task, result in by_task.items()
     }
-    scores = {key: Score.over_groups(*found) for key, found in hits.items()}
+    scores = {key: Score.over_groups(*groups) for key, groups in hits.items()}
     caption = "Per cent right, with 95 % intervals"
     yield plots.bars(list(results), tasks, scores, caption=caption, inches=WIDTH)
     rows: list[list[TableCell]] = [[name, *(scores.get((name, task)) for task in tasks)] for name in results]
@@ -184,12 +184,12 @@ def _nearest(specs: Mapping[str, str], trees: Path, stored: Path) -> Table:
     texts = [text for book in books("heldout") for text in book.sentences]
     tokens = [words for part in task.splits.values() for words in part.a]
     fitting = [n for n, text in enumerate(texts) if 45 < len(text) < 90 and text[-1] == "."]
-    asked = [fitting[n * len(fitting) // ASKED] for n in range(ASKED)]
-    rows: list[list[TableCell]] = [[texts[place]] for place in asked]
+    queries = [fitting[n * len(fitting) // ASKED] for n in range(ASKED)]
+    rows: list[list[TableCell]] = [[texts[place]] for place in queries]
     for spec in specs.values():
         rows_ND = open_model(spec, cache=stored, trees=EvaluationTrees(folder=trees, tasks=[task]))(tokens)
         unit_ND = unit((rows_ND - rows_ND.mean(axis=0)) / np.maximum(rows_ND.std(axis=0), 1e-8))
-        for row, place in zip(rows, asked, strict=True):
+        for row, place in zip(rows, queries, strict=True):
             cosine_N = unit_ND @ unit_ND[place]
             cosine_N[place] = -1
             row.append(texts[int(cosine_N.argmax())])

@@ -72,9 +72,9 @@ def special_places(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
     places, notes = {"cls": 0, "sep": -1}, []
     # RoBERTa's <s> and </s> are its cls and sep tokens.
     for name, token_id in (("cls", tokenizer.cls_token_id), ("sep", tokenizer.sep_token_id)):
-        found = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
-        if found:
-            places[name] = found[-1] if found[-1] < special.index(0) else found[-1] - len(ids)
+        at = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
+        if at:
+            places[name] = at[-1] if at[-1] < special.index(0) else at[-1] - len(ids)
         else:
             end = "last" if places[name] else "first"
             notes.append(f"no [{name.upper()}] token: the {end} token stands for it")

@@ -160,8 +160,8 @@ def wrong_answers(
         elif category.semantic and not slots:
             slots = best(plain, question, score_W)
         if category.kind and not slots:
-            asked = f"{category.google}: no wrong answer beside {question[3]!r}"
-            raise UserError(f"{asked} is known for contexts")
+            fault = f"{category.google}: no wrong answer beside {question[3]!r}"
+            raise UserError(f"{fault} is known for contexts")
         yield wrong, slots[: category.candidates - 1]
 
 
@@ -199,9 +199,9 @@ def word_questions(
     """Draw a category's word questions from Google's, or from all pairs of two facts that share no word."""
     facts = load_pairs()[category.name]
     possible = [(*a, *b) for a in facts for b in facts if a[0] != b[0] and a[1] != b[1]]
-    asked = possible if google is None else google.get(category.google, ())
-    rows = generator.sample(range(len(asked)), min(category.questions, most, len(asked)))
-    return [asked[row] for row in sorted(rows)]
+    questions = possible if google is None else google.get(category.google, ())
+    rows = generator.sample(range(len(questions)), min(category.questions, most, len(questions)))
+    return [questions[row] for row in sorted(rows)]
 
 
 def build_questions(

@@ -49,9 +49,9 @@ class Examples:
         """Read NLI pairs with a three-way label; ``skipped`` counts others (``-``, ``not_entailment``)."""
         skipped = Counter() if skipped is None else skipped
         rows = [row for file in files for row in read_nli(file, skipped)]
-        kept = [(a, b, NLI_LABELS.index(label)) for a, b, label in rows if label in NLI_LABELS]
-        skipped["pairs with another label"] += len(rows) - len(kept)
-        return cls.of_pairs(kept)
+        labelled = [(a, b, NLI_LABELS.index(label)) for a, b, label in rows if label in NLI_LABELS]
+        skipped["pairs with another label"] += len(rows) - len(labelled)
+        return cls.of_pairs(labelled)
 
     def __len__(self) -> int:
         return len(self.first)

@@ -148,8 +148,8 @@ class MultitaskNet(nn.Module):
             if (stage.pooling, stage.product) == (styles[task].pooling, styles[task].product)
         ]
         stored = load_file(Path(start) / HEADS) if same else {}
-        kept = {name: weight for name, weight in stored.items() if name.split(".")[0] in same}
-        self.heads.load_state_dict(kept, strict=False)
+        weights = {name: weight for name, weight in stored.items() if name.split(".")[0] in same}
+        self.heads.load_state_dict(weights, strict=False)
         self.to(pick_device())
 
     def head(self, task: str) -> Head:

@@ -152,8 +152,8 @@ def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: 
     )
     if not system.trained or system.words == "both":
         return {"commit": commit}
-    kept = read_json(models / system.label / "config.json")["training"]
-    return {"commit": commit, "step": kept["step"], "validation loss": kept["best"].get("loss")}
+    record = read_json(models / system.label / "config.json")["training"]
+    return {"commit": commit, "step": record["step"], "validation loss": record["best"].get("loss")}
 
 
 def _command(module: str, *arguments: object) -> None:
