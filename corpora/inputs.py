@@ -169,7 +169,7 @@ def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]
     elif is_standard and sys.stdin is None:
         raise UserError("-: standard input is closed")
     try:
-        source: Any = contextlib.nullcontext(sys.stdin.buffer) if is_standard else io.FileIO(path)
+        source: Any = contextlib.nullcontext(sys.stdin.buffer) if is_standard else _unbuffered(path)
         with source as file:
             raw = file if isinstance(file, io.BufferedReader) else io.BufferedReader(file, _BLOCK_BYTES)
             head = raw.peek(HEAD_BYTES)
@@ -187,6 +187,20 @@ def readable(path: Path, *, stream: bool = False) -> Iterator[io.BufferedReader]
         raise UserError(f"{path}: cannot be read ({error}); is the file whole?") from None
     finally:
         _opened = path, lambda: path.stat().st_size
+
+
+@contextlib.contextmanager
+def _unbuffered(path: Path) -> Iterator[io.FileIO]:
+    """Open a file, and close it by its descriptor.
+
+    The garbage collector may meet a file before the generator that reads it, and Python warns of a file that
+    closes itself.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        yield io.FileIO(descriptor, closefd=False)
+    finally:
+        os.close(descriptor)
 
 
 def _foreign(head: bytes) -> str | None:

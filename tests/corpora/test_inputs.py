@@ -1,12 +1,15 @@
 """Lines and tables come out of any file as stated: cut, replaced, decompressed, or an error that names it."""
 
 import bz2
+import gc
 import gzip
 import lzma
 import os
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,3 +205,27 @@ def test_rows_without_a_header(tmp_path: Path) -> None:
     for written in ("10", "-.5", "+5.", "1e-3", "4.40 "):
         path.write_text(f"a\t\t{written}\n")
         assert next(read_rows(path, 3, may_be_empty=True)).number(2) == float(written)
+
+
+def test_an_abandoned_reader_closes_its_file_in_silence(tmp_path: Path) -> None:
+    """A collection moves the file before its reader, which only deeper lists hold, so that it ends first."""
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    gc.collect()
+    lines = read_lines(path)
+    next(lines)
+    cycle: list[Any] = [lines]
+    innermost = cycle
+    for _ in range(6):
+        cycle = [cycle]
+    innermost.append(cycle)
+    del lines, innermost
+    gc.collect(0)
+    list(read_lines(path))
+    descriptors = len(os.listdir("/dev/fd"))
+    with warnings.catch_warnings(record=True) as ends:
+        warnings.simplefilter("always")
+        del cycle
+        gc.collect()
+    assert not ends
+    assert len(os.listdir("/dev/fd")) == descriptors - 1
