@@ -3,7 +3,7 @@
     python -m multiview.explain runs/models/dep-const-laptop "A cat sat on the mat." "On a mat lay a cat."
 
 In: a model folder, or ``builtin``, with the view dep or const, and two sentences. Out: text.
-:mod:`multiview.matches` says how matches are chosen.
+:mod:`multiview.comparison.matches` says how matches are chosen.
 """
 
 import sys

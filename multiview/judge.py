@@ -39,9 +39,9 @@ from runtime.errors import UserError
 from runtime.files import output_file, path_of, read_record, write_record
 
 if TYPE_CHECKING:  # they import torch
-    from multiview.facts import ReadPairs
+    from multiview.comparison.facts import ReadPairs
+    from multiview.comparison.reasons import Reason
     from multiview.model import MultiViewEncoder
-    from multiview.reasons import Reason
 
 Text = str | tuple[str, ...]
 Floats = NDArray[np.float64]
@@ -177,8 +177,8 @@ def read_numbers(
     """Parse the sentences of pairs, each once, and return them with their numbers, [n, F]."""
     import torch
 
-    from multiview.comparison import numbers
-    from multiview.facts import Facts, Forms, ReadPairs, read_facts
+    from multiview.comparison.facts import Facts, Forms, ReadPairs, read_facts
+    from multiview.comparison.pair_numbers import numbers
     from multiview.pretrained import rows_of, unit_rows
     from runtime.device import torch_threads
 
@@ -214,7 +214,7 @@ class Judgement:
     @cached_property
     def reasons(self) -> list[Reason]:
         """List where the two differ, what turns the sense first."""
-        from multiview.reasons import reasons_of
+        from multiview.comparison.reasons import reasons_of
 
         return reasons_of(*self._read)
 

@@ -56,7 +56,7 @@ from runtime.files import locked, path_of
 from runtime.progress import progress
 
 if TYPE_CHECKING:
-    from multiview.matches import Explanation
+    from multiview.comparison.matches import Explanation
     from parsing.trees.cache import TreeCache
 
 FEW = 200
@@ -347,7 +347,7 @@ class MultiViewEncoder:
         most ``top`` each. An unknown view, one without trees, and a sentence too long for the parsers are a
         UserError.
         """
-        from multiview.matches import explain_pair, nodes_of
+        from multiview.comparison.matches import explain_pair, nodes_of
 
         if not isinstance(top, Integral) or top < 1:
             raise UserError(f"explain: top={top!r:.40}: must be a whole number from 1")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiview import explain
-from multiview.matches import best_matches, covers_of, nodes_of
+from multiview.comparison.matches import best_matches, covers_of, nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.outputs import chosen_networks
 from runtime.errors import UserError

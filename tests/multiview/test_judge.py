@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.facts import LONGEST
+from multiview.comparison.facts import LONGEST
 from multiview.judge import NUMBERS, PACKAGED, Judge, Weights, cli, read_numbers
 from runtime.errors import UserError
 from runtime.files import read_record, write_record

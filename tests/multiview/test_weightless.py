@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from multiview.comparison.matches import nodes_of
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH, spellings
 from multiview.folder.files import Member
-from multiview.matches import nodes_of
 from multiview.model import MultiViewEncoder
 from multiview.outputs import chosen_networks
 from multiview.words.table import Vocabulary, WordTable

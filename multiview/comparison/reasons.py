@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from multiview.comparison.facts import ReadPairs, WordClass
 from multiview.encoders.poles import agreement, poles
-from multiview.facts import ReadPairs, WordClass
 from parsing.trees.role_rules import ROLES
 
 ORDER = ("opposite", "negation", "roles", "number", "name", "missing", "agreeing")

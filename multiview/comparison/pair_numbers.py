@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from multiview.comparison.facts import Flags, Ints, ReadPairs, WordClass
 from multiview.encoders.poles import poles
-from multiview.facts import Flags, Ints, ReadPairs, WordClass
 from multiview.pretrained import unit_rows
 from multiview.words.table import WordTable
 from parsing.trees.batch import places_of_ranges

@@ -28,8 +28,8 @@ from multiview.pretrained import unit_rows
 from runtime.errors import UserError
 
 if TYPE_CHECKING:
+    from multiview.comparison.reasons import Binding
     from multiview.outputs import Networks
-    from multiview.reasons import Binding
     from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
 
@@ -163,8 +163,8 @@ def explain_pair(
 
 
 def _bindings_of(batch: Batch) -> list[Binding]:
-    from multiview.facts import Forms, ReadPairs, read_facts  # here: it compiles
-    from multiview.reasons import bindings
+    from multiview.comparison.facts import Forms, ReadPairs, read_facts  # here: it compiles
+    from multiview.comparison.reasons import bindings
 
     forms = Forms()
     return bindings(ReadPairs(read_facts(batch, forms), forms, np.array([[0, 1]])), 0)
