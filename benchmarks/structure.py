@@ -118,7 +118,7 @@ def has_minilm() -> bool:
 
 def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
     """Encode texts by MiniLM, [n, 384]."""
-    model = load_pretrained(packaged(MINILM), whole=True, device="cpu")
+    model = load_pretrained(packaged(MINILM), all_modules=True, device="cpu")
     return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
 
 

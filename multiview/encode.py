@@ -187,7 +187,7 @@ cli = Command(
     main,
     "multiview.encode",
     "Vectors of the sentences of a file or tree cache.",
-    kept="nothing was written",
+    kept_work="nothing was written",
     plugins=True,
 )
 

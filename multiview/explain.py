@@ -39,7 +39,7 @@ cli = Command(
     main,
     "multiview.explain",
     "The subtrees of two sentences that match best, drawn on both trees.",
-    kept="nothing was written",
+    kept_work="nothing was written",
     plugins=True,
 )
 

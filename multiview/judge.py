@@ -179,7 +179,7 @@ def read_numbers(
 
     from multiview.comparison.facts import Facts, Forms, ReadPairs, read_facts
     from multiview.comparison.pair_numbers import numbers
-    from multiview.pretrained import rows_of, unit_rows
+    from multiview.pretrained import check_vectors, unit_rows
     from runtime.device import torch_threads
 
     place: dict[Text, int] = {}
@@ -194,7 +194,7 @@ def read_numbers(
         by_name = numbers(read, source.members[0].network.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
-        vectors = unit_rows(rows_of(encoder.encode(strings), strings, type(encoder).__name__)[0])
+        vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
         by_name["topic"] = np.einsum("nd,nd->n", *vectors[row_n2.T])
     return read, np.column_stack([by_name[name] for name in NUMBERS]).astype(np.float64)
 
@@ -367,7 +367,7 @@ cli = Command(
     main,
     "multiview.judge",
     "Do two sentences say the same? A probability, and reasons.",
-    kept="nothing was written",
+    kept_work="nothing was written",
 )
 
 

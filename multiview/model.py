@@ -20,9 +20,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from runtime.surroundings import collector_paused
+from runtime.surroundings import pause_collector
 
-with collector_paused():
+with pause_collector():
     import torch  # most of the time to import this module
 
 import numpy as np
@@ -50,9 +50,9 @@ from multiview.outputs import (
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.batch import Batch
-from runtime.device import chosen_threads, pick_device, plain_build, plain_torch, torch_threads
+from runtime.device import build_in_float32, chosen_threads, pick_device, torch_threads, with_torch_defaults
 from runtime.errors import UserError
-from runtime.files import locked, path_of
+from runtime.files import lock_folder, path_of
 from runtime.progress import progress
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class MultiViewEncoder:
         that is missing or damaged, or the value that is none of these.
         """
         chosen, path = pick_device(device), model_folder(folder)
-        with collector_paused():
+        with pause_collector():
             encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
         encoder.folder = path
         if structure is not None:
@@ -139,7 +139,7 @@ class MultiViewEncoder:
         knows the role of each child.
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
-        with plain_build():
+        with build_in_float32():
             words = words or WordTable.hashed(word_dim, views=1 + max(tables_of(names), default=0), seed=seed)
             torch.manual_seed(seed)
             config = EncoderConfig(dim=dim, start=start, relations=relations)
@@ -192,7 +192,7 @@ class MultiViewEncoder:
         meaning = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
         return meaning + (self.structure_size if self.structure else 0)
 
-    @plain_torch()
+    @with_torch_defaults()
     def encode(
         self,
         inputs: str | Iterable[str | Tokens] | None,
@@ -254,13 +254,13 @@ class MultiViewEncoder:
     encode_query = encode
     encode_document = encode
 
-    @plain_torch()
+    @with_torch_defaults()
     def similarity(self, first: Vectors, second: Vectors) -> Tensor:
         """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
         left, right = units(first, second)
         return left @ right.T
 
-    @plain_torch()
+    @with_torch_defaults()
     def similarity_pairwise(self, first: Vectors, second: Vectors) -> Tensor:
         """Return the cosines of vectors ``first`` and ``second``, pair by pair: [n]; [D] counts as [1, D]."""
         left, right = units(first, second)
@@ -272,7 +272,7 @@ class MultiViewEncoder:
         """Write the model as it is now, expanded words too; a folder of something else is a UserError."""
         folder = path_of(folder, "model")
         refuse_other_content(folder)
-        with locked(folder, option="folder"):
+        with lock_folder(folder, option="folder"):
             save_model(self.members, folder, self.folder)
         self.folder = folder
 
@@ -295,7 +295,7 @@ class MultiViewEncoder:
         """Return itself: scikit-learn copies estimators, but a model that nothing trains may be shared."""
         return self
 
-    @plain_torch()
+    @with_torch_defaults()
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Give the words' input vectors, tables side by side: float32 [n, (tables or 1) x word size]."""
@@ -319,7 +319,7 @@ class MultiViewEncoder:
         loaded = load_word_vectors(vectors)
         return max((member.network.words.expand(loaded) for member in self.members), default=0)
 
-    @plain_torch()
+    @with_torch_defaults()
     @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
@@ -331,12 +331,12 @@ class MultiViewEncoder:
         vectors: NDArray[np.float32] = self._encode(texts, None, output, BATCH, False).cpu().numpy()
         return vectors
 
-    @plain_torch()
+    @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
         return vectors_of_views(chosen_networks(self.members, views), batch)
 
-    @plain_torch()
+    @with_torch_defaults()
     @torch.inference_mode()
     def explain(
         self, a: str | Tokens, b: str | Tokens, *, view: str | None = None, top: int = 5
@@ -385,7 +385,7 @@ class MultiViewEncoder:
         batches = self.reader.batches(texts, output.requires, trees, batch_size)
         progress_bar = progress(total=total, description="encode", show=show_progress_bar)
         # The first sentence imports a tokenizer, parsers and compiled loops.
-        paused = collector_paused() if total < FEW else contextlib.nullcontext()
+        paused = pause_collector() if total < FEW else contextlib.nullcontext()
         # Parsing takes one thread: it has no large products.
         with torch.inference_mode(), torch_threads(1), progress_bar as bar, paused:
             for places, batch in batches:

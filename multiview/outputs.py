@@ -12,7 +12,7 @@ from torch import Tensor
 from multiview.encoders.meaning import Readout, Scale, joined, joined_with_structure, share_of, unit
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, chosen_views
-from multiview.pretrained import vectors_of
+from multiview.pretrained import read_vectors
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
 from runtime.errors import UserError
@@ -140,7 +140,7 @@ def units(*sides: Vectors) -> list[Tensor]:
 
     What are no vectors, or of different sizes, is a UserError.
     """
-    left, right = (vectors_of(vectors, "similarity") for vectors in sides)
+    left, right = (read_vectors(vectors, "similarity") for vectors in sides)
     if left.shape[1] != right.shape[1]:
         raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
     return [unit(left), unit(right).to(left.device)]

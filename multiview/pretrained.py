@@ -27,13 +27,13 @@ Encode = Callable[[Sequence[Any]], Any]
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]
 
 
-def load_pretrained(name: str, *, whole: bool = False, **options: Any) -> Any:
-    """Load the transformer of a name or a folder, or with ``whole`` all of a sentence-transformers model.
+def load_pretrained(name: str, *, all_modules: bool = False, **options: Any) -> Any:
+    """Load the transformer of a name or folder; with ``all_modules`` the whole sentence-transformers model.
 
     Safetensors only: the older .bin weights are pickle. No code of the folder is run. What cannot be loaded
     is a UserError.
     """
-    quiet()
+    silence_libraries()
     import torch
     from huggingface_hub import try_to_load_from_cache
     from sentence_transformers import SentenceTransformer
@@ -43,14 +43,14 @@ def load_pretrained(name: str, *, whole: bool = False, **options: Any) -> Any:
     advice = "give a folder with safetensors weights, or a name when the machine is online"
     # Weights that the folder lacks (BERT's pooler, unused here) are drawn at random: two loads would differ
     # in them, and so would the saved files.
-    with one_line(message, advice), torch.random.fork_rng(devices=[]):
+    with report_in_one_line(message, advice), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if not Path(name).exists() and not isinstance(
             try_to_load_from_cache(_at_hub(name), "config.json"), str
         ):
             print(f"model {name!r}: not here; looked up at huggingface.co", file=sys.stderr, flush=True)
         ours = {"trust_remote_code": False}  # the default None asks, and runs the folder's code after "y"
-        return (SentenceTransformer if whole else Transformer)(
+        return (SentenceTransformer if all_modules else Transformer)(
             name,
             model_kwargs={"use_safetensors": True, **ours},
             config_kwargs=ours,
@@ -75,11 +75,11 @@ def pooling_module(width: int, mode: str) -> nn.Module:
     return result
 
 
-def encoded(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
+def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:
     """Encode texts to vectors [n, d]; a model whose files do not fit each other is a UserError."""
-    with one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
+    with report_in_one_line(f"model {name!r}: cannot encode; its files do not fit each other"):
         vectors = model.encode(list(texts), batch_size=batch_size, show_progress_bar=False)
-    rows: Float = rows_of(vectors, texts, f"model {name!r}")[0]
+    rows: Float = check_vectors(vectors, texts, f"model {name!r}")[0]
     return rows
 
 
@@ -89,7 +89,7 @@ def check_encoder(encoder: Any, caller: str) -> None:
         raise UserError(f"{caller}: {described(encoder)} has no encode(sentences)")
 
 
-def rows_of(
+def check_vectors(
     output: Any, sentences: Sequence[object], name: str, dim: int | None = None, columns: int = 1
 ) -> Float:
     """Check what an encoder returned of n sentences, [n, D] or [K, n, D]: float32 [K, n, D] on the host.
@@ -122,7 +122,7 @@ def unit_rows(rows: Float) -> Float:
     return unit
 
 
-def vectors_of(value: Any, caller: str) -> Tensor:
+def read_vectors(value: Any, caller: str) -> Tensor:
     """Return the vectors that a caller gave, [n, D] or one [D], as float32 [n, D] on their device.
 
     What are no finite numbers of that shape is a UserError.
@@ -146,12 +146,12 @@ def _array(value: Any, what: str) -> NDArray[Any]:
     def on_host(part: Any) -> Any:
         return part.detach().cpu().float().numpy() if hasattr(part, "detach") else part
 
-    with one_line(f"{what} that is no array"):
+    with report_in_one_line(f"{what} that is no array"):
         return np.asarray([*map(on_host, value)] if isinstance(value, list | tuple) else on_host(value))
 
 
 @contextlib.contextmanager
-def one_line(message: str, advice: str = "") -> Iterator[None]:
+def report_in_one_line(message: str, advice: str = "") -> Iterator[None]:
     """Report what a library's loader raises in one line: a broken folder makes it raise errors of any type.
 
     The UserError has the message, the first line of the library's error in brackets, then the advice.
@@ -169,10 +169,10 @@ def encoder_folder(name: str) -> Path:
     """Find out where a model lies: ``name`` if that is a folder, else its copy from the Hugging Face hub."""
     folder = Path(name)
     if not folder.is_dir():
-        quiet()
+        silence_libraries()
         from huggingface_hub import snapshot_download
 
-        with one_line(f"model {name!r}: neither a folder here nor a model of the Hugging Face hub"):
+        with report_in_one_line(f"model {name!r}: neither a folder here nor a model of the Hugging Face hub"):
             folder = Path(snapshot_download(_at_hub(name), allow_patterns=DOWNLOADED))
     if not any(folder.rglob("*.safetensors")):
         raise UserError(f"{folder}: no model here (no .safetensors file)")
@@ -184,7 +184,7 @@ def _at_hub(name: str) -> str:
     return name if "/" in name else f"sentence-transformers/{name}"
 
 
-def quiet() -> None:
+def silence_libraries() -> None:
     """Switch off the progress bars of sentence-transformers, which must be there, and of its libraries."""
     try:
         import sentence_transformers  # noqa: F401

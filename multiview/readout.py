@@ -101,7 +101,7 @@ cli = Command(
     "multiview.readout",
     "Fit one vector made for cosine, from all views of a model.",
     owns=written_folder,
-    kept="nothing was written",
+    kept_work="nothing was written",
     plugins=True,
 )
 

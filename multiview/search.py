@@ -154,7 +154,7 @@ cli = Command(
     main,
     "multiview.search",
     "The nearest sentences of a corpus to a query, by cosine.",
-    kept="nothing was written",
+    kept_work="nothing was written",
     plugins=True,
 )
 

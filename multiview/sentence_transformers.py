@@ -16,12 +16,12 @@ from corpora.sentences import read_sentences
 from multiview.encoders.meaning import joined_with_structure, share_of
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import one_line
+from multiview.pretrained import report_in_one_line
 from runtime.cli import Share, config_from_json, configuration
 from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
-from runtime.files import locked, read_json, write_json
-from runtime.folders import current, replaced
+from runtime.files import lock_folder, read_json, write_json
+from runtime.folders import current_folder, replace_folder
 
 try:
     from sentence_transformers import SentenceTransformer
@@ -112,7 +112,7 @@ class MultiViewModule(TextModule):
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the model folder, without checkpoints and logs."""
-        with locked(Path(output_path), option="folder"):
+        with lock_folder(Path(output_path), option="folder"):
             save_model(self.encoder.members, Path(output_path), self.encoder.folder)
 
 
@@ -139,12 +139,12 @@ class StructureModule(TextModule):
     @classmethod
     def opened(cls, folder: Path, trusted: bool = False) -> Self:
         """Load what was saved; a model that is trusted may trust the one in it."""
-        folder = current(folder)
+        folder = current_folder(folder)
         path, source = folder / "structure.json", folder / "source"
         record = config_from_json(StructureRecord, read_json(path), where=path)
         name = source if source.is_dir() else "builtin"
         encoder = MultiViewEncoder.load(name, "cpu", structure_size=record.structure_size)
-        with one_line(f"{folder / 'model'}: cannot be loaded"):
+        with report_in_one_line(f"{folder / 'model'}: cannot be loaded"):
             model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusted)
         return cls(model, record.structure, encoder)
 
@@ -161,7 +161,7 @@ class StructureModule(TextModule):
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write λ, the other model, and the source if it is not ``builtin``, in one step."""
         folder = Path(output_path)
-        with locked(folder, option="folder"), replaced(folder) as new:
+        with lock_folder(folder, option="folder"), replace_folder(folder) as new:
             self.model.save(str(new / "model"))
             if self.source.name != "builtin":
                 save_model(self.source.members, new / "source", self.source.folder)

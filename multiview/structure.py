@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from corpora.sentences import read_sentences
 from multiview.encoders.meaning import joined_with_structure, share_of
 from multiview.model import MultiViewEncoder
-from multiview.pretrained import check_encoder, rows_of
+from multiview.pretrained import check_encoder, check_vectors
 from runtime.errors import UserError
 
 
@@ -51,7 +51,7 @@ class WithStructure:
         if not texts:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
-        own = torch.from_numpy(rows_of(output, texts, type(self.model).__name__)[0])
+        own = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
         bound = torch.from_numpy(self.source.structure_vectors(texts))
         joined = joined_with_structure(own, bound, self.structure)
         result = joined[0] if isinstance(sentences, str) else joined

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING
 from multiview.config import LAPTOP, TrainConfig, found_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
-from runtime.errors import MissingExtraError, UserError, refusals
-from runtime.files import atomic_path, locked, read_json, write_json
+from runtime.errors import MissingExtraError, UserError, collect_refusals
+from runtime.files import atomic_path, lock_folder, read_json, write_json
 from runtime.progress import progress
 from runtime.surroundings import available_cores, peak_memory
 
@@ -47,7 +47,7 @@ def main(config: TrainConfig) -> int:
 
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
-    problems = " | ".join(refusals(lambda: found_trees(config.trees), config.check))
+    problems = " | ".join(collect_refusals(lambda: found_trees(config.trees), config.check))
     if problems and not (config.dry_run and config.preset == "paper"):
         raise UserError(problems)
     if problems:
@@ -89,7 +89,7 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
 
     cache, folder = open_trees(config.trees), config.folder
     writes = distributed.first and not config.dry_run
-    with locked(folder, option="--name or --output") if writes else contextlib.nullcontext():
+    with lock_folder(folder, option="--name or --output") if writes else contextlib.nullcontext():
         if config.words_mode != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
@@ -215,10 +215,10 @@ def calibrate(trainer: Trainer) -> tuple[float, int]:
     sentences, seconds = [], []
     jobs = list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))
     with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
-        for step in trainer.prepared(jobs):
+        for step in trainer.prepare_batches(jobs):
             start = time.perf_counter()
             trainer.update(trainer.gradient(step))
-            trainer.read()  # the rate is that of work done, not of work queued
+            trainer.take_metrics()  # the rate is that of work done, not of work queued
             seconds.append(time.perf_counter() - start)
             sentences.append(step.sentences)
             bar.update(1)
@@ -259,7 +259,7 @@ cli = Command(
     main,
     "multiview.train",
     (__doc__ or "").split("\n\n")[0],
-    kept="checkpoints are kept; the same command resumes",
+    kept_work="checkpoints are kept; the same command resumes",
     defaults=lambda name: preset(name or LAPTOP),
     plugins=True,
 )

@@ -54,5 +54,5 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
         amount=amount,
         unit="sentences",
         per_second=per_second * (1 if whole else workers),
-        about=not whole and sentences is None and corpus.length is None,
+        has_estimated_amount=not whole and sentences is None and corpus.length is None,
     )

@@ -61,13 +61,13 @@ def import_trees(
     """
     from parsing.pipeline.driver import shards_of
     from parsing.trees.cache import write_shard
-    from runtime.files import locked
+    from runtime.files import lock_folder
 
     where = conllu or ptb
     if where is None:
         raise UserError("--conllu or --ptb is needed")
     manifest = treebank_manifest(output.name, conllu, ptb, shard_sentences)
-    with locked(output):
+    with lock_folder(output):
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []

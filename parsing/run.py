@@ -29,7 +29,7 @@ from tyro.conf import Positional
 from parsing import check_parser
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
 from runtime.cli import Command, Count, config_to_json, configuration, with_defaults
-from runtime.errors import UserError, refusals
+from runtime.errors import UserError, collect_refusals
 
 if TYPE_CHECKING:
     from corpora.text import Corpus
@@ -147,7 +147,7 @@ def check_paper(
 
     missing = [PAPER_PARSERS] if "builtin" in (config.dep_model, config.const_model) else []
     if config.dry_run:
-        missing += refusals(opened) if missing else refusals(opened, make)
+        missing += collect_refusals(opened) if missing else collect_refusals(opened, make)
         if missing:
             print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
             books, parser = open_corpus("books", limit=SAMPLE), make(dep="builtin", const="builtin")

@@ -33,8 +33,8 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from runtime import __version__
 from runtime.errors import LONE_SURROGATE, UserError, explain, printable
-from runtime.files import locked
-from runtime.surroundings import settle_streams, usable_streams
+from runtime.files import lock_folder
+from runtime.surroundings import flush_streams, open_streams
 
 LOGGER = "multiview_project"
 """The logger of every package."""
@@ -132,7 +132,7 @@ class Estimate:
     unit: str
     """What the amount counts, in the plural."""
     per_second: float
-    about: bool = False
+    has_estimated_amount: bool = False
     """Whether the amount is an estimate, too."""
 
     def seconds(self, amount: float) -> timedelta:
@@ -143,7 +143,10 @@ class Estimate:
         """Show the resolved configuration and a line per fact, with work and time at the end."""
         number, time = "an unknown number of", "unknown"
         if self.amount is not None:
-            number, time = f"{'about ' * self.about}{self.amount:,.0f}", f"about {self.seconds(self.amount)}"
+            number, time = (
+                f"{'about ' * self.has_estimated_amount}{self.amount:,.0f}",
+                f"about {self.seconds(self.amount)}",
+            )
         work = f"{number} {self.unit} at {self.per_second:,.3g} a second"
         rows = {**self.facts, "work": work, "time": time}
         lines = [f"{name:<12} {value}" for name, value in rows.items()]
@@ -169,7 +172,7 @@ class Command:
     """Shown by ``--help``."""
     owns: Callable[[Any], Path | None] = lambda config: None
     """The folder that a configuration writes to. One run at a time may own it; a dry run does not."""
-    kept: str = "what was finished is kept; the same command resumes"
+    kept_work: str = "what was finished is kept; the same command resumes"
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[str], Any] | None = None
     """Maps the name after ``--preset``, empty without one, to a configuration that holds the defaults."""
@@ -181,7 +184,7 @@ class Command:
         # Before torch is imported: its threads sleep while they wait. Spinning, they take the core that the
         # thread they wait for needs (runtime/device.py).
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        usable_streams()
+        open_streams()
         try:
             code = self._run(list(sys.argv[1:] if args is None else args))
             sys.stdout.flush()  # now: at the end of the process a full disk has no message
@@ -189,13 +192,13 @@ class Command:
         except BrokenPipeError:
             return 0
         except KeyboardInterrupt:
-            return self._refuse(f"interrupted; {self.kept}", 130)
+            return self._refuse(f"interrupted; {self.kept_work}", 130)
         except Exception as error:
-            if (message := explain(error, kept=self.kept)) is None:  # a bug
+            if (message := explain(error, kept_work=self.kept_work)) is None:  # a bug
                 raise
             return self._refuse(message, 2)
         finally:
-            settle_streams()
+            flush_streams()
 
     def _run(self, words: list[str]) -> int:
         if "--version" in words:
@@ -208,7 +211,7 @@ class Command:
             config = self._parse(words)
             check(config)
             folder = None if getattr(config, "dry_run", False) else self.owns(config)
-            with contextlib.nullcontext() if folder is None else locked(folder):
+            with contextlib.nullcontext() if folder is None else lock_folder(folder):
                 return int(self.main(config) or 0)
         except SystemExit as stop:  # --help (0) or a usage error (2)
             return int(stop.code or 0)

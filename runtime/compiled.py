@@ -33,15 +33,17 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.misc.appdirs import user_cache_dir
 
 from runtime.cli import warn_once
-from runtime.surroundings import collector_paused, kept_over_forks
+from runtime.surroundings import hold_during_forks, pause_collector
 
-kept_over_forks(global_compiler_lock)
-ONCE = "compiling for this processor, once (up to a minute)"
-NOT_KEPT = "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that has room and can be written"
+hold_during_forks(global_compiler_lock)
+COMPILING = "compiling for this processor, once (up to a minute)"
+NOT_STORABLE = (
+    "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that has room and can be written"
+)
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
 """Other threads run meanwhile. Python's check for a division by zero would keep loops from being vectorised.
 What is left out is for array expressions and for calls from C; it took a tenth of the time."""
-OF_PARTS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
+PART_OPTIONS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
 """Parts allocate nothing, so that nothing counts references to their arrays: a quarter faster."""
 
 
@@ -51,8 +53,8 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     ``options`` are those of ``numba.njit``.
     """
     dispatcher = numba.njit(function, **OPTIONS, **options)
-    dispatcher._cache = _Kept(function)
-    dispatcher.compile = collector_paused()(dispatcher.compile)  # a tenth of the time
+    dispatcher._cache = _CodeFiles(function)
+    dispatcher.compile = pause_collector()(dispatcher.compile)  # a tenth of the time
     return dispatcher
 
 
@@ -80,10 +82,10 @@ def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
 
 def compiled_part(function: Callable[..., Any], **options: Any) -> Any:
     """Make a function that compiled ones call, too; it is kept as a part of each."""
-    return numba.extending.register_jitable(**OF_PARTS, **options)(function)
+    return numba.extending.register_jitable(**PART_OPTIONS, **options)(function)
 
 
-class _Kept(NullCache):  # type: ignore[misc]
+class _CodeFiles(NullCache):  # type: ignore[misc]
     """The code of a function on disk."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -92,15 +94,15 @@ class _Kept(NullCache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
         """Read the code for arguments of these types; None if it is to be compiled."""
         target.refresh()
-        for folder in _folders(self.function):
+        for folder in _code_folders(self.function):
             with contextlib.suppress(Exception):  # none here, or a damaged one
                 name = self._name(signature, target.codegen())
                 made_of, code = IndexDataCacheFile(str(folder), "", "")._load_data(name)
-                if made_of == self._made_of:
+                if made_of == self._ingredients:
                     return CompileResult._rebuild(target, *code)
         # Of several workers the first speaks.
         if multiprocessing.current_process().name.rpartition("-")[2] in ("MainProcess", "1"):
-            _say(ONCE)
+            _say(COMPILING)
         return None
 
     def save_overload(self, signature: Any, result: CompileResult) -> None:
@@ -108,11 +110,13 @@ class _Kept(NullCache):  # type: ignore[misc]
         if result.library.has_dynamic_globals:  # addresses of this process
             return
         name = self._name(signature, result.library.codegen)
-        for folder in (*_folders(self.function), None):
+        for folder in (*_code_folders(self.function), None):
             with contextlib.suppress(Exception):  # no room, or no right to write
-                folder = folder or _temporary()
+                folder = folder or _temporary_folder()
                 folder.mkdir(parents=True, exist_ok=True)
-                IndexDataCacheFile(str(folder), "", "")._save_data(name, (self._made_of, result._reduce()))
+                IndexDataCacheFile(str(folder), "", "")._save_data(
+                    name, (self._ingredients, result._reduce())
+                )
                 return
 
     def _name(self, signature: Any, codegen: Any) -> str:
@@ -121,18 +125,18 @@ class _Kept(NullCache):  # type: ignore[misc]
         return f"{self.function.__module__}.{self.function.__name__}.{digest[:16]}.nbc"
 
     @functools.cached_property
-    def _made_of(self) -> str:
-        return repr(sorted(map(repr, _made_of(self.function))))
+    def _ingredients(self) -> str:
+        return repr(sorted(map(repr, _ingredients(self.function))))
 
 
-def _made_of(function: Any) -> Iterator[object]:
+def _ingredients(function: Any) -> Iterator[object]:
     """Yield what is compiled into a function: its file, numbers and arrays, and the same of its parts."""
-    yield _sha256(function.__code__.co_filename)
+    yield _file_digest(function.__code__.co_filename)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
         value = getattr(value, "py_func", value)
         if isfunction(value) and value is not function:
-            yield from _made_of(value)
+            yield from _ingredients(value)
         elif isinstance(value, int | float | tuple | np.generic):
             yield name, value
         elif isinstance(value, np.ndarray):
@@ -140,11 +144,11 @@ def _made_of(function: Any) -> Iterator[object]:
 
 
 @functools.cache
-def _sha256(path: str) -> str:
+def _file_digest(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _folders(function: Any) -> list[Path]:
+def _code_folders(function: Any) -> list[Path]:
     """List where code may lie: where NUMBA_CACHE_DIR says, else beside the source or in the user's caches."""
     source, of_user = Path(function.__code__.co_filename), Path(user_cache_dir("numba", appauthor=False))
     name = _CacheLocator.get_suitable_cache_subpath(str(source))
@@ -155,9 +159,9 @@ def _folders(function: Any) -> list[Path]:
 
 
 @functools.cache
-def _temporary() -> Path:
+def _temporary_folder() -> Path:
     """Return a folder for this process and those that it starts."""
-    _say(NOT_KEPT)
+    _say(NOT_STORABLE)
     folder = tempfile.mkdtemp(prefix="compiled-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["NUMBA_CACHE_DIR"] = config.CACHE_DIR = folder
@@ -178,7 +182,7 @@ def tanh(x: Any) -> Any:
     return math.tanh(x)
 
 
-@numba.extending.overload(tanh, jit_options=OF_PARTS)
+@numba.extending.overload(tanh, jit_options=PART_OPTIONS)
 def _tanh_of_type(x):  # type: ignore[no-untyped-def]
     if x == numba.types.float32:
 
@@ -207,7 +211,7 @@ def sigmoid(x: Any) -> Any:
     return 0.5 * math.tanh(0.5 * x) + 0.5
 
 
-@numba.extending.overload(sigmoid, jit_options=OF_PARTS)
+@numba.extending.overload(sigmoid, jit_options=PART_OPTIONS)
 def _sigmoid_of_type(x):  # type: ignore[no-untyped-def]
     if x == numba.types.float32:
         return lambda x: np.float32(0.5) + np.float32(0.5) * tanh(np.float32(0.5) * x)

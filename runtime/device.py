@@ -28,7 +28,7 @@ from runtime.surroundings import shared_lock
 # GNU's OpenMP would wait for ever for threads that a fork leaves behind.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
-BUILDING = shared_lock()
+BUILD_LOCK = shared_lock()
 """Held by who changes torch's defaults, which threads share."""
 LARGE_FLOP = 2e9
 """Work of a product that pays for several threads: some tens of milliseconds on one core."""
@@ -81,7 +81,7 @@ def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
     return wait
 
 
-def pick(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
+def pick_masked(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
     """Return ``values_BTD[mask_BT]`` [N, D]; a mask on the host spares the device from counting."""
     if values_BTD.device == mask_BT.device:
         return values_BTD[mask_BT]
@@ -113,7 +113,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plain_torch() -> Iterator[None]:
+def with_torch_defaults() -> Iterator[None]:
     """Compute without the autocast or the default device that the caller's code has set in this thread."""
     with contextlib.ExitStack() as stack:
         for kind in ("cpu", "cuda"):
@@ -125,9 +125,9 @@ def plain_torch() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plain_build() -> Iterator[None]:
+def build_in_float32() -> Iterator[None]:
     """Make networks in float32 on the CPU, whatever torch's defaults are; its generator stays as it is."""
-    with BUILDING, torch.random.fork_rng(devices=[]), torch.device("cpu"):
+    with BUILD_LOCK, torch.random.fork_rng(devices=[]), torch.device("cpu"):
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         try:
@@ -137,9 +137,9 @@ def plain_build() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def shapes_alone() -> Iterator[None]:
-    """Make networks as in :func:`plain_build`, without memory for their weights."""
-    with plain_build(), torch.device("meta"), _NoNormalWeights():
+def build_without_weights() -> Iterator[None]:
+    """Make networks as in :func:`build_in_float32`, without memory for their weights."""
+    with build_in_float32(), torch.device("meta"), _NoNormalWeights():
         yield
 
 
@@ -193,7 +193,7 @@ class Products:
             out[rows] += self.product(a[rows], b)
         return out
 
-    def of_words(self, words: Tensor, token: Tensor, weight: Tensor, once: Tensor, out: Tensor) -> None:
+    def multiply_words(self, words: Tensor, token: Tensor, weight: Tensor, once: Tensor, out: Tensor) -> None:
         """Compute ``out[n] = words[token[n]] @ weight.T``; each word is multiplied once, into ``once``.
 
         Shapes: words [U, E], token int64 [N], weight [K, E], once [U, K], out [N, K]. Two fifths of the
@@ -220,7 +220,7 @@ class Products:
         return self.new_mm(rows.t(), inputs)
 
     def sum_by_word(self, gradient: Tensor, token: Tensor, words: int) -> Tensor:
-        """Sum the tokens' gradients [N, K] to [U, K]; ``token`` int64 [N] as in :meth:`of_words`."""
+        """Sum the tokens' gradients [N, K] to [U, K]; ``token`` int64 [N] as in :meth:`multiply_words`."""
         # embedding's backward pass: it adds whole rows, in a fixed order on every device.
         summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient, token, words, -1, False)
         return summed

@@ -50,7 +50,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {folded[near[0]]}? " if near else ""
 
 
-def refusals(*needed: Callable[[], object]) -> list[str]:
+def collect_refusals(*needed: Callable[[], object]) -> list[str]:
     """Return the line of each of ``needed`` that raises :class:`UserError`."""
     lines = []
     for need in needed:
@@ -77,16 +77,16 @@ def out_of_space(error: BaseException) -> bool:
     return named or getattr(error, "errno", None) in NO_ROOM
 
 
-def explain(error: Exception, *, kept: str) -> str | None:
-    """Explain in one line an error that the user can mend, with what is ``kept``; None stands for a bug."""
+def explain(error: Exception, *, kept_work: str) -> str | None:
+    """Explain in one line an error that the user can mend, with what is kept; None stands for a bug."""
     where = getattr(error, "filename", None)
     at = "" if where is None else f"{where}: "
     if isinstance(error, UserError):
         return str(error)
     if out_of_memory(error):
-        return f"out of memory; {kept}"
+        return f"out of memory; {kept_work}"
     if out_of_space(error):
-        return f"{at}no space left on the disk, or the file is above its limit; {kept}"
+        return f"{at}no space left on the disk, or the file is above its limit; {kept_work}"
     if isinstance(error, OSError) and error.strerror:  # the system's own words: the library's have none
         return f"{at}{error.strerror}{'; give another path' if at else ''}"
     return None

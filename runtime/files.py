@@ -31,7 +31,7 @@ SEAL = "seal"
 TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
 """Names of the temporary files of :func:`atomic_path`."""
 LOCK = ".lock"
-"""Name of the lock in a folder that a command owns, see :func:`locked`."""
+"""Name of the lock in a folder that a command owns, see :func:`lock_folder`."""
 BLOCK_ROWS = 65_536
 """Rows of an array that are checked at a time."""
 ABANDONED_S = 3600
@@ -129,7 +129,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
 
 
-def sweep(folder: Path, *, shared: bool = False) -> None:
+def remove_leftovers(folder: Path, *, shared: bool = False) -> None:
     """Remove temporary files that killed runs left in ``folder`` and below.
 
     In one that is ``shared`` other runs may be writing now, so only old files go.
@@ -159,7 +159,7 @@ def own_files(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
+def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -> Iterator[None]:
     """Hold the lock of a folder, and remove the temporary files that a killed run left in it.
 
     The operating system frees the lock however this process ends. The lock's file stays in the folder:
@@ -186,7 +186,7 @@ def locked(folder: Path, *, option: str = "--output", wait: bool = False) -> Ite
         _tidy(made)
         raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
     try:
-        sweep(folder)
+        remove_leftovers(folder)
         yield
     finally:
         _tidy(made)

@@ -1,12 +1,12 @@
 """A folder of several files that changes in one step.
 
-    with locked(folder), replaced(folder) as new:
+    with lock_folder(folder), replace_folder(folder) as new:
         write_text(new / "README.md", text)  # and every other file of the new content
 
 The new content is written to ``.change.new`` inside the folder. Then that is renamed to ``.change.next``:
 this is the step. As long as there is a ``.change.next``, it counts, and whoever reads the folder reads it
-(:func:`current`). Its files then take their places in the folder, and it goes. A kill at any instant leaves
-the old content or the new one, and the next one who writes finishes what was left.
+(:func:`current_folder`). Its files then take their places in the folder, and it goes. A kill at any instant
+leaves the old content or the new one, and the next one who writes finishes what was left.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from runtime.errors import UserError
 from runtime.files import LOCK, fsync_path, read_json
 
 NEW, NEXT, OLD = ".change.new", ".change.next", ".change.old"
-OURS = frozenset({LOCK, NEW, NEXT, OLD})
+OWN_NAMES = frozenset({LOCK, NEW, NEXT, OLD})
 """Names in a folder that say nothing about what it holds."""
 
 
-def current(folder: Path) -> Path:
+def current_folder(folder: Path) -> Path:
     """Return where a folder's content is: in itself, or in the ``.change.next`` that a killed writer left."""
     following = Path(folder) / NEXT
     return following if following.is_dir() and not following.is_symlink() else Path(folder)
@@ -31,14 +31,14 @@ def current(folder: Path) -> Path:
 
 def refuse_others(folder: Path, *keys: str) -> None:
     """Refuse to write a config.json where there is one of another kind, which has none of these keys."""
-    path = current(folder) / "config.json"
+    path = current_folder(folder) / "config.json"
     record = read_json(path) if path.is_file() else dict.fromkeys(keys)
     if not (isinstance(record, dict) and record.keys() & set(keys)):
         raise UserError(f"{folder}: holds something else, with a config.json; choose another folder")
 
 
 @contextlib.contextmanager
-def replaced(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder for the new content, which replaces the old in one step unless there is an error.
 
     Files that the new content lacks stay. Whoever calls this holds the folder's lock. If a folder takes a
@@ -66,7 +66,7 @@ def _settle(folder: Path) -> None:
     """
     _remove(folder / NEW)
     _remove(folder / OLD)
-    following = current(folder)
+    following = current_folder(folder)
     if following == folder:
         _remove(folder / NEXT)  # a link or a file of that name
         return

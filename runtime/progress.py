@@ -14,7 +14,7 @@ INTERVAL_S = 30.0
 """Between two lines of a log."""
 TICK_S = 2.0
 """After which a terminal's bar is drawn anew, so that its clock goes on while one unit takes long."""
-ABOUT = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+ESTIMATED_BAR = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """As tqdm's own, where the total is an estimate."""
 Bar: TypeAlias = "tqdm[Any]"
 """What a loop reports to: ``update(n)`` and ``set_postfix({name: value})``."""
@@ -23,7 +23,7 @@ Bar: TypeAlias = "tqdm[Any]"
 def progress(
     *,
     total: int | None = None,
-    about: bool = False,
+    with_estimated_total: bool = False,
     initial: int = 0,
     unit: str = "sent",
     description: str,
@@ -31,9 +31,9 @@ def progress(
 ) -> Bar:
     """Show the progress of a loop, to be used in a ``with``.
 
-    ``total`` counts the units of the whole job, of which an earlier run did ``initial``; with ``about`` it is
-    an estimate, which what reports may set again. ``unit`` is what is counted, ``B`` for bytes. ``show`` as
-    True shows a bar wherever this runs, as False nothing; None picks what suits the place.
+    ``total`` counts the units of the whole job, of which an earlier run did ``initial``; a total that is an
+    estimate may be set again later. ``unit`` is what is counted, ``B`` for bytes. With ``show`` there is
+    a bar wherever this runs, with False nothing; None chooses what suits the place.
     """
     options: dict[str, Any] = {
         "total": total,
@@ -43,7 +43,7 @@ def progress(
         "desc": description,
         "smoothing": 0.05,
         "disable": show is False,
-        "bar_format": ABOUT if about else None,
+        "bar_format": ESTIMATED_BAR if with_estimated_total else None,
     }
     if "ipykernel" in sys.modules:  # a notebook
         from tqdm.auto import tqdm as notebook_bar

@@ -26,7 +26,7 @@ atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Keep Python from searching for garbage now, and afterwards from searching what was made now.
 
     Imports and weights make a million objects that all stay.
@@ -50,16 +50,16 @@ def state_without(thing: object, *names: str) -> dict[str, object]:
 
 def shared_lock() -> threading.RLock:
     """Make one lock for all objects of a module: an object with a lock of its own cannot be copied."""
-    return kept_over_forks(threading.RLock())
+    return hold_during_forks(threading.RLock())
 
 
-def kept_over_forks(lock: Lock) -> Lock:
+def hold_during_forks(lock: Lock) -> Lock:
     """Let a fork wait for a lock, so that the child, which has no other thread, finds it free."""
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
-def usable_streams() -> None:
+def open_streams() -> None:
     """Open what is closed of the standard streams, and let standard output take every character.
 
     The next file that is opened would get a closed stream's number, and with it what libraries print. A
@@ -76,7 +76,7 @@ def usable_streams() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def settle_streams() -> None:
+def flush_streams() -> None:
     """Drop what a full or closed stream did not take, for which Python would change the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -88,12 +88,12 @@ class Loop(Generic[AnyBatch]):
     ) -> None:
         self.task, self.schedule, self.folder = task, schedule, folder
         self.identity, self.processes = dict(identity), processes
-        self.first = processes is None or bool(processes.first)
+        self.is_first = processes is None or bool(processes.first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
-        self.bests = Checkpoints(folder / "best", 1)
+        self.best_checkpoints = Checkpoints(folder / "best", 1)
         self.position = Position()
-        checkpoint = self.checkpoints.newest()
-        self.resumed = checkpoint is not None
+        checkpoint = self.checkpoints.load_newest()
+        self.is_resumed = checkpoint is not None
         if checkpoint is not None:
             saved = checkpoint.state["identity"]
             for key in sorted(saved.keys() | self.identity.keys()):
@@ -114,7 +114,7 @@ class Loop(Generic[AnyBatch]):
         """Return the evaluations so far, as logged."""
         return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
 
-    def over(self) -> str:
+    def reason_to_stop(self) -> str:
         """Say why the run is over; nothing until then."""
         schedule, position = self.schedule, self.position
         if position.step >= position.steps:
@@ -126,15 +126,15 @@ class Loop(Generic[AnyBatch]):
     def run(self) -> int:
         """Train to the end or a limit and return 0; after Ctrl-C or SIGTERM, 130 or 143 and a checkpoint."""
         position = self.position
-        if self.first:
+        if self.is_first:
             self.folder.mkdir(parents=True, exist_ok=True)
-            rows = read_log(self.folder / LOG) if self.resumed else []
+            rows = read_log(self.folder / LOG) if self.is_resumed else []
             with atomic_path(self.folder / LOG) as temporary:
                 lines = [json.dumps(row) + "\n" for row in rows if row["step"] <= position.step]
                 temporary.write_text("".join(lines), encoding="utf-8")
-        if not self.resumed and self.schedule.evaluate_first:
+        if not self.is_resumed and self.schedule.evaluate_first:
             self._evaluate(epoch=0)
-        steps, done, show = position.steps, position.step, None if self.first else False
+        steps, done, show = position.steps, position.step, None if self.is_first else False
         self._handlers = {number: signal.signal(number, self._stop) for number in SIGNALS}
         try:
             with progress(total=steps, initial=done, unit="step", description="train", show=show) as bar:
@@ -152,9 +152,9 @@ class Loop(Generic[AnyBatch]):
         position, schedule = self.position, self.schedule
         before, began = position.seconds, time.perf_counter()
         saved_s = position.seconds
-        while not self.over():
+        while not self.reason_to_stop():
             epoch, batches = position.epoch, self.task.batches(position.epoch)
-            for batch in self.task.prepared(batches[position.within :]):
+            for batch in self.task.prepare_batches(batches[position.within :]):
                 progress_before = position.progress
                 self.task.step(position, batch)
                 position.step += 1
@@ -162,7 +162,7 @@ class Loop(Generic[AnyBatch]):
                 if ended := position.within == len(batches):
                     position.epoch, position.within = epoch + 1, 0
                 stop = self._agree(before + time.perf_counter() - began)
-                over = self.over()
+                over = self.reason_to_stop()
                 evaluate = bool(over) or schedule.evaluates_after(position, progress_before, epoch_ends=ended)
                 save = evaluate or bool(stop) or position.seconds - saved_s >= CHECKPOINT_S
                 if save or position.step % schedule.read_every == 0:
@@ -173,24 +173,26 @@ class Loop(Generic[AnyBatch]):
                 if save:
                     self.save()
                     saved_s = position.seconds
-                if stop and not self.over():
+                if stop and not self.reason_to_stop():
                     log.info("stopped at step %d; the same command resumes", position.step)
                     return 128 + stop
-                if self.over():
+                if self.reason_to_stop():
                     break
         return 0
 
     def load_best(self) -> None:
         """Put the best weights into the module, in eval mode."""
-        checkpoint = self.bests.newest(self.position.best.get("step"))
+        checkpoint = self.best_checkpoints.load_newest(self.position.best.get("step"))
         if checkpoint is None:
-            raise UserError(f"{self.bests.folder}: the best weights are damaged; delete {self.folder}")
+            raise UserError(
+                f"{self.best_checkpoints.folder}: the best weights are damaged; delete {self.folder}"
+            )
         load_parameters(self.task.module, checkpoint.weights)
         self.task.module.eval()
 
     def save(self) -> None:
         """Write a checkpoint of the current position."""
-        if not self.first:
+        if not self.is_first:
             return
         state = {"position": asdict(self.position), "identity": self.identity}
         try:
@@ -199,12 +201,12 @@ class Loop(Generic[AnyBatch]):
             self.checkpoints.write(self.position.step, whole)
             self.checkpoints.prune(self.position.step)
             if self.position.best:
-                self.bests.prune(self.position.best["step"])
+                self.best_checkpoints.prune(self.position.best["step"])
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
     def _read(self, bar: Bar) -> None:
-        rows = self.task.read()
+        rows = self.task.take_metrics()
         for step, row in enumerate(rows, self.position.step - len(rows) + 1):
             for name, value in row.items():
                 total, count = self.position.sums.get(name, (0.0, 0))
@@ -215,33 +217,33 @@ class Loop(Generic[AnyBatch]):
 
     def _evaluate(self, epoch: int) -> None:
         position = self.position
-        with self.task.evaluating():
+        with self.task.evaluation_mode():
             scores = dict(self.task.evaluate())
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
             row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
             row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
-            better = self.first and self.task.is_better(row, position.best)
+            better = self.is_first and self.task.is_better(row, position.best)
             # The first process decides for all, since their last bits may differ.
             (best,) = self._sum([float(better)])
             position.waited = 0 if best else position.waited + 1
             if best:
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
-                if self.first:
-                    self.task.keep_best(self.bests, row)
+                if self.is_first:
+                    self.task.keep_best(self.best_checkpoints, row)
         position.sums = {}
         self._write(row)
-        self.task.evaluated(row)
+        self.task.after_evaluation(row)
 
     def _write(self, row: Row) -> None:
-        if self.first:
+        if self.is_first:
             with open(self.folder / LOG, "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:
         """Take the first process's clock; return a signal that any process received."""
         received = [float(self._signal == number) for number in SIGNALS]
-        self.position.seconds, *counts = self._sum([seconds if self.first else 0.0, *received])
+        self.position.seconds, *counts = self._sum([seconds if self.is_first else 0.0, *received])
         return next((int(number) for number, count in zip(SIGNALS, counts, strict=True) if count), 0)
 
     def _sum(self, values: list[float]) -> list[float]:

@@ -78,23 +78,23 @@ class Checkpoints:
 
         Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
         """
-        newest = [path for path in self.listed() if path <= self._path(step)][-self.keep :]
-        for path in set(self.listed()) - set(newest):
+        newest = [path for path in self.folders() if path <= self._path(step)][-self.keep :]
+        for path in set(self.folders()) - set(newest):
             shutil.rmtree(path, ignore_errors=True)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}"
 
-    def listed(self) -> list[Path]:
+    def folders(self) -> list[Path]:
         """Return the checkpoint folders, oldest first."""
         return sorted(self.folder.glob("step-*"))
 
-    def newest(self, step: int | None = None) -> Checkpoint | None:
+    def load_newest(self, step: int | None = None) -> Checkpoint | None:
         """Read the newest whole checkpoint, or that of a step; damaged ones are skipped with a warning.
 
         torch's random state becomes that of the checkpoint.
         """
-        for path in reversed(self.listed()) if step is None else [self._path(step)]:
+        for path in reversed(self.folders()) if step is None else [self._path(step)]:
             try:
                 state = read_record(path / "state.json")
                 if state["sha256"] != {name: sha256_file(path / name) for name in FILES}:
@@ -209,7 +209,7 @@ class Task(ABC, Generic[AnyBatch]):
     def evaluate(self) -> Mapping[str, float]:
         """Score the module on held-out data; it is in eval mode."""
 
-    def prepared(self, batches: Sequence[AnyBatch]) -> Iterable[Any]:
+    def prepare_batches(self, batches: Sequence[AnyBatch]) -> Iterable[Any]:
         """Yield what :meth:`step` gets for each batch, in order."""
         return batches
 
@@ -238,13 +238,13 @@ class Task(ABC, Generic[AnyBatch]):
         self.optimiser.step()
         self._metrics.append({name: value})
 
-    def read(self) -> list[Row]:
+    def take_metrics(self) -> list[Row]:
         """Return the metrics of the steps since the last call."""
         metrics, self._metrics = self._metrics, []
         return metrics
 
     @contextlib.contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluation_mode(self) -> Iterator[None]:
         """Put the module into eval mode, without gradients, while it is scored and kept."""
         self.module.eval()
         with torch.no_grad():
@@ -254,14 +254,16 @@ class Task(ABC, Generic[AnyBatch]):
         """Tell whether an evaluation beats the best one before, ``{}`` if there is none."""
         return not self.metric or not best or row[self.metric] > best[self.metric]
 
-    def keep_best(self, bests: Checkpoints, row: Row) -> None:
+    def keep_best(self, best_checkpoints: Checkpoints, row: Row) -> None:
         """Store the weights, which are the best so far; ``row`` is their evaluation's line.
 
         The best before stay until a checkpoint has this line: a killed run goes on from the one before.
         """
-        bests.write(row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row}))
+        best_checkpoints.write(
+            row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row})
+        )
 
-    def evaluated(self, row: Row) -> None:
+    def after_evaluation(self, row: Row) -> None:
         """Do what follows an evaluation, whose line in the log is ``row``."""
 
     def optimiser_state(self) -> dict[str, Tensor]:

@@ -151,7 +151,7 @@ cli = Command(
     "senteval_runner.run",
     (__doc__ or "").split("\n")[0],
     owns=lambda config: config.folder,
-    kept="finished tasks and encoded sentences are kept; the same command resumes",
+    kept_work="finished tasks and encoded sentences are kept; the same command resumes",
     plugins=True,
 )
 

@@ -25,7 +25,7 @@ from parsing.text_parser import TextParser, load
 from parsing.trees.batch import same_trees
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
-from runtime.files import json_digest, locked
+from runtime.files import json_digest, lock_folder
 
 Tokens = tuple[str, ...]
 SHARD_SENTENCES = 4096
@@ -62,7 +62,7 @@ class EvaluationTrees:
         if not self.tasks:
             return find_caches(self.folder, identities)
         name = f"senteval-{json_digest({need: dict(who) for need, who in identities.items()}, 12)}"
-        with locked(self.folder / name, option="--trees", wait=True):
+        with lock_folder(self.folder / name, option="--trees", wait=True):
             trees = find_caches(self.folder, identities)
             parts = [part for task in self.tasks for part in task.splits.values()]
             sentences = (tuple(tokens) or (".",) for part in parts for tokens in part.sentences())

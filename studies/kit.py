@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from multiview.names.grammar import check_names
 from runtime import files
 from runtime.cli import Command, config_to_json, log_to, with_defaults
-from runtime.errors import UserError, refusals
+from runtime.errors import UserError, collect_refusals
 from runtime.progress import progress
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def check_inputs(config: Any) -> None:
     if hasattr(config, "check_words"):
         config.check_words()
     names = getattr(config, "models", ())
-    refused = refusals(*(partial(check_names, [name]) for name in names))
+    refused = collect_refusals(*(partial(check_names, [name]) for name in names))
     if names and len(refused) == len(names):
         raise UserError("; ".join(refused))
     for field in fields(config):
@@ -211,7 +211,7 @@ def command(config: type[Any], study: str, module: str, about: str | None) -> Co
         (about or "").split("\n")[0],
         defaults=lambda name: with_defaults(config, read_presets(config).get(name, {})),
         owns=lambda chosen: chosen.output,
-        kept="finished cells and the last saved states are kept; the same command resumes",
+        kept_work="finished cells and the last saved states are kept; the same command resumes",
         plugins=True,
     )
 

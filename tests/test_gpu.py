@@ -145,7 +145,7 @@ def test_a_step_waits_for_nothing(device: torch.device, trees: TreeCache, tmp_pa
         finally:
             if device.type == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
-    assert len(trainer.read()) == 4
+    assert len(trainer.take_metrics()) == 4
 
 
 def test_a_stopped_run_resumes_to_the_same_bits(
@@ -184,7 +184,7 @@ def test_memory_does_not_grow(device: torch.device, trees: TreeCache, tmp_path: 
     for done in range(1, wanted + 1):
         trainer.update(trainer.gradient(next(steps)))
         if done % (wanted // 10) == 0:
-            trainer.read()
+            trainer.take_metrics()
             give_memory_back()  # what the allocator keeps of the host's
             on_device = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
             readings.append((on_device, psutil.Process().memory_info().rss))
@@ -219,7 +219,7 @@ def test_speed(trees: TreeCache, tmp_path: Path) -> None:
         def step(trainer: Trainer = trainer, turns=turns) -> None:  # type: ignore[no-untyped-def]
             trainer.update(trainer.gradient(next(turns)))
             if len(trainer.unread) >= READ_EVERY["cuda"]:
-                trainer.read()
+                trainer.take_metrics()
 
         print(f"train 2x{dim} {precision}: {rate(step, sum(s.sentences for s in steps) / len(steps)):,.0f}")
     encoder = MultiViewEncoder.untrained("dep,const", dim=1200, device="cuda")

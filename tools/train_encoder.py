@@ -175,7 +175,7 @@ def teach(folder: Path, teacher: str) -> None:
 
     from multiview.pretrained import load_pretrained
 
-    model = load_pretrained(teacher, whole=True, device="cpu").to(torch.bfloat16)
+    model = load_pretrained(teacher, all_modules=True, device="cpu").to(torch.bfloat16)
     sentences = [line for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line]
     parts = [folder / "taught" / f"{start:08}.npy" for start in range(0, len(sentences), CHUNK)]
     parts[0].parent.mkdir(exist_ok=True)
@@ -237,7 +237,7 @@ def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: An
     token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), batch.sentence_offsets
     wanted_ST = torch.from_numpy(np.load(folder / "train.npy"))
     single_WT = torch.from_numpy(
-        load_pretrained(teacher, whole=True, device="cpu").to(torch.bfloat16).encode(list(words))
+        load_pretrained(teacher, all_modules=True, device="cpu").to(torch.bfloat16).encode(list(words))
     )
     single_WT = normalize(single_WT, dim=1)
     table_WT = torch.zeros(1 + len(words), TAUGHT)

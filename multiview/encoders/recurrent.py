@@ -113,7 +113,7 @@ class DepSweep(torch.autograd.Function):
         buffers = DepBuffers(*saved)
         h, c, gates, parents, children = buffers[:5]
         token = token[plan.tensor("order")]
-        products.of_words(x, token, input_weight, word_gates, gates)
+        products.multiply_words(x, token, input_weight, word_gates, gates)
         # A third of the tokens have dependents, hardly more than there are distinct words.
         torch.index_select(x.detach(), 0, token[leaves:], out=buffers.parent_x)
         products.mm(buffers.parent_x, products.cast(parent_weight).t(), parents)
@@ -209,7 +209,7 @@ class ConstSweep(torch.autograd.Function):
         states = (tokens + internal, hidden)
         shapes = states, states, (tokens, 3 * hidden), (internal, 5 * hidden), (len(x), 3 * hidden)
         h, c, leaf_gates, gates, word_gates = workspace(x, *shapes)
-        products.of_words(x, token, input_weight, word_gates, leaf_gates)
+        products.multiply_words(x, token, input_weight, word_gates, leaf_gates)
         child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
 
         bind, slot = partial(kernels.bind, hidden), plan.tensor("slot")

@@ -30,7 +30,7 @@ from multiview.words.compact import FIXED, unpack
 from multiview.words.table import FILES, Fixed, PackedVectors, WordsRecord, WordTable
 from multiview.words.vectors import VECTORS, WordVectors
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
-from runtime.device import plain_build, shapes_alone
+from runtime.device import build_in_float32, build_without_weights
 from runtime.errors import UserError
 from runtime.files import (
     atomic_path,
@@ -44,7 +44,7 @@ from runtime.files import (
     write_record,
     write_text,
 )
-from runtime.folders import OURS, current, replaced
+from runtime.folders import OWN_NAMES, current_folder, replace_folder
 
 BUILTIN = "builtin"
 FORMAT = 3
@@ -164,7 +164,7 @@ class MembersRecord:
 
 def model_records(folder: Path) -> dict[str, ModelRecord]:
     """Return the config.json of a model, by the name ``""``, or of several models by their subfolders."""
-    folder = current(folder)
+    folder = current_folder(folder)
     outer = _read_record(folder)
     if isinstance(outer, ModelRecord):
         return {"": outer}
@@ -205,13 +205,13 @@ def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
 
 def model_sha256(folder: Path) -> str:
     """Hash a model's config.json, which has the hashes of its other files, or those of several models."""
-    files = [current(folder) / name / "config.json" for name in model_records(folder)]
+    files = [current_folder(folder) / name / "config.json" for name in model_records(folder)]
     return hashlib.sha256("\n".join(map(sha256_file, files)).encode()).hexdigest()
 
 
 def training_hours(folder: Path) -> float | None:
     """Say how long a model was trained, all its parts together; None where that is not recorded."""
-    seconds = [_training_seconds(current(folder) / name) for name in model_records(folder)]
+    seconds = [_training_seconds(current_folder(folder) / name) for name in model_records(folder)]
     return None if None in seconds else sum(filter(None, seconds)) / 3600
 
 
@@ -228,7 +228,7 @@ def _training_seconds(folder: Path) -> float | None:
 
 def save_member(folder: Path, member: Member, *, card: str) -> None:
     """Write a model with its card in one step; the caller holds the lock."""
-    with replaced(folder) as new:
+    with replace_folder(folder) as new:
         _write_member(new, member)
         write_card(new, card)
 
@@ -259,7 +259,7 @@ def _write_member(folder: Path, member: Member) -> None:
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
     """Make a folder of models from finished subfolders ``names``, whose lock the caller holds."""
-    with replaced(folder) as new:
+    with replace_folder(folder) as new:
         write_record(new / "config.json", {"format": FORMAT, "members": names})
         write_card(new, card)
 
@@ -287,10 +287,10 @@ def copy_card(source: Path | None, target: Path) -> None:
 
 def refuse_other_content(folder: Path) -> None:
     """Refuse to write a model into a folder that is not new, not empty and no model's."""
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= OURS:
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN_NAMES:
         return
     if folder.exists():
-        if not (current(folder) / "config.json").is_file():
+        if not (current_folder(folder) / "config.json").is_file():
             raise UserError(f"{folder}: holds something other than a model; give another folder")
         model_records(folder)
 
@@ -303,19 +303,19 @@ def save_model(members: Sequence[Member], target: Path, source: Path | None) -> 
     """
     names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
     names = names if source is None else [*model_records(source)]
-    with replaced(target) as new:
+    with replace_folder(target) as new:
         for name, member in zip(names, members, strict=True):
             _write_member(new / name, member)
         if names != [""]:
             write_record(new / "config.json", {"format": FORMAT, "members": names})
         for name in {"", *names}:
-            copy_card(source and current(source) / name, new / name)
+            copy_card(source and current_folder(source) / name, new / name)
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
     """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
     records, on = model_records(folder), torch.device(device)
-    return [_load_member(current(folder) / name, record, on) for name, record in records.items()]
+    return [_load_member(current_folder(folder) / name, record, on) for name, record in records.items()]
 
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
@@ -335,7 +335,7 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
             fixed = vectors
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
-    with plain_build():
+    with build_in_float32():
         network = _network(record, _check_sizes(folder, record, weights, fixed))
         network.load_state_dict(weights)
     if network.words.expansion is not None:
@@ -361,7 +361,7 @@ def _check_sizes(
     """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory."""
     config, tables = folder / "config.json", 1 + max(tables_of(record.views))
     try:
-        with shapes_alone():
+        with build_without_weights():
             words = WordTable.load(folder, record.words, tables=tables, fixed=fixed)
             wanted = _network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:

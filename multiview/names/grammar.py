@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.errors import UserError
-from runtime.folders import current
+from runtime.folders import current_folder
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _check_files(name: EncoderName) -> None:
     if name.prefix and not name.is_drawn:
         parse_name(name.base)
     elif not name.prefix and os.path.isdir(name.base):
-        folder = current(Path(name.base))
+        folder = current_folder(Path(name.base))
         if not any((folder / file).exists() for file in ("config.json", "modules.json")):
             raise UserError(f"{name.base}: no model here (neither config.json nor modules.json)")
     elif not name.prefix and PATH.fullmatch(name.base) and not os.path.exists(name.base):

@@ -27,7 +27,7 @@ from multiview.folder.reading import SentenceReader
 from multiview.names.grammar import split_parts
 from multiview.names.sources import STRINGS, Reading, Source, TreesOf, find_source
 from multiview.names.store import CHUNK, VectorStore
-from multiview.pretrained import Encode, Float, rows_of
+from multiview.pretrained import Encode, Float, check_vectors
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.files import json_digest
@@ -106,7 +106,7 @@ class SingleEncoder:
         encode = self.function
         if not sentences:
             return self.encode([["."] if self.tokens else "."])[:, :0]
-        return rows_of(encode(sentences), sentences, self.name, self.store.dim, self.store.columns)
+        return check_vectors(encode(sentences), sentences, self.name, self.store.dim, self.store.columns)
 
     def encode_texts(
         self, texts: Sequence[str | Sequence[str]] | None, trees: TreeCache | None, show: bool | None

@@ -27,7 +27,7 @@ from multiview.folder.files import chosen_views, model_folder, model_records, mo
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name
-from multiview.pretrained import Encode, Float, assemble, encoded, load_pretrained
+from multiview.pretrained import Encode, Float, assemble, encode_texts, load_pretrained
 from multiview.structure import WithStructure
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
@@ -35,7 +35,7 @@ from parsing.trees.cache import TreeCache
 from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
 from runtime.files import json_digest, read_json, sha256_file
-from runtime.folders import current
+from runtime.folders import current_folder
 
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
@@ -196,7 +196,7 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 def _without_prefix(name: EncoderName, seed: int) -> Source:
     """Give a file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
     folder = model_folder(name.base)
-    source = _on_disk(name, current(folder)) if folder.exists() else _of_library(name)
+    source = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
     if (name.views or name.readout or name.expand) and source.kind != "multiview":
         raise name.wrong_form()
     if name.expand:
@@ -213,7 +213,7 @@ def _without_prefix(name: EncoderName, seed: int) -> Source:
 def _pooled(name: EncoderName, seed: int) -> Source:
     def load(device: str | None) -> Encode:
         model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
-        return functools.partial(encoded, model, name.base, batch_size=BATCH)
+        return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
     return _prefixed(name, "pooled", load, _inner(name, "sentence-transformers").key)
 
@@ -323,8 +323,8 @@ def _of_library(name: EncoderName, folder: Path | None = None) -> Source:
         decided = [VERSION, [[str(path.relative_to(folder)), sha256_file(path)] for path in sorted(files)]]
 
     def load(device: str | None) -> Encode:
-        model = load_pretrained(name.base, whole=True, device=str(pick_device(device)))
-        return functools.partial(encoded, model, name.base, batch_size=BATCH)
+        model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
+        return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
     return _source(name, "sentence-transformers", load, *decided)
 

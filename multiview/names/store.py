@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from multiview.pretrained import Float
 from runtime.errors import UserError
-from runtime.files import check_file, file_record, read_array, read_record, sweep, write_array, write_record
+from runtime.files import (
+    check_file,
+    file_record,
+    read_array,
+    read_record,
+    remove_leftovers,
+    write_array,
+    write_record,
+)
 from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
@@ -78,7 +86,7 @@ class VectorStore:
             raise UserError(f"values up to {np.abs(vectors_KnD).max():.3g} do not fit {self.dtype}")
         digests = [_digest(text) for text in texts]
         if self.folder is not None:
-            sweep(self.folder, shared=True)
+            remove_leftovers(self.folder, shared=True)
             # The content is part of the name: two processes that share a folder do not overwrite each other.
             content = hashlib.sha256("".join(digests).encode() + stored.tobytes()).hexdigest()
             path = self.folder / f"{len(self.shards):05d}-{content[:8]}.npy"

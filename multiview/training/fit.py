@@ -26,7 +26,7 @@ from multiview.words.compact import pack_matrix
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from runtime.files import atomic_path, check_file, file_record, read_record, write_record
-from runtime.folders import current, replaced
+from runtime.folders import current_folder, replace_folder
 from runtime.progress import progress
 
 BATCH = 2048
@@ -164,8 +164,8 @@ def store_readout(
     fitted |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
     if record.storage == "compact":
         fitted |= pack_matrix("readout.weight", fitted["readout.weight"])
-    with replaced(target) as new:
-        folder = current(source)
+    with replace_folder(target) as new:
+        folder = current_folder(source)
         for name, file in record.files.items():
             check_file(folder / name, file.bytes, file.sha256)
             if name != WEIGHTS:

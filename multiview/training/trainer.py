@@ -149,7 +149,7 @@ class Trainer(Task[Job]):
         copied: Step = on_device(step, self.device)
         return copied
 
-    def prepared(self, batches: Sequence[Job]) -> Iterator[Step]:
+    def prepare_batches(self, batches: Sequence[Job]) -> Iterator[Step]:
         """Yield the steps, which a thread reads and plans ahead.
 
         One is enough: reading and planning 400 sentences takes milliseconds, a training step at the paper's
@@ -185,7 +185,7 @@ class Trainer(Task[Job]):
     def update(self, result: StepResult) -> float:
         """Clip and apply a gradient, unless it or the loss is not finite; return the learning rate.
 
-        Nothing is read from the device: :meth:`read` raises later if the weights were left alone.
+        Nothing is read from the device: :meth:`take_metrics` raises later if the weights were left alone.
         """
         norm = self.updates.gradient_norm(result.row_gradients)
         finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
@@ -206,7 +206,7 @@ class Trainer(Task[Job]):
         position.extra["sentences"] = position.extra.get("sentences", 0) + batch.sentences
         self._trained += batch.sentences
 
-    def read(self) -> list[Row]:
+    def take_metrics(self) -> list[Row]:
         """Wait for the device and return metrics and speed of the steps since the last call.
 
         A loss or gradient that was not finite is a UserError; the weights are those before that step.
@@ -237,7 +237,7 @@ class Trainer(Task[Job]):
         """Compare the losses on the validation set; without one the newest weights are the best."""
         return not row["anchors"] or not best or float(row["loss"]) < float(best["loss"])
 
-    def keep_best(self, bests: Checkpoints, row: Row) -> None:
+    def keep_best(self, best_checkpoints: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
         identity, extra = self.cache.identity, self.position.extra
         network = self.kept_network(beside=self.card.words_help(self._scores))
@@ -301,7 +301,7 @@ class Trainer(Task[Job]):
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with
-        if loop.resumed and not loop.over():
+        if loop.is_resumed and not loop.reason_to_stop():
             log.info("resuming %s at step %d", self.folder, self.position.step)
             if (before := extra["world"]) != world:
                 log.warning("resuming with world %s instead of %s: last bits may differ", world, before)
@@ -310,7 +310,7 @@ class Trainer(Task[Job]):
         _ = self.sample  # read now, since later only the loader's thread uses the cache
         with torch_threads(self.threads):
             code = loop.run()
-        self.finished = loop.over()
+        self.finished = loop.reason_to_stop()
         return code
 
 

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
 from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
-from multiview.pretrained import encoded, encoder_folder, load_pretrained
+from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.words.compact import FIXED, WEIGHTS, unpack
 from multiview.words.table import (
     MEAN_WORDS,
@@ -130,7 +130,7 @@ def _distilled(config: TrainConfig, trees: TreeCache) -> VectorSource:
     whole = {**record, "model": digest}
 
     def read() -> Iterator[tuple[str, Float]]:
-        model = load_pretrained(str(folder), whole=True, device=str(pick_device(config.device)))
+        model = load_pretrained(str(folder), all_modules=True, device=str(pick_device(config.device)))
         width = model.get_embedding_dimension() or 0
         if min(width, len(words)) < dim:
             raise UserError(
@@ -140,7 +140,7 @@ def _distilled(config: TrainConfig, trees: TreeCache) -> VectorSource:
         parts = []
         with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
             for start in range(0, len(words), BLOCK):
-                parts.append(encoded(model, str(folder), words[start : start + BLOCK], 256))
+                parts.append(encode_texts(model, str(folder), words[start : start + BLOCK], 256))
                 bar.update(len(parts[-1]))
         yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
 

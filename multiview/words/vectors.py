@@ -34,7 +34,7 @@ from runtime.files import (
     atomic_path,
     check_file,
     file_record,
-    locked,
+    lock_folder,
     read_array,
     read_record,
     write_array,
@@ -115,7 +115,7 @@ def converted(source: VectorSource, cache: Path) -> WordVectors:
     """Open the vectors of a source, making them the first time; a killed or damaged copy is made again."""
     folder = Path(cache) / f"{source.name}.vectors"
     if not _intact(folder, source.record):
-        with locked(folder, option="folder for it", wait=True):
+        with lock_folder(folder, option="folder for it", wait=True):
             if not _intact(folder, source.record):  # another run may just have made it
                 # Removed first: if the conversion is killed, the folder must not look complete.
                 (folder / "source.json").unlink(missing_ok=True)

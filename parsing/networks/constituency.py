@@ -30,7 +30,7 @@ from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, Mod
 from parsing.trees.batch import ConstituencyParse, Int
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
-from runtime.device import pick, to_host
+from runtime.device import pick_masked, to_host
 from runtime.errors import UserError
 
 CHUNK_SPANS = 4096
@@ -210,13 +210,15 @@ def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
     """Return f_i = [ahead_i ; back_(i+1)] of fenceposts of sentences of n + 2 positions, packed: [P, D]."""
     half = states_BTD.shape[-1] // 2
     mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
-    return torch.cat([pick(states_BTD[:, :-1, :half], mask), pick(states_BTD[:, 1:, half:], mask)], -1)
+    return torch.cat(
+        [pick_masked(states_BTD[:, :-1, :half], mask), pick_masked(states_BTD[:, 1:, half:], mask)], -1
+    )
 
 
 def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
     """Return the states of the words without the boundaries, packed: [N, D]."""
     positions_T = torch.arange(states_BTD.shape[1], device=positions_B.device)
-    return pick(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
+    return pick_masked(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
 
 
 def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:

@@ -34,10 +34,10 @@ from parsing.networks.features import ParserVocabulary, TypeTable
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
-from runtime.device import plain_torch, shapes_alone
+from runtime.device import build_without_weights, with_torch_defaults
 from runtime.errors import UserError, out_of_memory
 from runtime.files import read_json, sha256_file, write_json
-from runtime.folders import current, refuse_others, replaced
+from runtime.folders import current_folder, refuse_others, replace_folder
 from runtime.surroundings import state_without
 
 CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
@@ -93,7 +93,7 @@ class ModelFolder:
     def build(self, make: Callable[[], Module]) -> Module:
         """Build a module with the folder's weights, which must have its sizes, in eval mode."""
         try:
-            with shapes_alone():
+            with build_without_weights():
                 module = make()
             module.load_state_dict(self.tensors, assign=True)
         except (OverflowError, RuntimeError, TypeError) as error:
@@ -112,7 +112,7 @@ def _identity(config: Mapping[str, Any]) -> dict[str, str]:
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
     """Read a model folder of a kind; refuse what is none, has another kind or format, or is damaged."""
-    path = current(path)
+    path = current_folder(path)
     if not (path / CONFIG).is_file():
         inside = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
         advice = " or ".join(f"give {one}" for one in inside) or "write one with python -m parsing.train"
@@ -161,7 +161,7 @@ class DeviceParser:
         self.positions = DEVICE_POSITIONS if self.on_gpu else CPU_POSITIONS
         self.identity = {**self._weights, "device": device.type} if self.on_gpu else self._weights
 
-    @plain_torch()
+    @with_torch_defaults()
     def run_batches(self, sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]) -> list[Result]:
         """Work through all sentences in batches, and return a result for each, in order.
 
@@ -247,7 +247,7 @@ class EncodedModel(nn.Module):
         """
         dtype = torch.float16 if half else torch.float32
         refuse_others(path, "kind")
-        with replaced(path) as new:
+        with replace_folder(path) as new:
             # Not save_file: it leaves a file that only its owner can read.
             stored = {key: value.detach().to("cpu", dtype) for key, value in self.state_dict().items()}
             (new / WEIGHTS).write_bytes(save({key: value.contiguous() for key, value in stored.items()}))

@@ -33,7 +33,7 @@ from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, TreeCache, writ
 from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
 from runtime.errors import UserError, out_of_memory
-from runtime.files import locked, write_json
+from runtime.files import lock_folder, write_json
 from runtime.folders import refuse_others
 from runtime.progress import progress
 from runtime.surroundings import available_cores
@@ -239,7 +239,7 @@ def run_corpus(
     UserError says that the folder holds another corpus's cache.
     """
     began = time.monotonic()
-    with locked(output):
+    with lock_folder(output):
         refuse_others(output, "dep_model")
         stored = Manifest.read(output) if (output / NAME).exists() else None
         text = {"corpus": {"name": corpus.name, **corpus.identity}}
@@ -268,7 +268,9 @@ def _finish(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_s
         if shard.index not in rows
         for start in range(0, len(shard.sentences), part_sentences)
     )
-    with progress(about=True, initial=manifest.total("sentences"), description="parsing") as bar:
+    with progress(
+        with_estimated_total=True, initial=manifest.total("sentences"), description="parsing"
+    ) as bar:
         for part, batch in parse_parts(pool, parts):
             bar.total = corpus.expected()
             bar.update(len(batch))

@@ -169,9 +169,9 @@ class ParserTask(Task[list[int]]):
             self.averages[name].lerp_(parameter.detach(), 1 - decay)
 
     @contextlib.contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluation_mode(self) -> Iterator[None]:
         """Put the average in place of the weights."""
-        with super().evaluating():
+        with super().evaluation_mode():
             trained = {name: p.detach().clone() for name, p in self.module.named_parameters()}
             load_parameters(self.module, self.averages)
             yield

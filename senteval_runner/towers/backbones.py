@@ -21,7 +21,7 @@ from torch import Tensor
 from multiview.names.opened import OpenedEncoder, SingleEncoder, Tokens
 from multiview.names.sources import STRINGS, Source, find_source
 from multiview.names.store import VectorStore
-from multiview.pretrained import Encode, load_pretrained, one_line, quiet
+from multiview.pretrained import Encode, load_pretrained, report_in_one_line, silence_libraries
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
@@ -150,13 +150,15 @@ class TransformerBackbone(Backbone):
     poolings = POOLINGS
 
     def __init__(self, source: Source, max_length: int = 256, device: str | None = None) -> None:
-        quiet()
+        silence_libraries()
         from transformers import AutoConfig
 
         super().__init__(source)
         self.max_length, self.device = max_length, pick_device(device)
         self.path = transformer_folder(source.spec)
-        with one_line(f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"):
+        with report_in_one_line(
+            f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"
+        ):
             # False, not the default None, which asks at the terminal and runs the folder's code after "y".
             self.shape = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
         self.layers = transformer_layers(int(self.shape.num_hidden_layers))

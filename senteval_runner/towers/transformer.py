@@ -67,7 +67,7 @@ def load_tower(
     nothing loadable is found under that name, or the model does not begin with a transformer.
     """
     if pooling is None:
-        model = load_pretrained(backbone, whole=True, device="cpu")
+        model = load_pretrained(backbone, all_modules=True, device="cpu")
         if type(model[0]).__name__ != "Transformer":
             kind = type(model[0]).__name__
             raise UserError(f"model {backbone!r} begins with {kind}, not with a transformer")

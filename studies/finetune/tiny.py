@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from multiview.names.sources import find_source
-from multiview.pretrained import quiet
+from multiview.pretrained import silence_libraries
 from runtime.errors import UserError
 from runtime.files import read_json, write_json
 
@@ -52,7 +52,7 @@ def build_tiny(
 
     ``vocabulary`` is the most word pieces, special ones included. A folder with another BERT is an error.
     """
-    quiet()
+    silence_libraries()
     from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     texts = [text for text in texts if text.strip()]

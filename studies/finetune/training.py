@@ -116,7 +116,7 @@ class Turns(Task[int]):
         """Prefer the higher score, where one selects; the weights before the first step are no result."""
         return bool(self.metric) and row["step"] > 0 and super().is_better(row, best)
 
-    def evaluated(self, row: Row) -> None:
+    def after_evaluation(self, row: Row) -> None:
         """Log the scores."""
         values = (f"{key} {value:.4f}" for key, value in _scores(row).items() if isinstance(value, float))
         log.info("%s", "  ".join([f"step {row['step']:>6,}", *values]))
@@ -147,7 +147,7 @@ def fit(
     names = [task.stream.name for task in turns]
     run = {"cycle": names, "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
     loop = Loop(task, schedule, folder, identity=run)
-    if loop.resumed:
+    if loop.is_resumed:
         log.info("resumed at step %d of %d", loop.position.step, steps)
     if loop.run():
         raise KeyboardInterrupt

@@ -27,7 +27,7 @@ from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from runtime.cli import config_from_json
 from runtime.errors import UserError
-from runtime.files import LOCK, locked, read_json
+from runtime.files import LOCK, lock_folder, read_json
 from runtime.training_loop import read_log
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
@@ -160,7 +160,7 @@ def test_torchrun_has_a_segment_for_each_process_and_says_once_what_is_wrong(
 
 def test_other_runs_under_the_same_name_are_refused(tiny: TrainConfig, tmp_path: Path, capsys) -> None:
     config = changed(tiny, loop={"max_steps": 2})
-    with locked(config.folder):
+    with lock_folder(config.folder):
         assert cli(as_options(config)) == 2
         assert "another run is writing here" in capsys.readouterr().err
         assert [path.name for path in config.folder.iterdir()] == [LOCK]

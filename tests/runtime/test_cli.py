@@ -47,7 +47,7 @@ FULL = "no space left on the disk, or the file is above its limit; steps are kep
 )  # fmt: skip
 def test_errors_become_exit_codes(error: BaseException, code: int, message: str, capsys) -> None:
     fail = Mock(side_effect=error)
-    assert Command(Options, fail, "p", "d", kept="steps are kept")([]) == code
+    assert Command(Options, fail, "p", "d", kept_work="steps are kept")([]) == code
     assert capsys.readouterr().err == f"python -m p: {message}\n"
 
 

@@ -47,7 +47,7 @@ class Sources:
 
     def load(self) -> Any:
         """``moved``, as a process that begins now would have it."""
-        ours._sha256.cache_clear()
+        ours._file_digest.cache_clear()
         for name, text in self.text.items():
             module, path = ModuleType(f"{name}_of_test"), self.folder / f"{name}_of_test.py"
             path.write_text(text)
@@ -60,7 +60,7 @@ class Sources:
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", config.CACHE_DIR)
-    for cached in (ours.warn_once, ours._temporary):
+    for cached in (ours.warn_once, ours._temporary_folder):
         cached.cache_clear()
     return Sources(tmp_path, monkeypatch)
 
@@ -81,7 +81,7 @@ def test_code_is_found_again_and_types_do_not_meet(sources, tmp_path, caplog) ->
     assert len(kept(tmp_path)) == 2
     third = sources.load()
     assert (third(2), third(2.5), times_found(third)) == (7, 8.0, 2)
-    assert caplog.messages == [ours.ONCE]
+    assert caplog.messages == [ours.COMPILING]
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_where_nothing_can_be_kept_one_line_says_so(sources, tmp_path, monkeypat
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     assert (sources.load()(2), sources.load()(2.5)) == (7, 8.0)
-    assert caplog.messages == [ours.ONCE, ours.NOT_KEPT]
-    assert "NUMBA_CACHE_DIR" in ours.NOT_KEPT
+    assert caplog.messages == [ours.COMPILING, ours.NOT_STORABLE]
+    assert "NUMBA_CACHE_DIR" in ours.NOT_STORABLE
     assert len(kept(temporary)) == 2
     assert Path(os.environ["NUMBA_CACHE_DIR"]).parent == temporary  # of processes that this one starts, too
 
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written_is_read(sources, monkeypatch) -> None:
 def test_a_user_without_home_has_no_cache_in_the_working_folder(sources, monkeypatch) -> None:
     monkeypatch.setattr(config, "CACHE_DIR", "")
     monkeypatch.setattr(ours, "user_cache_dir", lambda *_, **__: "~/.cache/numba")
-    assert ours._folders(sources.load().py_func) == [sources.folder / "__pycache__"]
+    assert ours._code_folders(sources.load().py_func) == [sources.folder / "__pycache__"]
 
 
 def test_short_input_is_not_compiled(sources, tmp_path) -> None:
@@ -182,6 +182,6 @@ def test_python_and_compiled_code_agree(seed: int) -> None:
 
 
 def test_the_rules_hold_the_bits_of_the_table() -> None:
-    made_of = list(ours._made_of(roles._fill_arcs.compiled.py_func))
+    made_of = list(ours._ingredients(roles._fill_arcs.compiled.py_func))
     assert ("KIND", roles.KIND) in made_of
     assert ("DEPENDENT_TABLE", roles.DEPENDENT_TABLE.tobytes()) in made_of

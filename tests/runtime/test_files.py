@@ -12,13 +12,13 @@ import pytest
 from runtime.errors import UserError
 from runtime.files import (
     atomic_path,
-    locked,
+    lock_folder,
     output_file,
     read_array,
     read_json,
     read_record,
+    remove_leftovers,
     sha256_file,
-    sweep,
     write_array,
     write_json,
     write_record,
@@ -88,17 +88,17 @@ def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.touch()
     os.utime(old, (0, 0))
-    sweep(tmp_path, shared=True)
+    remove_leftovers(tmp_path, shared=True)
     assert new.exists() and not old.exists()
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [".kept.tmp"]
 
 
 SPAWN = """
 import multiprocessing, sys
 from pathlib import Path
-from runtime.files import locked
-with locked(Path(sys.argv[1]), wait=True):
+from runtime.files import lock_folder
+with lock_folder(Path(sys.argv[1]), wait=True):
     process = multiprocessing.get_context("spawn").Process(target=print)
     process.start()
     process.join()
@@ -176,7 +176,7 @@ def test_a_link_or_a_pipe_in_an_output_folder_is_refused(name: str, kind: str, t
         os.mkfifo(folder / name)
     else:
         (folder / name).symlink_to(elsewhere / "victim" if kind == "file" else elsewhere)
-    with pytest.raises(UserError, match=rf"{name}: a link, a pipe or a device"), locked(folder):
+    with pytest.raises(UserError, match=rf"{name}: a link, a pipe or a device"), lock_folder(folder):
         raise AssertionError
     assert (elsewhere / "victim").read_text() == "as it was" and len(list(elsewhere.iterdir())) == 1
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from runtime.errors import UserError
-from runtime.folders import NEW, NEXT, OLD, current, refuse_others, replaced
+from runtime.folders import NEW, NEXT, OLD, current_folder, refuse_others, replace_folder
 from tests.fixtures.kills import kills
 
 OLD_FILES = {"a": "1", "b": "1", "in/c": "1"}
@@ -23,13 +23,13 @@ def put(folder: Path, files: dict[str, str]) -> None:
 
 def held(folder: Path) -> dict[str, str]:
     """The files that count, but those that the new content lacks."""
-    found = current(folder)
+    found = current_folder(folder)
     names = (path.relative_to(found) for path in found.rglob("*") if path.is_file())
     return {str(name): (found / name).read_text() for name in names if name.parts[0] not in (NEW, NEXT, OLD)}
 
 
 def write(folder: Path) -> None:
-    with replaced(folder) as new:
+    with replace_folder(folder) as new:
         put(new, NEW_FILES)
 
 
@@ -58,7 +58,7 @@ def test_a_config_of_something_else_stays(text: str, tmp_path: Path) -> None:
 
 def test_an_error_keeps_the_old_files(tmp_path: Path) -> None:
     put(tmp_path, OLD_FILES)
-    with pytest.raises(ZeroDivisionError), replaced(tmp_path) as new:
+    with pytest.raises(ZeroDivisionError), replace_folder(tmp_path) as new:
         put(new, NEW_FILES)
         raise ZeroDivisionError
     assert held(tmp_path) == OLD_FILES and sorted(os.listdir(tmp_path)) == ["a", "b", "in"]
@@ -78,7 +78,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
         folder.mkdir(exist_ok=True)
         (folder / name).symlink_to(victim / name if (victim / name).exists() else victim)
     (folder / NEXT).symlink_to(victim)
-    assert current(folder) == folder
+    assert current_folder(folder) == folder
     write(folder)
     assert held(folder) == NEW_FILES and not (folder / "in").is_symlink()
     assert held(victim) == {"a": "mine", "in/c": "mine"}

@@ -60,7 +60,7 @@ def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) ->
 
 def assert_same_run(one: Path, other: Path) -> None:
     for name in ("best", "checkpoints"):
-        ours, theirs = (Checkpoints(folder / name, 1).newest() for folder in (one, other))
+        ours, theirs = (Checkpoints(folder / name, 1).load_newest() for folder in (one, other))
         for a, b in ((ours.weights, theirs.weights), (ours.optimiser, theirs.optimiser)):
             assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
     logs = [[row | {"minutes": 0} for row in read_log(folder / "log.jsonl")] for folder in (one, other)]
@@ -97,7 +97,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path, whole: Path) -> N
     )
     saved, deadline = Checkpoints(tmp_path / "checkpoints", keep=2), time.monotonic() + 60
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
-    while len(saved.listed()) < 2 and process.poll() is None and time.monotonic() < deadline:
+    while len(saved.folders()) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "killed before it had finished"
@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path: Path, whole: Path, monkeypatch: py
 
 def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypatch, caplog) -> None:
     make(tmp_path / "damaged").run()
-    last = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).listed()[-1]
+    last = Checkpoints(tmp_path / "damaged" / "checkpoints", 2).folders()[-1]
     (last / "optimiser.safetensors").write_bytes(b"")
     make(tmp_path / "damaged").run()
     assert "is damaged and skipped" in caplog.text
@@ -143,7 +143,7 @@ def test_damaged_and_unwritten_checkpoints(tmp_path: Path, whole: Path, monkeypa
 def test_budgets_of_steps_and_evaluations(tmp_path: Path) -> None:
     for name, plan, steps in (("a", {"max_steps": 7}, [5, 7]), ("b", {"evaluate_parts": 2}, [10, 20])):
         loop = make(tmp_path / name, **plan)
-        assert loop.run() == 0 and loop.over() and [row["step"] for row in loop.history] == steps
+        assert loop.run() == 0 and loop.reason_to_stop() and [row["step"] for row in loop.history] == steps
 
 
 def test_the_best_weights_outlive_the_checkpoint_that_says_so(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_the_best_weights_outlive_the_checkpoint_that_says_so(tmp_path: Path) ->
         loop.run()
     assert loop.position.best["step"] == 10
     again = make(tmp_path, epochs=4)
-    assert again.resumed and again.position.best["step"] == 5
+    assert again.is_resumed and again.position.best["step"] == 5
     again.task.evaluate = lambda: {"score": 0.5}  # as where a limit of time ends the run elsewhere
     assert again.run() == 0 and again.position.best["step"] == 5
     again.load_best()
@@ -173,7 +173,7 @@ def test_patience_counts_evaluations_that_are_no_better(tmp_path: Path) -> None:
     loop = make(tmp_path, epochs=30, patience=2, evaluate_first=True)
     scores = [1.0, 2.0, 2.0, 3.0, 2.5, 3.0, 9.0]
     loop.task.evaluate = lambda: {"score": scores[len(loop.history)]}
-    assert loop.run() == 0 and "patience: 2 evaluations in a row" in loop.over()
+    assert loop.run() == 0 and "patience: 2 evaluations in a row" in loop.reason_to_stop()
     assert [row["score"] for row in loop.history] == scores[:6] and loop.position.best["score"] == 3.0
 
 
@@ -186,16 +186,16 @@ def test_the_first_process_says_for_all_which_weights_are_best(tmp_path: Path) -
     )
     schedule = Schedule(epochs=9, patience=2)
     loop = Loop(Regression(), schedule, tmp_path, identity={}, processes=second)
-    assert loop.run() == 0 and "patience" in loop.over()
+    assert loop.run() == 0 and "patience" in loop.reason_to_stop()
     assert (loop.position.step, loop.position.best["step"]) == (15, 5) and not list(tmp_path.iterdir())
 
 
 def test_a_time_budget_ends_in_time_and_can_be_raised(tmp_path: Path) -> None:
     loop = make(tmp_path, epochs=100_000, max_minutes=0.005)
-    assert loop.run() == 0 and "time limit" in loop.over()
+    assert loop.run() == 0 and "time limit" in loop.reason_to_stop()
     assert loop.history[-1]["step"] == loop.position.step
-    assert make(tmp_path, epochs=100_000, max_minutes=0.005).over()
-    assert not make(tmp_path, epochs=100_000, max_minutes=5).over()
+    assert make(tmp_path, epochs=100_000, max_minutes=0.005).reason_to_stop()
+    assert not make(tmp_path, epochs=100_000, max_minutes=5).reason_to_stop()
 
 
 def test_what_stops_a_run(tmp_path: Path) -> None:

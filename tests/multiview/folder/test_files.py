@@ -29,8 +29,8 @@ from multiview.training.fit import store_readout
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import WordVectors
 from runtime.errors import UserError
-from runtime.files import locked, read_record, write_record
-from runtime.folders import current
+from runtime.files import lock_folder, read_record, write_record
+from runtime.folders import current_folder
 from tests.fixtures.kills import kills
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of
@@ -63,12 +63,12 @@ def fitted(encoder: MultiViewEncoder, seed: int) -> Readout:
 
 
 def read_out(folder: Path) -> None:
-    with locked(folder):
+    with lock_folder(folder):
         store_readout(folder, folder, fitted(trained(1), 1), unscaled(4), 0.2)
 
 
 def expand(folder: Path) -> None:
-    with locked(folder):
+    with lock_folder(folder):
         expand_model(folder, NEW_WORDS)
 
 
@@ -110,14 +110,14 @@ def test_a_killed_change_leaves_the_old_model_or_the_new(
         assert found in (old, new)
         if len(states) % 4 == 0:  # the same command goes on
             change(folder)
-            assert weights(folder) == new and current(folder) == folder
+            assert weights(folder) == new and current_folder(folder) == folder
     assert states == sorted(states) and len(set(states)) == 2 and len(states) > 10
 
 
 def test_one_writer_at_a_time(tmp_path: Path, toy_trees: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(1).save(tmp_path / "m")
     before = weights(tmp_path / "m")
-    with locked(tmp_path / "m"):
+    with lock_folder(tmp_path / "m"):
         with pytest.raises(UserError, match="m: another run is writing here"):
             trained(2).save(tmp_path / "m")
         assert readout.cli([str(tmp_path / "m"), str(toy_trees), "--dim", "2"]) == 2

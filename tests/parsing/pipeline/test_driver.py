@@ -23,7 +23,7 @@ from parsing.run import cli
 from parsing.text_parser import TextParser, load
 from parsing.trees.cache import Manifest, TreeCache
 from runtime.errors import UserError
-from runtime.files import locked, sha256_file
+from runtime.files import lock_folder, sha256_file
 from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.parsing.pipeline.toy_parsers import (
@@ -264,5 +264,5 @@ def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds something else"):
         run(toy_corpus(10), tmp_path)
     (tmp_path / "config.json").unlink()
-    with locked(tmp_path), pytest.raises(UserError, match="another run is writing here"):
+    with lock_folder(tmp_path), pytest.raises(UserError, match="another run is writing here"):
         run(toy_corpus(10), tmp_path)

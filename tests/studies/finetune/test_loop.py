@@ -121,8 +121,8 @@ def test_a_stopped_run_resumes_to_the_same_bits(tmp_path: Path, stop: int) -> No
 def test_the_best_weights_on_dev_are_kept_but_never_those_of_the_start(tmp_path: Path) -> None:
     net = net_run(tmp_path, select="score")
     bests = Checkpoints(tmp_path / "best", keep=1)
-    assert [path.name for path in bests.listed()] == ["step-00000020"]
-    best = bests.newest()
+    assert [path.name for path in bests.folders()] == ["step-00000020"]
+    best = bests.load_newest()
     assert best is not None
     assert torch.equal(best.weights["layer.0.weight"], net.layer[0].weight)
 
