@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,30 +39,31 @@ from runtime.folders import refuse_others
 PRESETS = {path.stem: path for path in sorted(Path(__file__).with_name("presets").glob("*.toml"))}
 LAPTOP = "laptop"
 MOST_VIEWS = 32
-"""Of a model: each has its own encoder, and each pair its own term of the loss."""
+"""A model has at most so many: each has its own encoder, and each pair its own term of the loss."""
 
 Case = Literal["exact", "backoff", "lower"]
 Boundary = Literal["document", "none"]
 Denominator = Literal["paper", "all", "quickthought"]
 Start = Literal["xavier", "bag"]
 Pooling = Literal["root", "mean", "max", "root+mean", "root,mean,max"]
-"""How states become a vector; what commas separate is concatenated and divided by its number."""
+"""How the states of a view's nodes become one vector; the parts between commas are concatenated and divided
+by their number."""
 
 BUILTIN_FOLDER = Path(__file__).parent / "builtin" / "dep-const-seq-v8"
 """The encoder in the package."""
 DISTIL = "distil:"
-"""In ``--vectors``, before the name of a sentence encoder: words as it encodes them."""
+"""Before the name of a sentence encoder in ``--vectors``: each word's vector is what it makes of the word."""
 BUILTIN_WORDS = "builtin"
-"""In ``--vectors``, in place of a file: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
+"""In place of a file in ``--vectors``: the 40,000 words of the encoder in the package (CC BY-SA 4.0)."""
 NO_VECTORS = "none"
-"""In ``--vectors``: words are trained from nothing."""
+"""In place of a file in ``--vectors``: words are trained from nothing."""
 TRAIN = "train"
-"""In ``--vectors``, in place of a file: skip-gram vectors of the corpus itself."""
+"""In place of a file in ``--vectors``: skip-gram vectors are trained on the corpus itself."""
 
 
 @configuration
 class TableConfig:
-    """Says which words have tables, and how these are trained."""
+    """Options of the word tables: which words have vectors of their own, and how these are trained."""
 
     size: Count = 30_000
     """Most frequent words to train."""
@@ -70,11 +72,11 @@ class TableConfig:
     case: Case = "lower"
     """How to look up words not listed as written."""
     expand: CountOrNone = 0
-    """Words of --vectors to add after."""
+    """Words of --vectors to add after training."""
     dim: Count = 256
     """Size E of vectors made here, or of those of --vectors builtin."""
     dropout: Fraction = 0.15
-    """Words a step reads as unknown."""
+    """Share of words that a step reads as unknown."""
     rate: NotNegative = 5.0
     """Factor on the learning rate."""
     update: Literal["dense", "rows"] = "rows"
@@ -82,23 +84,26 @@ class TableConfig:
 
     @property
     def min_count(self) -> int:
-        """Says how often a word must occur to be listed; one is too few where others have buckets."""
+        """Return how often a word must occur to have a vector of its own.
+
+        Once is too seldom where rarer words share hash buckets.
+        """
         return 2 if self.buckets else 1
 
 
 def parts_of_pooling(pooling: Pooling) -> int:
-    """Say how many times a view's vector is as long as a state."""
+    """Return how many times as long as one state a view's vector is."""
     return pooling.count(",") + 1
 
 
 @configuration
 class EncoderConfig:
-    """Says how each view encodes."""
+    """Options of the encoder that each view has."""
 
     dim: Count = 128
     """Hidden size D of each view."""
     start: Start = "bag"
-    """The paper's, or trees start as bags of words weighted by their rarity, views alike."""
+    """xavier as in the paper, or bag: trees start as bags of words weighted by their rarity, views alike."""
     pooling: Pooling = "root"
     """How states of nodes become a sentence's vector."""
     engine: Literal["native", "dgl"] = "native"
@@ -108,18 +113,18 @@ class EncoderConfig:
 
     @property
     def width(self) -> int:
-        """Gives the size of a view's sentence vectors."""
+        """Return the size of a view's sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
     @property
     def forget_bias(self) -> float:
-        """Gives the initial bias of the trees' forget gates: a bag forgets little."""
+        """Return the initial bias of the trees' forget gates; a tree that starts as a bag forgets little."""
         return 2.0 if self.start == "bag" else 0.0
 
 
 @configuration
 class ObjectiveConfig:
-    """Says what the contrastive loss compares."""
+    """Options of the contrastive loss: what it compares, and how."""
 
     boundary: Boundary = "document"
     """Whether neighbours must share a document."""
@@ -137,7 +142,7 @@ class ObjectiveConfig:
 
 @configuration
 class LoopConfig:
-    """Says how many steps are taken, and how they are computed."""
+    """Options of the training loop: how many steps it takes, and how they are computed."""
 
     batch: Annotated[Count, Ge(2)] = 200
     """Sentences of a segment, in order."""
@@ -152,13 +157,13 @@ class LoopConfig:
     max_minutes: NotNegative = 0.0
     """Stop after this many minutes; 0: no limit."""
     learning_rate: Positive = 1e-3
-    """Adam's."""
+    """Peak rate of Adam."""
     schedule: Literal["constant", "cosine"] = "cosine"
     """Nothing but Adam, or warm-up, cosine decay and clipping."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of matrix products."""
+    """Precision of matrix products."""
     validation: CountOrNone = 2000
-    """Held-out sentences."""
+    """Sentences held out for validation."""
     patience: CountOrNone = 0
     """Stop after so many validations without a lower loss; 0: never."""
 
@@ -170,12 +175,12 @@ class TrainConfig:
     preset: str = LAPTOP
     """laptop, paper, gpu, or a TOML."""
     views: str = "dep,const"
-    """Two or more, repeats allowed."""
+    """Two or more views; one may be named twice."""
     trees: Path | None = None
     """A tree cache; None: the only one."""
     words: Literal["trained", "tuned", "fixed", "both"] | None = None
-    """Trained, trained from --vectors on, these as they are, or two models: trained and fixed. None: fixed,
-    without --vectors trained."""
+    """Words are trained from nothing, tuned from --vectors on, or fixed as these; both gives two models,
+    trained and fixed. None: fixed if --vectors names some, else trained."""
     vectors: str = BUILTIN_WORDS
     """builtin (words of the encoder in the package; the model's licence is CC BY-SA 4.0), none, a file,
     distil:MODEL (words as a sentence-transformers model encodes them), train (skip-grams of the corpus)."""
@@ -183,15 +188,15 @@ class TrainConfig:
     """What stands beside the views: the mean of their words, or nothing. None: the words where that finds
     more neighbours on the validation set."""
     name: str = ""
-    """By default views and preset."""
+    """Name of the model; by default views and preset."""
     output: Path = Path("runs/models")
     """Folder of models."""
     dry_run: bool = False
-    """Sizes and time; writes nothing."""
+    """Print sizes and time, and write nothing."""
     device: str = "auto"
     """auto: a GPU if there is one."""
     seed: Seed = 0
-    """Of weights and order of segments."""
+    """Seed of the weights and of the order of segments."""
     table: TableConfig = TableConfig()
     """Words and their tables."""
     encoder: EncoderConfig = EncoderConfig()
@@ -203,22 +208,22 @@ class TrainConfig:
 
     @property
     def view_list(self) -> list[str]:
-        """Names the views in their order."""
+        """Return the names of the views in their order."""
         return [view.strip() for view in self.views.split(",") if view.strip()]
 
     @property
     def model_name(self) -> str:
-        """Gives the name, or makes one of views and preset."""
+        """Return the name, or make one of views and preset."""
         return self.name or f"{'-'.join(self.view_list)}-{Path(self.preset).stem}"
 
     @property
     def folder(self) -> Path:
-        """Says where the model goes."""
+        """Return the folder that the model is written to."""
         return self.output / self.model_name
 
     @property
     def words_mode(self) -> Literal["trained", "tuned", "fixed", "both"]:
-        """Says what becomes of the words: as asked, else they stay fixed where vectors are named."""
+        """Return what --words says; without it words stay fixed if --vectors names some."""
         return self.words or ("trained" if self.vectors == NO_VECTORS else "fixed")
 
     def check(self) -> None:
@@ -236,8 +241,8 @@ class TrainConfig:
             raise UserError(f"--loop.patience {self.loop.patience}: needs --loop.validation above 0")
         # Before any work: both and expand would look for the file after hours of training.
         needs_vectors = self.words_mode != "trained" or self.table.expand
-        made = self.vectors in (BUILTIN_WORDS, TRAIN) or self.vectors.startswith(DISTIL)
-        if needs_vectors and not made and (self.vectors == NO_VECTORS or not Path(self.vectors).exists()):
+        is_file = self.vectors not in (BUILTIN_WORDS, TRAIN) and not self.vectors.startswith(DISTIL)
+        if needs_vectors and is_file and (self.vectors == NO_VECTORS or not Path(self.vectors).exists()):
             raise UserError(
                 f"--words {self.words_mode}, --table.expand {self.table.expand}: need --vectors, which is "
                 f"{self.vectors}: a file (GloVe: https://nlp.stanford.edu/projects/glove/), "
@@ -263,39 +268,44 @@ def preset(name: str, **changes: Any) -> TrainConfig:
             check_regular(path)
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UserError):
-            known = ", ".join([LAPTOP, *PRESETS])
-            raise UserError(f"--preset {name}: choose one of {known}, or give a TOML file") from None
+            names = ", ".join([LAPTOP, *PRESETS])
+            raise UserError(f"--preset {name}: choose one of {names}, or give a TOML file") from None
         except ValueError as error:
             raise UserError(f"{path}: not TOML ({error})") from None
     config = config_from_json(TrainConfig, {**values, "preset": name}, where=f"--preset {name}")
     return dataclasses.replace(config, **changes)
 
 
-def found_trees(trees: Path | None) -> Path:
-    """Return the given tree cache, else the only one under ``runs/trees``; a UserError lists several."""
+def find_trees(trees: Path | None) -> Path:
+    """Return the tree cache that ``--trees`` names, else the only one under ``runs/trees``.
+
+    A UserError lists the caches there if they are several or none.
+    """
     if trees is not None:
         return trees
     root = Path("runs/trees")
     caches = sorted(path.parent for path in root.glob("*/manifest.json"))
     if len(caches) != 1:
-        listed = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
-        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {listed}")
+        folders = " | ".join(map(str, caches)) or "none; make one with python -m parsing.run"
+        raise UserError(f"--trees: needed unless {root} has just one tree cache; it has {folders}")
     return caches[0]
 
 
-_FREE_OPTIONS = ("preset", "trees", "name", "output", "dry-run", "device", "loop.max-minutes")
-"""Options that do not change what the weights become; a resumed run may change them, and its time limit."""
+OPTIONS_FREE_TO_CHANGE = ("preset", "trees", "name", "output", "dry-run", "device", "loop.max-minutes")
+"""Options that do not change what the weights become, and the time limit: a resumed run may change them."""
 
 
 def options_of(config: TrainConfig) -> dict[str, Any]:
     """Return every value, as JSON, by its name on the command line, without the dashes in front."""
     options: dict[str, Any] = {}
     for name, value in config_to_json(config).items():
-        is_group = isinstance(value, dict)
-        options |= {f"{name}.{part}": one for part, one in value.items()} if is_group else {name: value}
+        if isinstance(value, dict):
+            options |= {f"{name}.{option}": option_value for option, option_value in value.items()}
+        else:
+            options[name] = value
     return {name.replace("_", "-"): value for name, value in options.items()}
 
 
-def decisive_options(config: TrainConfig) -> dict[str, str]:
-    """Return the options that determine the weights, as text: a run goes on with the same ones alone."""
-    return {name: str(value) for name, value in options_of(config).items() if name not in _FREE_OPTIONS}
+def decisive_options(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of :func:`options_of` that determine the weights, as text; a resumed run has the same."""
+    return {name: str(value) for name, value in options.items() if name not in OPTIONS_FREE_TO_CHANGE}

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from multiview.config import LAPTOP, TrainConfig, found_trees, preset
+from multiview.config import LAPTOP, TrainConfig, find_trees, preset
 from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, collect_refusals
@@ -47,7 +47,7 @@ def main(config: TrainConfig) -> int:
 
     Where the paper's data are missing, a dry run estimates its training from a sample before it is refused.
     """
-    problems = " | ".join(collect_refusals(lambda: found_trees(config.trees), config.check))
+    problems = " | ".join(collect_refusals(lambda: find_trees(config.trees), config.check))
     if problems and not (config.dry_run and config.preset == "paper"):
         raise UserError(problems)
     if problems:
@@ -59,7 +59,7 @@ def main(config: TrainConfig) -> int:
         if not problems:
             return train(config, distributed)
         print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
-        estimate(config, distributed)
+        estimate_on_sample(config, distributed)
         raise UserError(problems)
 
 
@@ -69,8 +69,9 @@ def joined_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, Distrib
     from multiview.encoders.registry import trained_views
     from multiview.training.gradient import DistributedContext
 
-    views, trained = config.view_list, trained_views(config.view_list)
-    if len(trained) < 2 or trained != views[: len(trained)]:  # refused before a corpus is read
+    views_to_train = trained_views(config.view_list)
+    # Refused before a corpus is read.
+    if len(views_to_train) < 2 or views_to_train != config.view_list[: len(views_to_train)]:
         raise UserError(f"--views {config.views}: give two views or more that are trained, then the others")
     with contextlib.closing(DistributedContext.from_environment(config.device)) as distributed:
         segments, processes = config.loop.segments, distributed.world
@@ -93,8 +94,8 @@ def train(config: TrainConfig, distributed: DistributedContext) -> int:
         if config.words_mode != "both":
             return train_one(config, cache, distributed)
         for words in ("trained", "fixed"):
-            part = dataclasses.replace(config, words=words, output=folder, name=words)
-            code = train_one(part, cache, distributed)
+            member_config = dataclasses.replace(config, words=words, output=folder, name=words)
+            code = train_one(member_config, cache, distributed)
             if config.dry_run:  # the model of fixed vectors takes less time, and writes their copy
                 print("two models   this is the one of trained words; the other takes at most as long")
             if code or config.dry_run:
@@ -114,13 +115,13 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
     if config.dry_run:
         dry_run(trainer)
         return 0
-    expands = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
+    adds_words = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
     # Opened now, since bad vectors would be found only after hours of training.
-    new_words = open_new_words(config, cache) if expands else None
+    new_words = open_new_words(config, cache) if adds_words else None
     logger = log_to(trainer.folder)
     logger.setLevel("INFO" if distributed.first else "ERROR")
-    chosen = "" if config.trees else ", the only tree cache under runs/trees"
-    logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", chosen)
+    why_these = "" if config.trees else ", the only tree cache under runs/trees"
+    logger.info("trees      %s (%s sentences%s)", cache.folder, f"{len(cache):,}", why_these)
     code = trainer.run()
     if distributed.first:
         finish(trainer, None if code else new_words)
@@ -128,14 +129,14 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
-    """Expand the vocabulary, once; record the time, draw the curves, and say what a run came to."""
+    """Add the new words, once; record the time, draw the curves, and print what the run came to."""
     from multiview.folder.files import TIME, expand_model
 
     folder, position = trainer.folder, trainer.position
     if new_words is not None and not read_json(folder / "config.json")["words"]["expanded"]:
         expand_model(folder, new_words)
-        expanded = read_json(folder / "config.json")["words"]["expanded"]
-        print(f"expanded   {expanded:,} words, by {new_words.about}")
+        words_added = read_json(folder / "config.json")["words"]["expanded"]
+        print(f"expanded   {words_added:,} words, by {new_words.about}")
     write_json(folder / TIME, {"seconds": position.seconds})
     try:
         plot_curves(folder)
@@ -143,14 +144,14 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
         print(f"no curves.png: {error}", file=sys.stderr)
     sentences = position.extra.get("sentences", 0)
     print(f"model      {folder}")
-    print(f"state      {trainer.finished or 'interrupted; the same command resumes'}")
+    print(f"state      {trainer.end_reason or 'interrupted; the same command resumes'}")
     print(f"words      {trainer.network.words.origin or 'trained from nothing'}")
     print(f"trained    {position.step} steps, {sentences} sentences, {position.seconds:.0f} s")
     for label, finding in trainer.verdict(position.best):
         logging.getLogger(LOGGER).info("%-10s %s", label, finding)  # to the terminal and log.txt
 
 
-def estimate(config: TrainConfig, distributed: DistributedContext) -> None:
+def estimate_on_sample(config: TrainConfig, distributed: DistributedContext) -> None:
     """Print what the paper's data would cost here: a sample of books is parsed, and trained on."""
     from corpora.registry import open_corpus
     from multiview.training.trainer import Trainer
@@ -181,16 +182,20 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
     steps_per_s, sentences = calibrate(trainer)
     cuda = trainer.device.type == "cuda"
     memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
-    config, network, steps = trainer.config, trainer.network, float(trainer.position.steps)
+    config, network = trainer.config, trainer.network
+    steps = float(trainer.position.steps)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:
         steps = config.loop.epochs * PAPER_SENTENCES / sentences
-        more = sum((config.table.size - len(table)) * table.shape[1] for table in network.tables)
-        parameters, memory_bytes = parameters + more, memory_bytes + 16 * more  # a gradient, two moments
+        rows_not_in_sample = sum(
+            (config.table.size - len(table)) * table.shape[1] for table in network.tables
+        )
+        parameters += rows_not_in_sample
+        memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments
     if config.loop.max_minutes:
         steps = min(steps, 60 * config.loop.max_minutes * steps_per_s)
     counts = f"{len(trainer.cache)} sentences, {trainer.validation_set.sentences} for validation"
-    expected = Estimate(
+    estimate = Estimate(
         facts={
             **(facts or {"cache": f"{trainer.cache.folder}: {counts}"}),
             "speed": f"{sentences * steps_per_s:,.0f} sentences/s",
@@ -205,14 +210,15 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
         per_second=steps_per_s,
     )
     if trainer.distributed.first:
-        print(expected.text(config))
+        print(estimate.text(config))
 
 
 def calibrate(trainer: Trainer) -> tuple[float, int]:
     """Take a few steps; return steps per second, and the sentences of the largest step."""
     from runtime.device import torch_threads
 
-    sentences, seconds = [], []
+    sentences: list[int] = []
+    seconds: list[float] = []
     jobs = list(itertools.islice(trainer.jobs(), CALIBRATION_STEPS))
     with torch_threads(trainer.threads), progress(total=len(jobs), description="calibration") as bar:
         for step in trainer.prepare_batches(jobs):
@@ -240,12 +246,16 @@ def plot_curves(folder: Path) -> None:
     train = [line for line in lines if line["kind"] == "train"]
     validation = [line for line in lines if "recall@1" in line]
     figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
-    right.set(xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)")
-    curves = [(left, train, "loss", "train", "-"), (left, validation, "loss", "validation", "o-")]
-    compared = validation or train
-    curves += [(right, compared, name, name, "o-") for name in (compared or [{}])[-1] if "@1" in name]
+    loss_axis, retrieval_axis = figure.subplots(1, 2)
+    loss_axis.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
+    retrieval_axis.set(
+        xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)"
+    )
+    curves = [(loss_axis, train, "loss", "train", "-"), (loss_axis, validation, "loss", "validation", "o-")]
+    rows_of_retrieval = validation or train
+    if rows_of_retrieval:
+        names = [name for name in rows_of_retrieval[-1] if "@1" in name]
+        curves += [(retrieval_axis, rows_of_retrieval, name, name, "o-") for name in names]
     for axis, rows, name, label, style in curves:
         axis.plot([row["step"] for row in rows], [row.get(name) for row in rows], style, label=label)
         axis.grid(alpha=0.3)

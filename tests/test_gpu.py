@@ -218,7 +218,7 @@ def test_speed(trees: TreeCache, tmp_path: Path) -> None:
 
         def step(trainer: Trainer = trainer, turns=turns) -> None:  # type: ignore[no-untyped-def]
             trainer.update(trainer.gradient(next(turns)))
-            if len(trainer.unread) >= READ_EVERY["cuda"]:
+            if len(trainer.unread_metrics) >= READ_EVERY["cuda"]:
                 trainer.take_metrics()
 
         print(f"train 2x{dim} {precision}: {rate(step, sum(s.sentences for s in steps) / len(steps)):,.0f}")

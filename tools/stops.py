@@ -30,7 +30,7 @@ class Walk:
     """The modules and functions through which a configuration passes, in the order of first calls."""
 
     def __init__(self, configuration: type) -> None:
-        parts = [field.default_factory for field in dataclasses.fields(configuration)]
+        parts = [type(field.default) for field in dataclasses.fields(configuration)]
         self.types = (configuration, *(part for part in parts if dataclasses.is_dataclass(part)))
         self.functions: set[tuple[str, str]] = set()
         self.way: list[str] = []

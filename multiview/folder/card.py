@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
+from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, decisive_options, options_of, preset
 from multiview.encoders.registry import BAG, plugins_of
 from multiview.folder.files import BUILTIN, KINDS, Member, parsers_of
+from runtime.cli import config_to_json
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -34,6 +35,11 @@ class Card:
 
     def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
         self.config, self.trees = config, trees
+        self.command = training_command(config)
+        self.config_json = config_to_json(config)
+        content = str(trees.identity.get("content_sha256", ""))
+        self.identity = {**decisive_options(options_of(config)), "content of --trees": content}
+        """What a resumed run must have in common with the one before."""
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
         """Say what training gained on the validation set, and one command to go on with, each with a label.
@@ -90,7 +96,7 @@ class Card:
             + "".join(f"    import {module}\n" for module in plugins_of(network.views))
             + "    from multiview.model import MultiViewEncoder\n"
             f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
-            f"## Training\n\n    {training_command(config)}\n\n"
+            f"## Training\n\n    {self.command}\n\n"
             f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {trees[:16]}. The weights "
             f"are those of {origin}. The configuration is in config.json.\n\n"
         )

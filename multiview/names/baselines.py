@@ -191,7 +191,7 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         untaught = dataclasses.replace(config.objective, teacher=None)
         with torch.random.fork_rng(devices=[]):
             trainer = Trainer(dataclasses.replace(config, device="cpu", objective=untaught), trees)
-            network = trainer.kept_network(beside=len(record.views) > len(config.view_list))
+            network = trainer.network_to_keep(with_words=len(record.views) > len(config.view_list))
         members.append(Member(network, dict(record.parsers), record.corpus))
     return MultiViewEncoder(members, device=pick_device(device), name=f"start:{Path(model).name}")
 

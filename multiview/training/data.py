@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import Boundary, found_trees
+from multiview.config import Boundary, find_trees
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.training.objective import UNUSABLE_FLAGS, Positions, Targets, neighbour_targets
@@ -102,8 +102,8 @@ def on_device(part: Any, device: torch.device) -> Any:
 
 
 def open_trees(trees: Path | None) -> TreeCache:
-    """Open a tree cache; without a path, the only one under ``runs/trees`` (see :func:`found_trees`)."""
-    return TreeCache.open(found_trees(trees), open_shards=OPEN_SHARDS)
+    """Open a tree cache; without a path, the only one under ``runs/trees`` (see :func:`find_trees`)."""
+    return TreeCache.open(find_trees(trees), open_shards=OPEN_SHARDS)
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:

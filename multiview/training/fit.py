@@ -39,58 +39,67 @@ LEAST = 20
 
 @dataclass(frozen=True)
 class Block:
-    """Sentences of documents that are held out: their numbers in the cache [H], and their views [H, D]."""
+    """Sentences of held-out documents: their rows in the cache [H], and the vectors of their views [H, D]."""
 
     rows: NDArray[np.int64]
     views_HD: Tensor
 
 
 class Target:
-    """What a read-out draws each sentence to: a teacher's vector of it, or the sentences beside it."""
+    """What a read-out is fitted to give for a sentence: a teacher's vector, or its neighbours' vectors."""
 
     def __init__(self, cache: TreeCache, teacher: Path | None) -> None:
         offsets = np.asarray(cache.documents())
         self.document_N = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         self.vectors_NT = None if teacher is None else open_teacher(teacher, cache)
         self.moments = Moments()
-        self.fitted = 0
-        """Sentences counted so far; each counts once, however many neighbours it has."""
+        self.sentence_count = 0
+        """Sentences added so far; each counts once, however many neighbours it has."""
         self.name = "neighbours" if teacher is None else teacher.name
         self.measure = "recall@1 of neighbours" if teacher is None else "rank correlation"
         self.fit_measure = self.measure if teacher is None else "cosine with the teacher"
 
     def add(self, rows: NDArray[np.int64], x_BD: NDArray[np.float32]) -> None:
-        """Count sentences, by their numbers in ascending order, with their views' vectors."""
+        """Add sentences to the moments, by their rows in ascending order, with the vectors of their views."""
         if self.vectors_NT is not None:
-            self.fitted += len(rows)
-            self.moments.add(x_BD, self._wanted(rows).numpy())
+            self.sentence_count += len(rows)
+            self.moments.add(x_BD, self._unit_teacher_vectors(rows).numpy())
             return
         document_B = self.document_N[rows]
-        left = np.flatnonzero((np.diff(rows) == 1) & (document_B[1:] == document_B[:-1]))
-        self.fitted += len(np.union1d(left, left + 1))
-        self.moments.add(x_BD[left], x_BD[left + 1])
-        self.moments.add(x_BD[left + 1], x_BD[left])
+        followed_by_neighbour = (np.diff(rows) == 1) & (document_B[1:] == document_B[:-1])
+        left = np.flatnonzero(followed_by_neighbour)
+        right = left + 1
+        self.sentence_count += len(np.union1d(left, right))
+        self.moments.add(x_BD[left], x_BD[right])
+        self.moments.add(x_BD[right], x_BD[left])
 
     def fit_score(self, readout: Readout, block: Block) -> float:
-        """Give the mean cosine of meaning and teacher's vector, or how often the nearest is a neighbour."""
+        """Return the mean cosine with the teacher's vectors, or how often the nearest is a neighbour."""
         meaning_HK = readout(block.views_HD)
         if readout.axes_TK is None:
             return self.score(meaning_HK, block.rows)
-        return float((meaning_HK * (self._wanted(block.rows) @ readout.axes_TK)).sum(dim=1).mean())
+        teacher_HK = self._unit_teacher_vectors(block.rows) @ readout.axes_TK
+        return float((meaning_HK * teacher_HK).sum(dim=1).mean())
 
     def score(self, vectors_BK: Tensor, rows: NDArray[np.int64]) -> float:
-        """Give Spearman's correlation of cosines with the teacher's, or how often a neighbour is nearest."""
+        """Return Spearman's correlation with the teacher's cosines, or how often a neighbour is nearest."""
         if self.vectors_NT is None:
             usable = np.ones(len(rows), bool)
             return neighbour_recall(vectors_BK, Positions(rows, self.document_N[rows], usable))
         from scipy.stats import spearmanr
 
-        upper = torch.triu_indices(len(rows), len(rows), 1)
-        units = (normalize(vectors.double(), dim=1) for vectors in (vectors_BK, self._wanted(rows)))
-        return float(spearmanr(*((one @ one.T)[upper[0], upper[1]].numpy() for one in units)).statistic)
+        pair_rows, pair_columns = torch.triu_indices(len(rows), len(rows), 1)
 
-    def _wanted(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return the teacher's vectors [B, T]; each counts at length 1."""
+        def cosines_of_pairs(vectors: Tensor) -> NDArray[np.float64]:
+            unit_vectors = normalize(vectors.double(), dim=1)
+            cosines: NDArray[np.float64] = (unit_vectors @ unit_vectors.T)[pair_rows, pair_columns].numpy()
+            return cosines
+
+        ours, teachers = cosines_of_pairs(vectors_BK), cosines_of_pairs(self._unit_teacher_vectors(rows))
+        return float(spearmanr(ours, teachers).statistic)
+
+    def _unit_teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
+        """Return the teacher's vectors [B, T], each at length 1."""
         assert self.vectors_NT is not None
         return unit(torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32)))
 
@@ -106,38 +115,45 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     ]
     if not halves:
         raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
-    is_held_N = np.zeros(len(cache), bool)
-    is_held_N[np.concatenate(halves)] = True
+    is_held_out_N = np.zeros(len(cache), bool)
+    is_held_out_N[np.concatenate(halves)] = True
     chunk_CD = np.empty((CHUNK_SENTENCES, encoder.members[0].network.dim), np.float32)
-    held_out, done = [], 0
+    held_out_parts: list[NDArray[np.float32]] = []
+    encoded_count = 0
     batches = encoder.reader.batches(None, encoder.requires_of(), cache, BATCH)
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
         for places, batch in batches:
             chunk_CD[places % CHUNK_SENTENCES] = encoder.vectors(batch).cpu()
-            done += len(places)
+            encoded_count += len(places)
             bar.update(len(places))
-            if done % CHUNK_SENTENCES == 0 or done == len(cache):  # whole: neighbours are together
-                rows = np.arange((done - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES, done)
-                is_held, x_CD = is_held_N[rows], chunk_CD[: len(rows)]
-                target.add(rows[~is_held], x_CD[~is_held])
-                held_out.append(x_CD[is_held])
-    if not target.fitted:
+            chunk_is_full = encoded_count % CHUNK_SENTENCES == 0 or encoded_count == len(cache)
+            if chunk_is_full:  # neighbours are together
+                chunk_start = (encoded_count - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES
+                rows = np.arange(chunk_start, encoded_count)
+                is_held_out, x_CD = is_held_out_N[rows], chunk_CD[: len(rows)]
+                target.add(rows[~is_held_out], x_CD[~is_held_out])
+                held_out_parts.append(x_CD[is_held_out])
+    if not target.sentence_count:
         raise UserError(f"{cache.folder}: no two sentences of a document to fit to; give a text of documents")
     counts = " + ".join(f"{len(rows):,}" for rows in halves)
-    print(f"sentences  {target.fitted:,} fitted, {counts} held out")
-    views, places = torch.from_numpy(np.concatenate(held_out)), np.cumsum(is_held_N) - 1
-    return [Block(rows, views[places[rows]]) for rows in halves]
+    print(f"sentences  {target.sentence_count:,} fitted, {counts} held out")
+    held_out_HD = torch.from_numpy(np.concatenate(held_out_parts))
+    place_N = np.cumsum(is_held_out_N) - 1  # of each held-out sentence among them
+    return [Block(rows, held_out_HD[place_N[rows]]) for rows in halves]
 
 
 def best_readout(target: Target, block: Block, strengths: Sequence[float], dim: int, text: str) -> Readout:
     """Return the read-out to ``dim`` numbers of the strength that does best on a block of this text."""
-    fitted: list[tuple[float, Readout]] = []
+    best_score, best = -np.inf, None
     for strength in strengths:
-        origin = f"{target.name} over {target.fitted:,} sentences of {text}, strength {strength:g}"
+        origin = f"{target.name} over {target.sentence_count:,} sentences of {text}, strength {strength:g}"
         readout = target.moments.fit(strength, dim, origin, of_neighbours=target.vectors_NT is None)
-        fitted.append((target.fit_score(readout, block), readout))
-        print(f"strength   {strength:g}: {target.fit_measure} {fitted[-1][0]:.4f}", flush=True)
-    return max(fitted, key=lambda scored: scored[0])[1]
+        score = target.fit_score(readout, block)
+        print(f"strength   {strength:g}: {target.fit_measure} {score:.4f}", flush=True)
+        if best is None or score > best_score:
+            best_score, best = score, readout
+    assert best is not None
+    return best
 
 
 def compare(old: Readout | None, new: Readout, target: Target, block: Block) -> bool:
@@ -160,20 +176,20 @@ def store_readout(
     """
     record = model_records(source)[""]
     load_members(source)  # weights that do not fit are not copied
-    fitted = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
-    fitted |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
+    new_tensors = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
+    new_tensors |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
     if record.storage == "compact":
-        fitted |= pack_matrix("readout.weight", fitted["readout.weight"])
+        new_tensors |= pack_matrix("readout.weight", new_tensors["readout.weight"])
     with replace_folder(target) as new:
         folder = current_folder(source)
         for name, file in record.files.items():
             check_file(folder / name, file.bytes, file.sha256)
             if name != WEIGHTS:
                 shutil.copyfile(folder / name, new / name)
-        stored = load_file(folder / WEIGHTS).items()
-        others = {name: value for name, value in stored if not name.startswith(("readout.", "scale."))}
+        tensors = load_file(folder / WEIGHTS)
+        old_tensors = {name: tensors[name] for name in tensors if not name.startswith(("readout.", "scale."))}
         with atomic_path(new / WEIGHTS) as temporary:
-            save_file({**others, **fitted}, temporary)
+            save_file({**old_tensors, **new_tensors}, temporary)
         values = read_record(folder / "config.json") | {
             "readout": {"dim": readout.dim, "origin": readout.origin},
             "scale": {"origin": scale.origin},

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import TrainConfig, decisive_options
+from multiview.config import TrainConfig
 from multiview.encoders.meaning import Scale, spread
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
@@ -49,7 +49,7 @@ from multiview.training.objective import neighbour_recall
 from multiview.words.sources import new_table
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
-from runtime.cli import LOGGER, config_to_json
+from runtime.cli import LOGGER
 from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Schedule
@@ -68,7 +68,7 @@ WARM_UP = 0.01
 
 @dataclass(frozen=True)
 class Job:
-    """Describes a step that is to be taken."""
+    """A step that is still to be read and taken."""
 
     epoch: int
     segments: list[Span]
@@ -77,25 +77,24 @@ class Job:
 class Trainer(Task[Job]):
     """One training run on one process of possibly several."""
 
-    finished = ""
+    end_reason = ""
     """Why the run is over; empty until then."""
 
     def __init__(
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
-        self.distributed, self.cache = distributed or DistributedContext(), cache
-        loop, objective, table, views = config.loop, config.objective, config.table, config.view_list
-        self.config, self.folder = config, config.folder
-        content = {"content of --trees": str(cache.identity.get("content_sha256", ""))}
-        self.identity = decisive_options(config) | content
-        """What a run that goes on must have in common."""
+        loop, objective, table = config.loop, config.objective, config.table
+        self.config = config
+        self.cache = cache
+        self.distributed = distributed or DistributedContext()
+        self.folder = config.folder
         self.device = pick_device(config.device, self.distributed.local_rank)
         teacher = None if objective.teacher is None else open_teacher(objective.teacher, cache)
-        words = new_table(config, cache, len(trained_views(views)))
-        self.card = Card(config, cache)
+        teacher_dim = 0 if teacher is None else teacher.shape[1]
+        words = new_table(config, cache, len(trained_views(config.view_list)))
         torch.manual_seed(config.seed)
-        dim = 0 if teacher is None else teacher.shape[1]
-        self.network = MultiViewNetwork(views, words, config.encoder, objective, dim)
+        self.network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
+        self.card = Card(config, cache)
         self.source = StepSource(
             cache,
             self.network,
@@ -114,16 +113,18 @@ class Trainer(Task[Job]):
         self.position = Position(steps=self._count_steps(), limit_s=60 * loop.max_minutes)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
-        self.stopped = torch.zeros((), device=self.device)
+        self.has_diverged = torch.zeros((), device=self.device)
         """float32 scalar: 1 from the first step on whose loss or gradient is not finite."""
-        self.unread: list[Tensor] = []
-        """Of the steps since the last reading: their metrics, norm of the gradient, learning rate."""
-        self._read_at, self._trained = time.perf_counter(), 0
-        self._scores: Row = {}
+        self.unread_metrics: list[Tensor] = []
+        """For each step since the last reading: its metrics, norm of the gradient, learning rate."""
+        self._time_of_reading = time.perf_counter()
+        self._sentences_since_reading = 0
+        self._validation_scores: Row = {}
 
     def _count_steps(self) -> int:
         """Count the steps of the whole run; a corpus that does not fill one is a UserError."""
-        loop, steps = self.config.loop, sum(1 for _ in self.jobs())
+        loop = self.config.loop
+        steps = sum(1 for _ in self.jobs())
         if not steps:
             raise UserError(
                 f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
@@ -134,9 +135,9 @@ class Trainer(Task[Job]):
     def batches(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""
         segments = self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
-        size = self.config.loop.segments or 1
-        whole = len(segments) - len(segments) % size
-        return [Job(epoch, segments[start : start + size]) for start in range(0, whole, size)]
+        per_step = self.config.loop.segments or 1
+        starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
+        return [Job(epoch, segments[start : start + per_step]) for start in starts]
 
     def jobs(self) -> Iterator[Job]:
         """List the steps of all epochs."""
@@ -144,10 +145,10 @@ class Trainer(Task[Job]):
 
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
-        here = self.distributed
-        step = self.source.prepare(job.segments, epoch=job.epoch, rank=here.rank, world=here.world)
-        copied: Step = on_device(step, self.device)
-        return copied
+        rank, world = self.distributed.rank, self.distributed.world
+        step = self.source.prepare(job.segments, epoch=job.epoch, rank=rank, world=world)
+        step_on_device: Step = on_device(step, self.device)
+        return step_on_device
 
     def prepare_batches(self, batches: Sequence[Job]) -> Iterator[Step]:
         """Yield the steps, which a thread reads and plans ahead.
@@ -176,7 +177,7 @@ class Trainer(Task[Job]):
         return self.gradient(batch).metrics[0]
 
     def learning_rate(self, position: Position) -> float:
-        """Keep the rate constant, or warm up linearly and go down half a cosine."""
+        """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
         rate = self.config.loop.learning_rate
         if self.config.loop.schedule == "constant":
             return rate
@@ -188,15 +189,17 @@ class Trainer(Task[Job]):
         Nothing is read from the device: :meth:`take_metrics` raises later if the weights were left alone.
         """
         norm = self.updates.gradient_norm(result.row_gradients)
-        finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
-        self.stopped = torch.maximum(self.stopped, (~finite).float())
+        is_finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
+        self.has_diverged = torch.maximum(self.has_diverged, (~is_finite).float())
         scale = None
         if self.config.loop.schedule == "cosine":
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
-        rate_of_step = result.metrics.new_full((1,), rate)
-        self.unread.append(torch.cat([result.metrics, norm.double()[None], rate_of_step]))
-        self.updates.step(result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.stopped)
+        rate_tensor = result.metrics.new_full((1,), rate)
+        self.unread_metrics.append(torch.cat([result.metrics, norm.double()[None], rate_tensor]))
+        self.updates.step(
+            result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.has_diverged
+        )
         return rate
 
     def step(self, position: Position, batch: Step) -> None:
@@ -204,20 +207,21 @@ class Trainer(Task[Job]):
         self.network.train()
         self.update(self.gradient(batch))
         position.extra["sentences"] = position.extra.get("sentences", 0) + batch.sentences
-        self._trained += batch.sentences
+        self._sentences_since_reading += batch.sentences
 
     def take_metrics(self) -> list[Row]:
         """Wait for the device and return metrics and speed of the steps since the last call.
 
         A loss or gradient that was not finite is a UserError; the weights are those before that step.
         """
-        unread, self.unread = self.unread, []
-        values = torch.stack(unread).tolist() if unread else []
+        values_by_step = torch.stack(self.unread_metrics).tolist() if self.unread_metrics else []
+        self.unread_metrics = []
         now = time.perf_counter()
-        per_s = self._trained / max(now - self._read_at, 1e-9)
-        self._read_at, self._trained = now, 0
+        sentences_per_s = self._sentences_since_reading / max(now - self._time_of_reading, 1e-9)
+        self._time_of_reading = now
+        self._sentences_since_reading = 0
         names = [*self.network.objective.metrics, "gradient_norm", "learning_rate", "sentences_per_s"]
-        rows = [dict(zip(names, [*numbers, per_s], strict=True)) for numbers in values]
+        rows = [dict(zip(names, [*values, sentences_per_s], strict=True)) for values in values_by_step]
         for step, row in enumerate(rows, self.position.step - len(rows) + 1):
             if not (math.isfinite(row["loss"]) and math.isfinite(row["gradient_norm"])):
                 raise UserError(
@@ -228,42 +232,42 @@ class Trainer(Task[Job]):
 
     def evaluate(self) -> Mapping[str, float]:
         """Return the metrics of the current weights on the validation set."""
-        self._scores = self.validation_set.scores(self.network, autocast=self.autocast)
+        self._validation_scores = self.validation_set.scores(self.network, autocast=self.autocast)
         if not self.position.step:
-            self.position.extra["untrained"] = {"step": 0, **self._scores}
-        return self._scores
+            self.position.extra["untrained"] = {"step": 0, **self._validation_scores}
+        return self._validation_scores
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """Compare the losses on the validation set; without one the newest weights are the best."""
+        """Tell whether the validation loss fell; without a validation set the newest weights are best."""
         return not row["anchors"] or not best or float(row["loss"]) < float(best["loss"])
 
     def keep_best(self, best_checkpoints: Checkpoints, row: Row) -> None:
         """Write the model folder, with the current weights and their metrics."""
         identity, extra = self.cache.identity, self.position.extra
-        network = self.kept_network(beside=self.card.words_help(self._scores))
         training = {
-            "config": config_to_json(self.config),
+            "config": self.card.config_json,
             "trees": str(identity.get("content_sha256", "")),
             "step": row["step"],
             "sentences": extra.get("sentences", 0),
-            "best": {"step": row["step"], **self._scores},
+            "best": {"step": row["step"], **self._validation_scores},
             "untrained": extra.get("untrained", {}),
             "words": self.network.words.origin,
         }
+        network = self.network_to_keep(with_words=self.card.words_help(self._validation_scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
         save_member(self.folder, member, card=self.card.text(member, self.verdict(training["best"])))
 
     @cached_property
-    def sample(self) -> list[Batch]:
-        """Draws sentences over which features are brought to one scale; the paper's stay as they are."""
+    def scale_sample(self) -> list[Batch]:
+        """Training sentences over which features are brought to one scale; the paper's features have none."""
         spans = [] if self.config.preset == "paper" else spread(self.split.training)
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
-    def kept_network(self, *, beside: bool) -> ViewStack:
-        """Give the views, ``beside`` their words or alone; features have one scale over the training text."""
-        network = self.network.beside_words() if beside else self.network
-        if self.sample:
-            network.measure(self.sample, self.cache.folder.name)
+    def network_to_keep(self, *, with_words: bool) -> ViewStack:
+        """Return the views, alone or followed by the mean of their words, and measure their scale."""
+        network = self.network.beside_words() if with_words else self.network
+        if self.scale_sample:
+            network.measure(self.scale_sample, self.cache.folder.name)
         return network
 
     def verdict(self, best: Row) -> list[tuple[str, str]]:
@@ -296,7 +300,12 @@ class Trainer(Task[Job]):
             read_every=READ_EVERY.get(self.device.type, 1),
         )
         loop = Loop(
-            self, schedule, self.folder, identity=self.identity, processes=self.distributed, option="--name"
+            self,
+            schedule,
+            self.folder,
+            identity=self.card.identity,
+            processes=self.distributed,
+            option="--name",
         )
         self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
@@ -306,11 +315,11 @@ class Trainer(Task[Job]):
             if (before := extra["world"]) != world:
                 log.warning("resuming with world %s instead of %s: last bits may differ", world, before)
         extra["world"] = world
-        self._read_at = time.perf_counter()
-        _ = self.sample  # read now, since later only the loader's thread uses the cache
+        self._time_of_reading = time.perf_counter()
+        _ = self.scale_sample  # read now, since later only the loader's thread uses the cache
         with torch_threads(self.threads):
             code = loop.run()
-        self.finished = loop.reason_to_stop()
+        self.end_reason = loop.reason_to_stop()
         return code
 
 
@@ -327,30 +336,36 @@ class ValidationSet:
     def scores(self, network: MultiViewNetwork, *, autocast: bool = False) -> dict[str, float]:
         """Measure a network: ``anchors``, recall@1, accuracy@1, and per anchor the objective's own."""
         device = next(network.parameters()).device
-        sums, anchors = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device), 0
+        sums = torch.zeros(len(network.objective.metrics), dtype=torch.float64, device=device)
+        anchors = 0
         embeddings: list[Tensor] = []
-        words: list[Tensor] = []
-        firsts: list[Tensor] = []  # what the view BAG reads
-        for here in self.steps:
-            step = on_device(here, device)
+        word_means: list[Tensor] = []  # over every table
+        first_means: list[Tensor] = []  # over the first table, which the view BAG reads
+        for step_on_host in self.steps:
+            step = on_device(step_on_host, device)
             (segment,) = step.segments
             (batch,) = segment.micro_batches
             leaves, (tokens,) = step.leaves(network.words), batch.tokens
             means = [embedding_bag(tokens, rows, batch.offsets, include_last_offset=True) for rows in leaves]
-            words.append(torch.cat(means, dim=1))
-            firsts.append(means[0])
+            word_means.append(torch.cat(means, dim=1))
+            first_means.append(means[0])
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, leaves)
-            value = network.objective(features, segment.targets, segment.teacher)
-            sums, anchors = sums + value.sums, anchors + value.anchors
+            loss = network.objective(features, segment.targets, segment.teacher)
+            sums = sums + loss.sums
+            anchors = anchors + loss.anchors
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
         if not anchors:
             return {"anchors": 0}
-        together = [torch.cat(pair, dim=1) for pair in zip(embeddings, firsts, strict=True)]
-        compared = {"recall@1": embeddings, "recall@1/words": words, "recall@1/both": together}
+        views_and_words = [torch.cat(pair, dim=1) for pair in zip(embeddings, first_means, strict=True)]
+        vectors_by_metric = {
+            "recall@1": embeddings,
+            "recall@1/words": word_means,
+            "recall@1/both": views_and_words,
+        }
         recalls = {
             name: neighbour_recall(Scale.measured(parts)(torch.cat(parts)), self.positions)
-            for name, parts in compared.items()
+            for name, parts in vectors_by_metric.items()
         }
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))
         accuracy = fmean(value for name, value in metrics.items() if "accuracy@1/" in name)

@@ -17,7 +17,7 @@ import pandas
 from scipy.stats import sem, t
 
 from corpora.senteval.tasks import data_folder
-from multiview.config import TRAIN, TrainConfig, decisive_options, preset
+from multiview.config import TRAIN, TrainConfig, decisive_options, options_of, preset
 from multiview.folder.card import training_command
 from parsing.trees.cache import TreeCache
 from runtime import __version__
@@ -286,7 +286,12 @@ def compare(config: ViewsConfig, run: Run) -> Page:
     cells = {
         (system, scale): Cell(
             name=f"{system.label}, scale {scale}",
-            identity=[decisive_options(training(config, system)), scale, config.tasks, config.protocol],
+            identity=[
+                decisive_options(options_of(training(config, system))),
+                scale,
+                config.tasks,
+                config.protocol,
+            ],
             compute=partial(score, config, system, scale, commit),
             folder=system.scores(scale),
         )
@@ -307,10 +312,10 @@ def compare(config: ViewsConfig, run: Run) -> Page:
 
 def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
     """Compare the options of all trainings with the paper's."""
-    trained = [decisive_options(training(config, system)) for system in systems if system.trained]
+    trained = [decisive_options(options_of(training(config, system))) for system in systems if system.trained]
     differing = [
         [option, value, "; ".join(dict.fromkeys(options[option] for options in trained))]
-        for option, value in decisive_options(preset("paper")).items()
+        for option, value in decisive_options(options_of(preset("paper"))).items()
         if {options[option] for options in trained} != {value}
     ]
     return Table(["option", "paper", "here"], differing)
