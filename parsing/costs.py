@@ -25,7 +25,7 @@ PAPER_SENTENCES = 40_000_000
 def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
     """Parse the first sentences in this process and scale up, by default to as many as the corpus has."""
     from parsing.pipeline.driver import shards_of
-    from parsing.trees.batch import join
+    from parsing.trees.batch import join_batches
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
@@ -38,7 +38,7 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
             part = slice(start, start + SAMPLE_PART)
             parts.append(parser.arrays(sample.sentences[part], sample.flags[part]))
             bar.update(len(parts[-1]))
-    batch = join(parts)
+    batch = join_batches(parts)
     per_second = len(batch) / (time.perf_counter() - began)
     with tempfile.TemporaryDirectory() as temporary:
         row = write_shard(Path(temporary), 0, batch, sample.document_starts, sample.document_ids)

@@ -22,7 +22,7 @@ from multiview.model import MultiViewEncoder
 from multiview.names.opened import OpenedEncoder, open_encoder
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 from parsing.text_parser import TextParser, load
-from parsing.trees.batch import same_trees
+from parsing.trees.batch import is_same_parser
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 from runtime.files import json_digest, lock_folder
@@ -106,7 +106,9 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):
         manifest = Manifest.read(path.parent)
-        same_parsers = all(same_trees(manifest.identity.get(kind) or {}, who) for kind, who in wanted.items())
+        same_parsers = all(
+            is_same_parser(manifest.identity.get(kind) or {}, who) for kind, who in wanted.items()
+        )
         if not same_parsers or manifest.identity.get("options", {}).get("characters") != VERSION:
             continue
         first = first or manifest

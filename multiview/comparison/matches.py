@@ -249,12 +249,12 @@ def best_matches(
 
 
 def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
-    from parsing.trees.drawings import shown
+    from parsing.trees.drawings import display_name
 
     positions = np.flatnonzero(cover_W).tolist()
     words = []
     for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
-        words += ["…"] * (position > before + 1) + [shown(sentence.words[position])]
+        words += ["…"] * (position > before + 1) + [display_name(sentence.words[position])]
     return Subtree(tuple(positions), " ".join(words), top)
 
 
@@ -277,6 +277,6 @@ def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) ->
 
 
 def _text(sentence: ParsedSentence) -> str:
-    from parsing.trees.drawings import shown
+    from parsing.trees.drawings import display_name
 
-    return " ".join(map(shown, sentence.words))
+    return " ".join(map(display_name, sentence.words))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import KINDS, Member
-from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, places_of_ranges, same_trees
+from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
 from runtime.errors import UserError
 from runtime.surroundings import shared_lock
 
@@ -106,7 +106,7 @@ class SentenceReader:
 
     def _check(self, need: str, parser: Any, where: str, advice: str) -> None:
         identity = self.identities.get(need)
-        if identity and not same_trees(parser or {}, identity):
+        if identity and not is_same_parser(parser or {}, identity):
             raise UserError(
                 f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; {where} "
                 f"{_short(parser)}: {advice}"

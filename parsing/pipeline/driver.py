@@ -28,7 +28,7 @@ from unittest.mock import patch
 
 from corpora.text import Corpus, Document
 from parsing.text_parser import TextParser
-from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join
+from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join_batches
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
@@ -277,7 +277,7 @@ def _finish(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_s
             shard, done = part.shard, part.shard.done
             done[part.start] = batch
             if sum(map(len, done.values())) == len(shard.sentences):
-                trees = join([done[start] for start in sorted(done)])
+                trees = join_batches([done[start] for start in sorted(done)])
                 starts, ids = shard.document_starts, shard.document_ids
                 rows[shard.index] = write_shard(output, shard.index, trees, starts, ids)
                 shards = tuple(row for _, row in sorted(rows.items()))

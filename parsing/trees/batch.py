@@ -46,31 +46,31 @@ DUMMY_NAME = "<dummy>"
 
 
 def flag_reasons(flags: UInt8) -> dict[str, int]:
-    """Say how many sentences are flagged, by reason; a fallback that nothing else explains is a fault."""
-    dep, const = (flags & DEP_FALLBACK) > 0, (flags & CONST_FALLBACK) > 0
-    empty, blank, long = ((flags & bit) > 0 for bit in (EMPTY, BLANK_TOKEN, TOO_LONG))
-    explained = empty | blank | long
+    """Count the flagged sentences by reason; a fallback tree without any other flag is a parser's fault."""
+    is_too_long = (flags & TOO_LONG) > 0
+    has_fallback = (flags & (DEP_FALLBACK | CONST_FALLBACK)) > 0
+    is_fault = (flags & (EMPTY | BLANK_TOKEN | TOO_LONG)) == 0
     reasons = {
-        "empty": empty,
-        "blank token": blank,
-        "too long": long & (dep | const),
-        "cut by the reader": long & ~(dep | const),
-        "replaced bytes": (flags & REPLACED_BYTES) > 0,
-        "dependency fault": dep & ~explained,
-        "constituency fault": const & ~explained,
+        "empty": flags & EMPTY,
+        "blank token": flags & BLANK_TOKEN,
+        "too long": is_too_long & has_fallback,
+        "cut by the reader": is_too_long & ~has_fallback,
+        "replaced bytes": flags & REPLACED_BYTES,
+        "dependency fault": ((flags & DEP_FALLBACK) > 0) & is_fault,
+        "constituency fault": ((flags & CONST_FALLBACK) > 0) & is_fault,
     }
     return {name: int(np.count_nonzero(where)) for name, where in reasons.items() if where.any()}
 
 
 def offsets_of(lengths: Sequence[int] | Int) -> Int64:
-    """Return int64 [n+1], where each of n consecutive items of these ``lengths`` [n] starts, and the end."""
+    """Return where each of n consecutive items of these ``lengths`` [n] starts, then the end: int64 [n+1]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def places_of_ranges(starts: Int, lengths: Int) -> Int64:
-    """Return the places of successive ranges, one after the other: int64 [sum of lengths]."""
+    """List the numbers of successive ranges, one range after the other: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)
     places: Int64 = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
     return places
@@ -78,12 +78,12 @@ def places_of_ranges(starts: Int, lengths: Int) -> Int64:
 
 def narrow(values: Int) -> Int:
     """Cast ``values`` [n] to the narrowest signed type that holds all of them, the quickest to decode."""
-    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    dtype = np.promote_types(np.min_scalar_type(min(low, -1)), np.min_scalar_type(min(-high - 1, -1)))
-    return values.astype(dtype, copy=False)
+    # A signed type that holds h holds -h - 1, too; of a negative number numpy names the signed type.
+    lowest = min(int(values.min()), -int(values.max()) - 1, -1) if values.size else -1
+    return values.astype(np.min_scalar_type(lowest), copy=False)
 
 
-def absent() -> Int32:
+def _no_values() -> Int32:
     """Return the empty array of a field that was not requested."""
     return np.zeros(0, np.int32)
 
@@ -92,10 +92,10 @@ class WordIds(Protocol):
     """Maps word types to the ids of an embedding table."""
 
     key: str
-    """Unique per mapping: lookups of a shard's types are memoised under it."""
+    """Names this mapping alone; the ids of a shard's types are kept under it."""
 
     def lookup(self, types: list[str]) -> Int32:
-        """Return int32 [len(types)], the id of each type (the unknown word's id where it has none)."""
+        """Return the id of each type, that of the unknown word where it has none: int32 [len(types)]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +111,7 @@ class Inventories:
 
     @property
     def dummy_label(self) -> int:
-        """Return the label of nodes that binarisation adds (0 is the null label, see ``binarise``)."""
+        """The label of nodes that binarisation adds."""
         return len(self.labels) - 1
 
 
@@ -130,39 +130,39 @@ class Batch:
     flags: UInt8
     """uint8 [B], bits DEP_FALLBACK ... BLANK_TOKEN."""
     fields: tuple[str, ...]
-    token: Int32 = field(default_factory=absent)
+    token: Int32 = field(default_factory=_no_values)
     """Ids into ``types``."""
-    row: Int32 = field(default_factory=absent)
+    row: Int32 = field(default_factory=_no_values)
     """Ids of the vocabulary that the cache was read with; absent without."""
     relations: tuple[str, ...] = ()
     """Names of the ids in ``relation``."""
     types: list[str] | None = None
     """Word types (possibly some that the batch does not use); None without tokens."""
-    head: Int32 = field(default_factory=absent)
+    head: Int32 = field(default_factory=_no_values)
     """1-based head within the sentence, 0 for the root."""
-    relation: Int32 = field(default_factory=absent)
-    dep_height: Int32 = field(default_factory=absent)
-    tag: Int32 = field(default_factory=absent)
-    leaf_label: Int32 = field(default_factory=absent)
+    relation: Int32 = field(default_factory=_no_values)
+    dep_height: Int32 = field(default_factory=_no_values)
+    tag: Int32 = field(default_factory=_no_values)
+    leaf_label: Int32 = field(default_factory=_no_values)
     """Unary chain above the word."""
-    left: Int32 = field(default_factory=absent)
-    right: Int32 = field(default_factory=absent)
-    label: Int32 = field(default_factory=absent)
-    const_height: Int32 = field(default_factory=absent)
+    left: Int32 = field(default_factory=_no_values)
+    right: Int32 = field(default_factory=_no_values)
+    label: Int32 = field(default_factory=_no_values)
+    const_height: Int32 = field(default_factory=_no_values)
 
     def __len__(self) -> int:
         return len(self.flags)
 
     @property
     def node_offsets(self) -> Int64:
-        """Say where each sentence's internal nodes start in ``left``, ``right``, ``label``: int64 [B+1]."""
+        """Where each sentence's internal nodes start in ``left``, ``right``, ``label``: int64 [B+1]."""
         return self.sentence_offsets - np.arange(len(self.sentence_offsets))
 
     def distinct_words(self) -> tuple[list[str], Int64]:
         """Return the words that occur, each once [U], and which of them each token is: int64 [N]."""
         assert self.types is not None, "the batch has no tokens"
-        used, word_N = np.unique(self.token, return_inverse=True)
-        return [self.types[place] for place in used], word_N.astype(np.int64)
+        type_ids, word_N = np.unique(self.token, return_inverse=True)
+        return [self.types[type_id] for type_id in type_ids], word_N.astype(np.int64)
 
     def words(self) -> Iterator[list[str]]:
         """Yield the sentences as token lists."""
@@ -171,7 +171,7 @@ class Batch:
             yield [self.types[t] for t in self.token[start:stop]]
 
 
-def join(batches: Sequence[Batch]) -> Batch:
+def join_batches(batches: Sequence[Batch]) -> Batch:
     """Make one batch of successive ones with the same fields; each word type is listed once."""
     first = batches[0]
     if len(batches) == 1:
@@ -180,12 +180,13 @@ def join(batches: Sequence[Batch]) -> Batch:
         name: np.concatenate([getattr(batch, name) for batch in batches]) for name in first.fields
     }
     if first.types is not None:
-        ids: dict[str, int] = {}
+        id_of_type: dict[str, int] = {}
         tokens = []
         for batch in batches:
-            ours = np.array([ids.setdefault(word, len(ids)) for word in batch.types or ()], np.int32)
-            tokens.append(ours[batch.token])
-        arrays["token"], arrays["types"] = np.concatenate(tokens), list(ids)
+            ids = [id_of_type.setdefault(word, len(id_of_type)) for word in batch.types or ()]
+            tokens.append(np.array(ids, np.int32)[batch.token])
+        arrays["token"] = np.concatenate(tokens)
+        arrays["types"] = list(id_of_type)
         arrays["row"] = np.concatenate([batch.row for batch in batches])
     return Batch(
         sentence_offsets=offsets_of(np.concatenate([np.diff(batch.sentence_offsets) for batch in batches])),
@@ -200,37 +201,37 @@ class DeviceLost(UserError):
     """A GPU, or the process that works on it, failed; no sentence is to blame."""
 
 
-def same_trees(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+def is_same_parser(identity: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Tell whether two identities are those of one parser, perhaps on different devices.
 
-    Devices add up numbers in different orders, which changes about one tree in thousands. A cache must not
-    mix such trees, because the same command has to end in the same bytes; a model does not mind.
+    Devices add numbers in different orders, which changes about one tree in thousands. A cache must not mix
+    such trees, because the same command has to end in the same bytes; a model does not mind.
     """
-    return all(one.get(key) == other.get(key) for key in {*one, *other} - {"device"})
+    return all(identity.get(key) == other.get(key) for key in {*identity, *other} - {"device"})
 
 
 @dataclass(frozen=True, slots=True)
 class DependencyParse:
-    """Dependency tree of ``n`` tokens with exactly one root."""
+    """A dependency tree of n tokens with exactly one root."""
 
     heads: Int
-    """int32 [n], 1-based head per token, 0 for the root."""
+    """The 1-based head of each token, 0 for the root: int32 [n]."""
     relations: Int
-    """int32 [n], index into the parser's ``relations``."""
+    """Indices into the parser's ``relations``: int32 [n]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstituencyParse:
-    """Constituency tree of ``n`` tokens as labelled spans; unary chains are one span ``S::VP``."""
+    """A constituency tree of n tokens as m labelled spans in preorder (parents first, left to right)."""
 
     tags: Int
-    """int32 [n], index into the parser's ``tags``."""
+    """Indices into the parser's ``tags``: int32 [n]."""
     starts: Int
-    """int32 [m], first token of each span; spans in preorder (parents first, left to right)."""
+    """The first token of each span: int32 [m]."""
     ends: Int
-    """int32 [m], one past the last token; a span of one word is the chain above that word."""
+    """One past its last token; a span of one word is the chain above that word."""
     labels: Int
-    """int32 [m], index into the parser's ``labels``; the whole sentence is always a span."""
+    """Indices into the parser's ``labels``; unary chains are one label; the first span is the sentence."""
 
 
 class DependencyParser(Protocol):

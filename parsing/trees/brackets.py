@@ -1,15 +1,16 @@
-"""Bracketed trees of the Penn Treebank format to labelled spans, and back.
+"""Reads bracketed trees of the Penn Treebank format as labelled spans, and writes them.
 
     (ROOT (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)))
     words It rains .   tags PRP VBZ .   spans (0, 3, "S") (0, 1, "NP") (1, 2, "VP")
 
-Function tags are stripped (``NP-SBJ=2`` is ``NP``), traces (``-NONE-``) and what they leave empty
-removed, the wrapper around a sentence (``TOP``, ``ROOT``, ``S1``, ``VROOT`` or no label) taken off,
-unary chains joined (``S::VP``), above words too. The label of the whole sentence is ``""`` where the
-wrapper holds several trees.
+Function tags are stripped (``NP-SBJ=2`` is ``NP``), traces (``-NONE-``) and phrases that have only traces are
+removed, and so is the wrapper around a sentence (``TOP``, ``ROOT``, ``S1``, ``VROOT`` or no label). Unary
+chains are joined to one label (``S::VP``), above words too. If the wrapper holds several trees, the label of
+the whole sentence is ``""``.
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,65 +22,70 @@ from parsing.trees.batch import ConstituencyParse
 from runtime.errors import UserError
 
 CHAIN = "::"
-"""Between the labels of a unary chain, outermost first."""
+"""Stands between the labels of a unary chain, outermost first."""
 WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
-# A tag with its word, the begin of a phrase, its end, or what is neither.
+# (TAG word), or the beginning of a phrase, or its end, or a character that does not belong there.
 PARTS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|(\S)")
+
+Span = tuple[int, int, str]
+"""First word, one past the last word, label."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanTree:
-    """A constituency tree of ``n`` words as strings and labelled spans."""
+    """A constituency tree as words, tags and labelled spans."""
 
     words: tuple[str, ...]
     """As in running text: ``(``, not ``-LRB-``."""
     tags: tuple[str, ...]
-    spans: tuple[tuple[int, int, str], ...]
-    """(first word, one past the last, label) in preorder; the whole sentence first."""
+    spans: tuple[Span, ...]
+    """In preorder, the whole sentence first."""
 
 
 def read_trees(path: Path) -> Iterator[SpanTree]:
-    """Yield trees of a bracket file, which may span lines; refuse what is no tree."""
+    """Yield the trees of a bracket file, which may span lines; raise UserError for anything else."""
     for number, sentence in enumerate(read_brackets(path), 1):
         assert sentence.tree is not None
         yield read_tree(sentence.tree, where=f"{path}, tree {number}")
 
 
 def read_tree(text: str, *, where: str = "tree") -> SpanTree:
-    """Read one bracketed tree with any white space between; messages name the place ``where``."""
+    """Read one bracketed tree with any white space between; error messages begin with ``where``."""
+    refusal = UserError(
+        f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
+    )
     words: list[str] = []
     tags: list[str] = []
-    nodes: list[tuple[int, int, str]] = []  # children before their parents
-    # Of each open node its label, the words before it and its children: sentences may be nested deeply.
-    above: list[tuple[str, int]] = []
-    children = [0]
-    for tag, word, label, close, other in PARTS.findall(text):
-        if other or (children[0] and not above) or (close and not (above and children[-1])):
-            break
-        if close:
+    nodes: list[Span] = []  # children before their parents
+    # Labels and first words of open phrases, not by recursion: sentences may be nested deeply.
+    open_phrases: list[tuple[str, int]] = []
+    children = [0]  # of the text, then of each open phrase
+    for tag, word, label, closing_bracket, stray_character in PARTS.findall(text):
+        is_after_tree = children[0] > 0 and not open_phrases
+        is_bad_end = closing_bracket and not (open_phrases and children[-1])
+        if stray_character or is_after_tree or is_bad_end:
+            raise refusal
+        if closing_bracket:
             children.pop()
-            label, start = above.pop()
+            label, start = open_phrases.pop()
             if not label.startswith("-"):  # NP-SBJ-1=2 is NP; -LRB- stays
                 label = re.split(r"[-=|]", label, maxsplit=1)[0]
-            if start < len(words) and (above or label not in WRAPPERS):
+            if start < len(words) and (open_phrases or label not in WRAPPERS):
                 nodes.append((start, len(words), label))
         elif not word:
-            above.append((label, len(words)))
+            open_phrases.append((label, len(words)))
             children.append(0)
             continue
         elif tag != TRACE:
             words.append(unescape(word))
             tags.append(tag)
         children[-1] += 1
-    else:
-        if words and not above:
-            return SpanTree(tuple(words), tuple(tags), _joined_chains(nodes, len(words)))
-    raise UserError(
-        f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
-    )
+    if open_phrases or not words:
+        raise refusal
+    return SpanTree(tuple(words), tuple(tags), _join_chains(nodes, len(words)))
 
 
-def _joined_chains(nodes: Sequence[tuple[int, int, str]], words: int) -> tuple[tuple[int, int, str], ...]:
+def _join_chains(nodes: Sequence[Span], words: int) -> tuple[Span, ...]:
     """Return the spans of nodes, children before their parents, in preorder; unary chains are one span."""
     chains: dict[tuple[int, int], list[str]] = {}
     for start, end, label in reversed(nodes):
@@ -94,23 +100,23 @@ def write_tree(tree: SpanTree) -> str:
 
     White space inside a word and an empty word become ``_``, which brackets cannot hold.
     """
-    opened: dict[int, list[str]] = {}
-    closed: dict[int, int] = {}
-    for start, end, label in tree.spans:
-        for part in label.split(CHAIN) if label else ():
-            opened.setdefault(start, []).append(part)
-            closed[end] = closed.get(end, 0) + 1
+    labels_at: defaultdict[int, list[str]] = defaultdict(list)  # by the first word
+    ends_at: Counter[int] = Counter()
+    for start, end, chain in tree.spans:
+        labels = chain.split(CHAIN) if chain else []
+        labels_at[start] += labels
+        ends_at[end] += len(labels)
     pieces = []
     for position, (word, tag) in enumerate(zip(tree.words, tree.tags, strict=True)):
-        pieces += [f"({label}" for label in opened.get(position, ())]
+        pieces += [f"({label}" for label in labels_at[position]]
         text = escape(re.sub(r"\s", "_", word)) or "_"
-        pieces.append(f"({tag} {text})" + ")" * closed.get(position + 1, 0))
+        pieces.append(f"({tag} {text})" + ")" * ends_at[position + 1])
     return f"(TOP {' '.join(pieces)})"
 
 
 def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int]) -> ConstituencyParse:
-    """Return a tree as arrays; one-word spans without a label are left out."""
-    spans = [span for i, span in enumerate(tree.spans) if i == 0 or span[2]]
+    """Return a tree as arrays, without the spans that have no label, but for the whole sentence."""
+    spans = [tree.spans[0], *(span for span in tree.spans[1:] if span[2])]
     return ConstituencyParse(
         tags=np.array([tags[tag] for tag in tree.tags], np.int32),
         starts=np.array([start for start, _, _ in spans], np.int32),
@@ -122,7 +128,7 @@ def to_parse(tree: SpanTree, labels: Mapping[str, int], tags: Mapping[str, int])
 def from_parse(
     parse: ConstituencyParse, words: Sequence[str], labels: Sequence[str], tags: Sequence[str]
 ) -> SpanTree:
-    """Return a parse as a tree over ``words``; its ids are indices of ``labels`` and ``tags``."""
+    """Return a parse as a tree over ``words``; its ids are indices into ``labels`` and ``tags``."""
     return SpanTree(
         words=tuple(words),
         tags=tuple(tags[i] for i in parse.tags),

@@ -5,12 +5,12 @@
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
 HDF5 can loop for ever over a file in which one bit has changed, inside a call that nothing interrupts. So the
-manifest has the SHA-256 of every shard, which is checked before HDF5 opens it; what it holds is checked then.
+manifest has the SHA-256 of every shard, which is compared before HDF5 opens it; its content is checked then.
 
-A shard that is read sequentially, or a second time, is decoded whole and kept while it is among the
-most recently used; batches are then slices of it. The first read from a shard out of sequence decodes
-only the batch's range, since training shuffles. Memory holds ``open_shards`` decoded shards (about 4 MB
-each), whatever the size of the corpus. Threads may share an object; a copy opens its files again.
+A shard that is read sequentially, or a second time, is decoded completely and kept while it is among the most
+recently used; batches are then slices of it. The first read from a shard out of sequence decodes only the
+batch's range, since training shuffles. Memory holds ``open_shards`` decoded shards (about 4 MB each), however
+large the corpus is. Threads may share an object; a copy opens its files again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from parsing.trees.batch import (
     UInt8,
     WordIds,
     flag_reasons,
-    join,
+    join_batches,
     narrow,
     offsets_of,
 )
@@ -57,23 +57,23 @@ FORMAT_VERSION = 2
 SHARD_SENTENCES = 8192
 OPEN_SHARDS = 16
 READING = shared_lock()
-"""Held by who reads or closes an open shard."""
+"""The lock for reading or closing open shards."""
 # Files written today open with every later HDF5, and their layout does not change with the library.
 LIBVER = ("v108", "v108")
 
 
 @configuration
 class Manifest(Inventories):
-    """Identity, inventories and the finished shards of one cache."""
+    """What a cache was made of, the names of its ids, and its finished shards."""
 
     format_version: int = FORMAT_VERSION
     identity: dict[str, Any]
     """Corpus, parsers and options: everything that determines the content."""
     shard_sentences: Count = SHARD_SENTENCES
     complete: bool = False
-    """The whole corpus is parsed."""
+    """Whether the whole corpus is parsed."""
     shards: tuple[ShardRow, ...] = ()
-    """Finished shards in order; while a run is under way there may be gaps."""
+    """The finished shards in order; while a run is under way there may be gaps."""
 
     def prefix(self) -> list[ShardRow]:
         """Return the rows from shard 0 up to the first gap."""
@@ -93,13 +93,13 @@ class Manifest(Inventories):
 
     def write(self, folder: Path) -> None:
         """Replace the manifest in ``folder`` atomically."""
-        head = config_to_json(replace(self, shards=()))
-        # A line per shard, each made once: with 5,000 of them the whole is written as often.
+        values = config_to_json(replace(self, shards=()))
+        # The manifest is written after every shard, of which there may be 5,000: each becomes JSON only once.
         lines = [row.line for row in self.shards]
-        before, key, after = json.dumps(head, sort_keys=True).rpartition('"shards": [')
-        head[SEAL] = hashlib.sha256(f"{before}{key}{', '.join(lines)}{after}".encode()).hexdigest()
-        del head["shards"]
-        text = json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).removesuffix("\n}")
+        before, key, after = json.dumps(values, sort_keys=True).rpartition('"shards": [')
+        values[SEAL] = hashlib.sha256(f"{before}{key}{', '.join(lines)}{after}".encode()).hexdigest()
+        del values["shards"]
+        text = json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False).removesuffix("\n}")
         rows = ",\n  ".join(lines)
         write_text(folder / NAME, f'{text},\n "shards": [\n  {rows}\n ]\n}}\n')
 
@@ -117,14 +117,16 @@ class Manifest(Inventories):
         for key in ("corpus", "dependency", "constituency"):
             if not isinstance(value := manifest.identity.get(key), dict | None):
                 raise UserError(f"{path}: identity.{key} {value!r:.60}: must be an object or null")
-        before = -1
+        size = manifest.shard_sentences
+        previous_index = -1
         for place, row in enumerate(manifest.shards, 1):
-            size = manifest.shard_sentences
-            fits = row.sentences == size or (place == len(manifest.shards) and 0 < row.sentences < size)
-            if row.index <= before or row.file != shard_name(row.index) or not fits:
-                wanted = f"a shard of {size} sentences"
-                raise UserError(f"{path}: shards: row {place} ({row.file}) is not {wanted}")
-            before = row.index
+            is_last = place == len(manifest.shards)
+            has_size = 0 < row.sentences <= size if is_last else row.sentences == size
+            if row.index <= previous_index or row.file != shard_name(row.index) or not has_size:
+                raise UserError(
+                    f"{path}: shards: row {place} ({row.file}) is not a shard of {size} sentences"
+                )
+            previous_index = row.index
         return manifest
 
 
@@ -134,12 +136,13 @@ def shard_name(index: int) -> str:
 
 
 def strings_of(file: h5py.File, name: str) -> list[str]:
-    """Return the n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
-    data, ends = file[f"{name}_bytes"][:].tobytes(), file[f"{name}_offsets"][:].tolist()
-    if data.isascii():  # bytes are characters: one decode, then slices
+    """Read the n strings of a shard's arrays ``NAME_bytes``, uint8 [bytes], and ``NAME_offsets`` [n+1]."""
+    data = file[f"{name}_bytes"][:].tobytes()
+    ends = file[f"{name}_offsets"][:].tolist()
+    if data.isascii():  # bytes are characters: decoding all at once is faster
         text = data.decode("ascii")
-        return [text[a:b] for a, b in pairwise(ends)]
-    return [data[a:b].decode("utf-8") for a, b in pairwise(ends)]
+        return [text[start:end] for start, end in pairwise(ends)]
+    return [data[start:end].decode("utf-8") for start, end in pairwise(ends)]
 
 
 def write_shard(
@@ -150,19 +153,19 @@ def write_shard(
     ``document_starts`` are the sentences of the shard at which a document of ``document_ids`` starts.
     """
     assert batch.types is not None
-    arrays = {name: getattr(batch, name) for name in batch.fields}
-    arrays["sentence_offsets"] = batch.sentence_offsets
-    arrays["document_starts"] = np.array(document_starts, np.int64)
-    blobs = {}
+    integers = {name: getattr(batch, name) for name in batch.fields}
+    integers["sentence_offsets"] = batch.sentence_offsets
+    integers["document_starts"] = np.array(document_starts, np.int64)
+    arrays: dict[str, Int] = {"flags": batch.flags}
     for name, strings in (("type", batch.types), ("document_id", document_ids)):
-        parts = [string.encode("utf-8") for string in strings]
-        blobs[f"{name}_bytes"] = np.frombuffer(b"".join(parts), np.uint8)
-        arrays[f"{name}_offsets"] = offsets_of([len(part) for part in parts])
-    stored = {name: narrow(values) for name, values in arrays.items()} | blobs | {"flags": batch.flags}
+        encodings = [string.encode("utf-8") for string in strings]
+        arrays[f"{name}_bytes"] = np.frombuffer(b"".join(encodings), np.uint8)
+        integers[f"{name}_offsets"] = offsets_of([len(encoding) for encoding in encodings])
+    arrays |= {name: narrow(values) for name, values in integers.items()}
     return ShardRow(
         index=index,
         file=shard_name(index),
-        sha256=write_arrays(folder / shard_name(index), stored),
+        sha256=write_arrays(folder / shard_name(index), arrays),
         sentences=len(batch),
         tokens=len(batch.token),
         documents=len(document_ids),
@@ -180,11 +183,12 @@ def write_arrays(path: Path, arrays: dict[str, Int]) -> str:
     image = io.BytesIO()
     with h5py.File(image, "w", libver=LIBVER) as file:
         for name, array in sorted(arrays.items()):
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            packed = {"chunks": (min(CHUNK, array.size),), "compression": "gzip", "compression_opts": 4}
-            packed["shuffle"] = array.dtype.itemsize > 1
-            # HDF5 has no empty chunk.
-            file.create_dataset(name, data=little, track_times=False, **(packed if array.size else {}))
+            little_endian = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            options: dict[str, Any] = {}
+            if array.size:  # HDF5 has no empty chunk
+                options = {"chunks": (min(CHUNK, array.size),), "compression": "gzip", "compression_opts": 4}
+                options["shuffle"] = array.dtype.itemsize > 1
+            file.create_dataset(name, data=little_endian, track_times=False, **options)
     with atomic_path(path) as temporary:
         temporary.write_bytes(image.getbuffer())
     return hashlib.sha256(image.getbuffer()).hexdigest()
@@ -199,13 +203,11 @@ class TreeCache:
         self.relations, self.labels, self.tags = manifest.relations, manifest.labels, manifest.tags
         self._starts = offsets_of([row.sentences for row in self.rows])
         self._shards: OrderedDict[int, _Shard] = OrderedDict()
-        self._checked: set[int] = set()
-        self._next = 0  # where a sequential reader reads next
-        fields_of_views = {name for view, names in VIEW_FIELDS.items() if self.has(view) for name in names}
-        self.fields = tuple(
-            name for name in TOKEN_FIELDS + NODE_FIELDS if name in fields_of_views | {"token"}
-        )
-        """The fields :meth:`read` can return, in their canonical order."""
+        self._checked_shards: set[int] = set()
+        self._next_sentence = 0  # where a sequential reader goes on
+        available = {"token"}.union(*(names for view, names in VIEW_FIELDS.items() if self.has(view)))
+        self.fields = tuple(name for name in TOKEN_FIELDS + NODE_FIELDS if name in available)
+        """The fields that :meth:`read` can return, in their canonical order."""
 
     @classmethod
     def open(
@@ -213,7 +215,7 @@ class TreeCache:
     ) -> TreeCache:
         """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap.
 
-        What is no cache, or has another format version, is refused.
+        Raises UserError for a folder that is no cache, or has another format version.
         """
         folder = path_of(folder, "tree cache")
         manifest = Manifest.read(folder)
@@ -230,7 +232,7 @@ class TreeCache:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Say which corpus, parsers and options the cache was made with, and its content hash."""
+        """The corpus, parsers and options that the cache was made with, and its content hash."""
         return {**self.manifest.identity, "content_sha256": self.manifest.content_sha256()}
 
     def has(self, view: str) -> bool:
@@ -239,72 +241,73 @@ class TreeCache:
         return self.manifest.identity.get(key) is not None
 
     def documents(self) -> Int64:
-        """Return int64 [n_docs+1], the sentence at which each document starts, and the total."""
-        parts = zip(self.files(), self._starts[:-1], strict=True)
-        return np.concatenate([*(file["document_starts"][:] + first for file, first in parts), [len(self)]])
+        """Return the sentence at which each document starts, and the total: int64 [documents + 1]."""
+        shards = zip(self.files(), self._starts[:-1], strict=True)
+        starts = [file["document_starts"][:] + first_sentence for file, first_sentence in shards]
+        return np.concatenate([*starts, [len(self)]])
 
     def document_ids(self) -> list[str]:
         """Return the documents' identifiers, in order."""
         return [name for file in self.files() for name in strings_of(file, "document_id")]
 
     def token_counts(self) -> Int32:
-        """Return int32 [n], tokens per sentence (4 bytes per sentence of the corpus)."""
+        """Return the number of tokens of each sentence: int32 [n]."""
         counts = [np.diff(file["sentence_offsets"][:]) for file in self.files()]
         return np.concatenate(counts, dtype=np.int32)
 
     def flags(self) -> UInt8:
-        """Return uint8 [n], flags per sentence."""
+        """Return the flags of each sentence: uint8 [n]."""
         return np.concatenate([file["flags"][:] for file in self.files()])
 
     def type_counts(self) -> Counter[str]:
-        """Say how often each word type occurs in the corpus."""
+        """Count how often each word type occurs in the corpus."""
         counts: Counter[str] = Counter()
         for file in self.files():
             types = strings_of(file, "type")
-            seen = np.bincount(file["token"][:], minlength=len(types))
-            counts.update(dict(zip(types, seen.tolist(), strict=True)))
+            counts_of_shard = np.bincount(file["token"][:], minlength=len(types))
+            counts.update(dict(zip(types, counts_of_shard.tolist(), strict=True)))
         return counts
 
     def words(self, spans: Iterable[tuple[int, int]] | None = None) -> Iterator[list[str]]:
         """Yield the sentences as token lists: all of them, or those of some spans."""
-        starts = range(0, len(self), 4096)
-        blocks = ((start, min(start + 4096, len(self))) for start in starts)
-        for span in blocks if spans is None else spans:
-            yield from self.read(*span, ("token",)).words()
+        if spans is None:
+            spans = ((start, min(start + 4096, len(self))) for start in range(0, len(self), 4096))
+        for start, stop in spans:
+            yield from self.read(start, stop, ("token",)).words()
 
     def read(
         self, start: int, stop: int, fields: Sequence[str] | None = None, vocabulary: WordIds | None = None
     ) -> Batch:
         """Read the sentences ``start`` to ``stop`` (excluded) as one batch, with all arrays or ``fields``.
 
-        With a vocabulary, ``row`` holds its ids of the tokens. A field that the cache does not hold is
-        refused, and so is a damaged shard.
+        With a vocabulary, ``row`` holds its ids of the tokens. Raises UserError for a field that the cache
+        does not hold, and for a damaged shard.
         """
-        wanted = tuple(fields) if fields is not None else self.fields
-        for field in wanted:
+        fields = self.fields if fields is None else tuple(fields)
+        for field in fields:
             if field not in self.fields:
                 raise UserError(f"{self.folder}: has no {field!r} (it has {', '.join(self.fields)})")
         if not 0 <= start < stop <= len(self):
             raise IndexError(f"sentences {start} to {stop} of {len(self)}")
-        first = int(np.searchsorted(self._starts, start, "right")) - 1
-        last = int(np.searchsorted(self._starts, stop, "left"))
-        parts = []
+        first_shard = int(np.searchsorted(self._starts, start, "right")) - 1
+        end_shard = int(np.searchsorted(self._starts, stop, "left"))
+        batches = []
         with READING:
-            for index in range(first, last):
+            for index in range(first_shard, end_shard):
                 low, high = self._starts[index : index + 2].tolist()
                 shard = self._shard(index, start)
-                parts.append(shard.read(max(start, low) - low, min(stop, high) - low, wanted, vocabulary))
-            self._next = stop
-        return replace(join(parts), relations=self.relations)
+                batches.append(shard.read(max(start, low) - low, min(stop, high) - low, fields, vocabulary))
+            self._next_sentence = stop
+        return replace(join_batches(batches), relations=self.relations)
 
     def _shard(self, index: int, start: int) -> _Shard:
         """Return the open shard ``index``; closes the least recently used ones if too many are open."""
         if index in self._shards:
-            self._shards[index].whole = True
+            self._shards[index].keeps_arrays = True
         else:
             while len(self._shards) >= self.open_shards:
                 self._shards.popitem(last=False)[1].file.close()
-            self._shards[index] = _Shard(self._open(index), whole=start == self._next)
+            self._shards[index] = _Shard(self._open(index), keeps_arrays=start == self._next_sentence)
         self._shards.move_to_end(index)
         return self._shards[index]
 
@@ -312,55 +315,57 @@ class TreeCache:
         """Open a shard, whose file and content are checked the first time."""
         import h5py
 
-        path = self.folder / self.rows[index].file
-        if index in self._checked:
+        row = self.rows[index]
+        path = self.folder / row.file
+        if index in self._checked_shards:
             return h5py.File(path, "r", libver=LIBVER, locking=False)
-        row, start = self.rows[index], int(self._starts[index])
-        file = open_shard(path, row, start, self.manifest, self.fields)
-        self._checked.add(index)
+        file = open_shard(path, row, int(self._starts[index]), self.manifest, self.fields)
+        self._checked_shards.add(index)
         return file
 
     def files(self) -> Iterator[h5py.File]:
-        """Yield each shard, open while it is looked at."""
+        """Yield the file of each shard, which is closed afterwards."""
         for index in range(len(self.rows)):
             with self._open(index) as file:
                 yield file
 
 
 class _Shard:
-    """An open shard file and its decoded arrays."""
+    """An open shard file and the arrays of it that are kept in memory."""
 
-    def __init__(self, file: h5py.File, *, whole: bool) -> None:
-        self.file, self.whole = file, whole
+    def __init__(self, file: h5py.File, *, keeps_arrays: bool) -> None:
+        self.file, self.keeps_arrays = file, keeps_arrays
         self.offsets: Int64 = file["sentence_offsets"][:].astype(np.int64)
         self.flags: UInt8 = file["flags"][:]
         self.flags.setflags(write=False)  # batches hold views of it
-        self._decoded: dict[str, Int] = {}
-        self._lookups: dict[str, Int32] = {}
+        self._arrays: dict[str, Int] = {}
+        self._ids_of_types: dict[str, Int32] = {}
         self._types: list[str] | None = None
 
-    def read(self, a: int, b: int, fields: tuple[str, ...], vocabulary: WordIds | None) -> Batch:
-        """Read the sentences ``a`` to ``b`` of the shard."""
-        offsets = self.offsets[a : b + 1]
-        low, high = int(offsets[0]), int(offsets[-1])
+    def read(self, start: int, stop: int, fields: Sequence[str], vocabulary: WordIds | None) -> Batch:
+        """Read the sentences ``start`` to ``stop`` (excluded) of the shard."""
+        offsets = self.offsets[start : stop + 1]
+        tokens = slice(int(offsets[0]), int(offsets[-1]))
+        nodes = slice(tokens.start - start, tokens.stop - stop)
         arrays: dict[str, Any] = {}
         for field in fields:
             # Kept as narrow as it is stored: widening a batch at a time is cheaper than a shard at once.
-            if self.whole and field not in self._decoded:
-                self._decoded[field] = self.file[field][:]
-            nodes = field in NODE_FIELDS
-            values = self._decoded[field] if field in self._decoded else self.file[field]
-            arrays[field] = values[low - a * nodes : high - b * nodes].astype(np.int32)
+            if self.keeps_arrays and field not in self._arrays:
+                self._arrays[field] = self.file[field][:]
+            values = self._arrays[field] if field in self._arrays else self.file[field]
+            arrays[field] = values[nodes if field in NODE_FIELDS else tokens].astype(np.int32)
         if "token" in arrays:
             self._types = arrays["types"] = self._types or strings_of(self.file, "type")
             if vocabulary is not None:
-                arrays["row"] = self._rows(arrays["token"], self._types, vocabulary)
-        return Batch(sentence_offsets=offsets - low, flags=self.flags[a:b], fields=fields, **arrays)
+                arrays["row"] = self._vocabulary_ids(arrays["token"], self._types, vocabulary)
+        flags = self.flags[start:stop]
+        return Batch(sentence_offsets=offsets - tokens.start, flags=flags, fields=tuple(fields), **arrays)
 
-    def _rows(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:
-        if self.whole and vocabulary.key not in self._lookups:
-            self._lookups[vocabulary.key] = vocabulary.lookup(types)
-        if vocabulary.key in self._lookups:
-            return self._lookups[vocabulary.key][token]
-        used, places = np.unique(token, return_inverse=True)  # look up only the types of this range
-        return vocabulary.lookup([types[t] for t in used])[places.astype(np.int32)]
+    def _vocabulary_ids(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:
+        """Return the vocabulary's id of each token, of which ``types`` are the words."""
+        if self.keeps_arrays and vocabulary.key not in self._ids_of_types:
+            self._ids_of_types[vocabulary.key] = vocabulary.lookup(types)
+        if vocabulary.key in self._ids_of_types:
+            return self._ids_of_types[vocabulary.key][token]
+        type_ids, place = np.unique(token, return_inverse=True)  # look up only the types of this range
+        return vocabulary.lookup([types[type_id] for type_id in type_ids])[place.astype(np.int32)]

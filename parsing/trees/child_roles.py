@@ -1,10 +1,9 @@
 """The role that each word has to its head, for encoders that read a tree from its leaves up.
 
-It is that of the canonical arc between the two (:mod:`parsing.trees.roles`), so that a doctor who is praised
-has the role of one whom somebody praised. Where the arc runs the other way, as from the verb of a relative
-clause to the noun above it, the child has the role turned round: it has that noun for its patient. Children
-without an arc have a role by the kind of their label alone, Stanford's prepositions for instance, and the
-rest are conjuncts, function words, or anything else.
+It is the role of the canonical arc between the two (:mod:`parsing.trees.roles`), so that a doctor who is
+praised has the role of one whom somebody praised. Where the arc starts at the child, as from the verb of a
+relative clause to the noun above it, the child has that role reversed: "has patient". Without an arc, the
+kind of the child's relation decides; it is also conjunct, function word, or other.
 """
 
 from functools import cache
@@ -19,21 +18,25 @@ CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function
 
 
 @cache
-def _of_labels(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
+def _relation_tables(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
     """Return the kinds of each relation as bits, and its place in ``CHILD_ROLES``: int64 [R] both."""
-    bits = relation_bits(relations)
-    names = [next((ROLE_OF_KIND[k] for k in ROLE_OF_KIND if kinds & KIND_BITS[k]), "other") for kinds in bits]
-    return bits, np.array([CHILD_ROLES.index(name) for name in names], np.int64)
+    kinds_R = relation_bits(relations)
+    roles = []
+    for kinds in kinds_R:
+        roles_of_kinds = [role for kind, role in ROLE_OF_KIND.items() if kinds & KIND_BITS[kind]]
+        roles.append(CHILD_ROLES.index([*roles_of_kinds, "other"][0]))
+    return kinds_R, np.array(roles, np.int64)
 
 
 def child_roles(batch: Batch) -> Int64:
-    """Return places in ``CHILD_ROLES``, int64 [N], of the tokens of a batch; a root's says nothing."""
+    """Return the role of each token as a place in ``CHILD_ROLES``: int64 [N]; a root's means nothing."""
     types, word_N = batch.distinct_words()
-    bits, by_label = _of_labels(tuple(batch.relations))
-    word, relation = word_flags(types)[word_N], bits[batch.relation]
-    arcs = canonical_arcs(batch.head, relation, word, batch.sentence_offsets)
-    parent, role = parents(batch.head, batch.sentence_offsets), by_label[batch.relation]
-    for child, above, first in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):
-        ours = np.flatnonzero(parent[child] == above)[::-1]  # of several arcs, the first counts
-        role[child[ours]] = arcs.role[ours] + first
-    return role
+    kinds_R, role_R = _relation_tables(tuple(batch.relations))
+    kinds_N, flags_N = kinds_R[batch.relation], word_flags(types)[word_N]
+    arcs = canonical_arcs(batch.head, kinds_N, flags_N, batch.sentence_offsets)
+    parent_N = parents(batch.head, batch.sentence_offsets)
+    role_N = role_R[batch.relation]
+    for child, parent, offset in ((arcs.head, arcs.dependent, len(ROLES)), (arcs.dependent, arcs.head, 0)):
+        tree_arcs = np.flatnonzero(parent_N[child] == parent)[::-1]  # the first arc is written last
+        role_N[child[tree_arcs]] = arcs.role[tree_arcs] + offset
+    return role_N

@@ -1,8 +1,8 @@
 """Dependency trees as the rules of :mod:`parsing.trees.roles` read them: a record for each token.
 
-:func:`mend_trees` completes the records and puts right what parsers and annotation schemes do
-differently. Each step is a function of one token, with examples of the arcs that come of it, as in
-:mod:`parsing.trees.role_rules`; the tests read them.
+:func:`mend_trees` completes the records and evens out how parsers and annotation schemes differ. Each step is
+a function of one token, with examples of the arcs that it leads to, as in :mod:`parsing.trees.role_rules`;
+the tests read them.
 """
 
 from typing import Any
@@ -13,36 +13,41 @@ from parsing.trees.batch import Int64
 from parsing.trees.role_rules import KIND, WORD
 from runtime.compiled import compiled_part
 
-ANSWERED = 1 << 40
-"""Set beside the kinds of a relative clause whose pronoun stands for the noun."""
-_VERBAL = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.COPULA | KIND.COMPLEMENT | KIND.OBLIQUE | KIND.EXPLETIVE
-"""Dependents that a bare auxiliary does not have."""
-_FIELDS = "parent kinds word first sister antecedent standard below mark standard_has_more negated"
-TOKEN = np.dtype([(name, np.int64) for name in _FIELDS.split()])
-"""The record of a token; tokens are places in the batch, -1 is none.
+HAS_RESOLVED_PRONOUN = 1 << 40
+"""A bit beside the kinds of a relative clause: its relative pronoun stands for the noun above."""
+_VERB_DEPENDENTS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.COPULA | KIND.COMPLEMENT | KIND.OBLIQUE
+_VERB_DEPENDENTS |= KIND.EXPLETIVE
+"""Dependents that an auxiliary without a verb does not have."""
+_TOKENS = ("parent", "first_child", "next_sister", "antecedent", "standard")
+_BITS = ("kinds", "word", "child_kinds", "mark", "standard_has_more", "is_negated")
+TOKEN = np.dtype([(name, np.int64) for name in (*_TOKENS, *_BITS)])
+"""The record of a token.
 
-``parent`` is its head, ``kinds`` are those of its relation, ``word`` its sets of words. ``first`` is its
-first dependent, ``sister`` the next dependent of its head. ``antecedent`` is the token it stands for,
-``standard`` what it is compared with. ``below`` are the kinds of all its dependents, ``mark`` the sets of
-words of its preposition or conjunction. ``standard_has_more`` and ``negated`` are 0 or 1."""
+Other tokens are places in the batch, or -1: ``parent`` is its head, ``first_child`` its first dependent,
+``next_sister`` the next dependent of its head, ``antecedent`` the token it stands for, ``standard`` what it
+is compared with. Bits are ``kinds`` (of its relation), ``word`` (the sets of words it is in), ``child_kinds``
+(of all its dependents) and ``mark`` (the sets of words that its preposition or conjunction is in).
+``standard_has_more`` and ``is_negated`` are 0 or 1."""
 
 
-def records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
-    """Return the records of a batch, [T] of ``TOKEN``, before :func:`mend_trees`."""
-    columns = np.zeros((len(word), len(_FIELDS.split())), np.int64)
-    columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3:7] = parent, kinds, word, -1
-    return columns.view(np.dtype((np.record, TOKEN)))[:, 0].view(np.recarray)
+def token_records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
+    """Make the records of a batch, [T] of ``TOKEN``, which :func:`mend_trees` completes."""
+    records = np.zeros(len(word), np.dtype((np.record, TOKEN))).view(np.recarray)
+    records.parent, records.kinds, records.word = parent, kinds, word
+    for name in _TOKENS[1:]:
+        records[name] = -1
+    return records
 
 
 @compiled_part
 def child_of(tree, head, kinds):  # type: ignore[no-untyped-def]
-    """Return the first dependent of one of the kinds, or -1."""
-    if tree[head].below & kinds:
-        child = tree[head].first
+    """Find the first dependent of one of the kinds; -1 if there is none."""
+    if tree[head].child_kinds & kinds:
+        child = tree[head].first_child
         while child >= 0:
             if tree[child].kinds & kinds:
                 return child
-            child = tree[child].sister
+            child = tree[child].next_sister
     return -1
 
 
@@ -52,22 +57,22 @@ def relabel(tree, token, kinds):  # type: ignore[no-untyped-def]
     tree[token].kinds = kinds
     head = tree[token].parent
     if head >= 0:
-        tree[head].below = 0
-        child = tree[head].first
+        tree[head].child_kinds = 0
+        child = tree[head].first_child
         while child >= 0:
-            tree[head].below |= tree[child].kinds
-            child = tree[child].sister
+            tree[head].child_kinds |= tree[child].kinds
+            child = tree[child].next_sister
 
 
 @compiled_part
 def mend_trees(tree):  # type: ignore[no-untyped-def]
-    """Complete the records of a batch. The order of the steps counts: each sees what those before it did."""
+    """Complete the records of a batch; each step relies on those before it."""
     for token in range(len(tree)):
         _lower_preposition(tree, token)
     for token in range(len(tree)):
         _raise_second_recipient(tree, token)
         _lower_subject(tree, token)
-    _link(tree)
+    _link_dependents(tree)
     for token in range(len(tree)):
         _relabel_complement(tree, token)
         _relabel_relative_clause(tree, token)
@@ -79,8 +84,8 @@ def mend_trees(tree):  # type: ignore[no-untyped-def]
             _resolve_subject(tree, token)
             _resolve_auxiliary(tree, token)
     for token in range(len(tree)):
-        _compare(tree, token)
-        _negate(tree, token)
+        _find_comparison(tree, token)
+        _find_negation(tree, token)
 
 
 @compiled_part
@@ -112,12 +117,14 @@ def _raise_second_recipient(tree, token):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _lower_subject(tree, clause):  # type: ignore[no-untyped-def]
-    """Make the subject of a relative clause what was read as another name of the noun.
+    """Take what the parser read as another name of a noun as the subject of the relative clause.
 
     Example: hat:4:nsubj king:1:appos wore:1:acl:relcl burned:0:root -> agent:wore:king
     """
     noun = tree[clause].parent
-    for token in range(clause - 1, noun if noun >= 0 and tree[clause].kinds & KIND.RELATIVE else clause, -1):
+    if noun < 0 or not tree[clause].kinds & KIND.RELATIVE:
+        return
+    for token in range(clause - 1, noun, -1):
         if tree[token].parent == clause and tree[token].kinds & (KIND.SUBJECT | KIND.OBJECT):
             break
         if tree[token].parent == noun and tree[token].kinds & KIND.NAME:
@@ -126,21 +133,21 @@ def _lower_subject(tree, clause):  # type: ignore[no-untyped-def]
 
 
 @compiled_part
-def _link(tree):  # type: ignore[no-untyped-def]
-    """Let heads know their dependents."""
+def _link_dependents(tree):  # type: ignore[no-untyped-def]
+    """Fill in, for each head, its dependents, their kinds, and its preposition or conjunction."""
     for token in range(len(tree) - 1, -1, -1):
         head = tree[token].parent
         if head >= 0:
-            tree[token].sister = tree[head].first
-            tree[head].first = token
-            tree[head].below |= tree[token].kinds
+            tree[token].next_sister = tree[head].first_child
+            tree[head].first_child = token
+            tree[head].child_kinds |= tree[token].kinds
             if tree[token].kinds & KIND.CASE:
                 tree[head].mark = tree[token].word
 
 
 @compiled_part
 def _relabel_complement(tree, token):  # type: ignore[no-untyped-def]
-    """Make an object with a preposition a complement with one.
+    """Take an object with a preposition as an oblique complement.
 
     Example: Ann:2:nsubj looked:0:root at:4:case Bob:2:obj -> at:looked:Bob
     """
@@ -151,42 +158,43 @@ def _relabel_complement(tree, token):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _relabel_relative_clause(tree, clause):  # type: ignore[no-untyped-def]
-    """Make a clause below a noun a relative one if it has a relative pronoun.
+    """Take a clause below a noun as a relative clause if it has a relative pronoun.
 
     Example: man:0:root who:3:nsubj came:1:acl -> agent:came:man
     """
-    child = tree[clause].first if tree[clause].below & (KIND.OBJECT | KIND.SUBJECT) else -1
+    child = tree[clause].first_child if tree[clause].child_kinds & (KIND.OBJECT | KIND.SUBJECT) else -1
     while child >= 0:
-        named = tree[child].word & WORD.RELATIVE and tree[child].kinds & (KIND.SUBJECT | KIND.OBJECT)
-        if named and tree[clause].kinds & KIND.PARTICIPLE:
+        is_relative = tree[child].word & WORD.RELATIVE and tree[child].kinds & (KIND.SUBJECT | KIND.OBJECT)
+        if is_relative and tree[clause].kinds & KIND.PARTICIPLE:
             relabel(tree, clause, tree[clause].kinds | KIND.RELATIVE)
-        child = tree[child].sister
+        child = tree[child].next_sister
 
 
 @compiled_part
 def _relabel_recipient(tree, verb):  # type: ignore[no-untyped-def]
-    """Make one of two objects the recipient, as also where the other one is what the clause is about.
+    """Take one of two objects as the recipient, also where the other one is outside of the clause.
 
     Example: she:2:nsubj gave:0:root him:2:obj books:2:obj -> to:gave:him
     Example: books:0:root which:4:obj she:4:nsubj gave:1:acl:relcl him:4:obj -> to:gave:him
     Example: What:5:nsubj she:3:nsubj gave:1:acl:relcl him:3:obj was:0:root -> to:gave:him
     """
-    if not tree[verb].below & KIND.OBJECT:
+    if not tree[verb].child_kinds & KIND.OBJECT:
         return
-    first, second = -1, -1
-    child = tree[verb].first
+    first_object, second_object = -1, -1
+    child = tree[verb].first_child
     while child >= 0:
-        if tree[child].kinds & KIND.OBJECT and first < 0:
-            first = child
+        if tree[child].kinds & KIND.OBJECT and first_object < 0:
+            first_object = child
         elif tree[child].kinds & KIND.OBJECT:
-            second = child
-        child = tree[child].sister
+            second_object = child
+        child = tree[child].next_sister
     noun = tree[verb].parent
-    if second >= 0:
-        relabel(tree, second if tree[first].word & WORD.RELATIVE else first, KIND.INDIRECT_OBJECT)
+    if second_object >= 0:
+        recipient = second_object if tree[first_object].word & WORD.RELATIVE else first_object
+        relabel(tree, recipient, KIND.INDIRECT_OBJECT)
     elif noun >= 0 and tree[noun].word & WORD.WHAT and tree[verb].kinds & KIND.RELATIVE:
-        gives = child_of(tree, verb, KIND.SUBJECT) >= 0 and not tree[verb].below & KIND.COMPLEMENT
-        relabel(tree, first, KIND.INDIRECT_OBJECT if gives else KIND.OBJECT)
+        has_recipient = tree[verb].child_kinds & KIND.SUBJECT and not tree[verb].child_kinds & KIND.COMPLEMENT
+        relabel(tree, first_object, KIND.INDIRECT_OBJECT if has_recipient else KIND.OBJECT)
 
 
 @compiled_part
@@ -202,10 +210,10 @@ def _resolve_relative_pronoun(tree, pronoun):  # type: ignore[no-untyped-def]
     for _ in range(2):
         noun = tree[clause].parent if clause >= 0 else -1
         if noun >= 0:
-            clefted = tree[clause].kinds & KIND.CLAUSAL_SUBJECT and tree[noun].below & KIND.COPULA
-            if tree[clause].kinds & KIND.RELATIVE or clefted:
+            is_cleft = tree[clause].kinds & KIND.CLAUSAL_SUBJECT and tree[noun].child_kinds & KIND.COPULA
+            if tree[clause].kinds & KIND.RELATIVE or is_cleft:
                 tree[pronoun].antecedent = noun
-                tree[clause].kinds |= ANSWERED
+                tree[clause].kinds |= HAS_RESOLVED_PRONOUN
         clause = noun
 
 
@@ -218,47 +226,52 @@ def _resolve_subject(tree, subject):  # type: ignore[no-untyped-def]
     Example: What:5:nsubj king:3:nsubj did:1:acl:relcl was:5:cop leave:0:root -> agent:leave:king
     """
     predicate = tree[subject].parent
-    if not tree[subject].kinds & KIND.SUBJECT or not tree[predicate].below & (KIND.COPULA | KIND.AUXILIARY):
+    child_kinds = tree[predicate].child_kinds
+    if not tree[subject].kinds & KIND.SUBJECT or not child_kinds & (KIND.COPULA | KIND.AUXILIARY):
         return
-    word, clause, below = tree[subject].word, child_of(tree, subject, KIND.RELATIVE), tree[predicate].below
-    pointed = below & (KIND.RELATIVE | KIND.CLAUSAL_SUBJECT) and not tree[predicate].word & (
-        WORD.RELATIVE_ADVERB | WORD.WHAT
-    )
-    if word & WORD.PRONOUN and (clause >= 0 or pointed):
+    word = tree[subject].word
+    clause = child_of(tree, subject, KIND.RELATIVE)
+    is_question = tree[predicate].word & (WORD.RELATIVE_ADVERB | WORD.WHAT)
+    is_cleft = child_kinds & (KIND.RELATIVE | KIND.CLAUSAL_SUBJECT) and not is_question
+    if word & WORD.PRONOUN and (clause >= 0 or is_cleft):
         tree[subject].antecedent = predicate
     if clause >= 0 and word & WORD.WHAT:
-        if tree[clause].word & WORD.DO:  # which then has no copula
+        if tree[clause].word & WORD.DO:  # the predicate is a verb, and its copula an auxiliary
             tree[clause].antecedent = predicate
             relabel(tree, child_of(tree, predicate, KIND.COPULA | KIND.AUXILIARY), KIND.AUXILIARY)
             relabel(tree, subject, KIND.FUNCTION)
-        elif below & (KIND.DETERMINER | KIND.NUMBER | KIND.POSSESSOR):
+        elif child_kinds & (KIND.DETERMINER | KIND.NUMBER | KIND.POSSESSOR):
             tree[subject].antecedent = predicate
 
 
 @compiled_part
 def _resolve_auxiliary(tree, auxiliary):  # type: ignore[no-untyped-def]
-    """Let a bare auxiliary stand for the predicate it is coordinated with.
+    """Let an auxiliary without a verb stand for the predicate it is coordinated with.
 
     Example: Ann:3:nsubj is:3:cop tired:0:root and:6:cc Bob:6:nsubj is:3:conj -> attr:Bob:tired
     """
-    joined = tree[auxiliary].kinds & (KIND.CONJUNCT | KIND.ADVERBIAL_CLAUSE | KIND.BESIDE | KIND.COMPLEMENT)
-    if joined and tree[auxiliary].word & WORD.BARE and not tree[auxiliary].below & _VERBAL:
+    of_clauses = KIND.CONJUNCT | KIND.ADVERBIAL_CLAUSE | KIND.PARATAXIS | KIND.COMPLEMENT
+    is_alone = tree[auxiliary].word & WORD.AUXILIARY and not tree[auxiliary].child_kinds & _VERB_DEPENDENTS
+    if is_alone and tree[auxiliary].kinds & of_clauses:
         tree[auxiliary].antecedent = tree[auxiliary].parent
 
 
 @compiled_part
-def _compare(tree, standard):  # type: ignore[no-untyped-def]
+def _find_comparison(tree, standard):  # type: ignore[no-untyped-def]
     """Find what is compared with a standard, and which of the two has more.
 
     Example: he:3:nsubj is:3:cop older:0:root than:5:case she:3:obl -> than:he:she
     Example: he:2:nsubj runs:0:root faster:2:advmod than:5:case she:3:obl -> than:he:she
     """
-    degree, mark = tree[standard].parent, tree[standard].mark
-    compares = mark & (WORD.THAN | WORD.AS) and tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE)
-    if degree < 0 or not compares:
+    degree = tree[standard].parent
+    mark = tree[standard].mark
+    if degree < 0 or not mark & (WORD.THAN | WORD.AS):
         return
-    predicate = tree[degree].parent if tree[degree].kinds & (KIND.ADVERB | KIND.ATTRIBUTE) else degree
-    predicate = predicate if predicate >= 0 else degree
+    if not tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE):
+        return
+    predicate = degree
+    if tree[degree].kinds & (KIND.ADVERB | KIND.ATTRIBUTE) and tree[degree].parent >= 0:
+        predicate = tree[degree].parent
     words = _degree_words(tree, degree) | _degree_words(tree, predicate)
     if mark & WORD.THAN or words & WORD.AS:
         tree[predicate].standard = tree[degree].standard = standard
@@ -267,17 +280,17 @@ def _compare(tree, standard):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _degree_words(tree, head):  # type: ignore[no-untyped-def]
-    """Return the sets among *less* of a word and its dependents, and *as* of its adverbs."""
-    words, child = tree[head].word & WORD.LESS, tree[head].first
+    """Return the bits LESS, if a word or a dependent is in that set, and AS, if an adverb of it is."""
+    words, child = tree[head].word & WORD.LESS, tree[head].first_child
     while child >= 0:
         words |= tree[child].word & (WORD.LESS | WORD.AS if tree[child].kinds & KIND.ADVERB else WORD.LESS)
-        child = tree[child].sister
+        child = tree[child].next_sister
     return words
 
 
 @compiled_part
-def _negate(tree, token):  # type: ignore[no-untyped-def]
-    """Negate the word that *not* belongs to, or the verb of a subject or object with *no*.
+def _find_negation(tree, token):  # type: ignore[no-untyped-def]
+    """Mark as negated the word that *not* belongs to, or the verb of a subject or object with *no*.
 
     Example: He:4:nsubj did:4:aux not:4:advmod come:0:root -> neg:come:He
     Example: she:2:nsubj saw:0:root no:4:det king:2:obj -> neg:saw:she
@@ -291,4 +304,4 @@ def _negate(tree, token):  # type: ignore[no-untyped-def]
     elif not tree[token].word & WORD.NOT:
         head = -1
     if head >= 0:
-        tree[head].negated = 1
+        tree[head].is_negated = 1

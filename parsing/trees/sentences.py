@@ -1,7 +1,7 @@
-"""Parsed sentences as words, names and spans: for people, drawing and export, not for training.
+"""Parsed sentences as words, names and spans, which print, draw and export themselves; not for training.
 
-A dependency tree is drawn from 1-based heads (0 for the root) and relation names, a constituency tree from
-its tags and labelled spans (start, end, label) in preorder, the whole sentence first: as text, or as SVG
+A dependency tree is given by 1-based heads (0 for the root) and relation names, a constituency tree by tags
+and labelled spans in preorder, the whole sentence first. Drawings are text, or SVG
 (:mod:`parsing.trees.drawings`).
 """
 
@@ -16,22 +16,20 @@ from corpora.text import Document, Sentence
 from corpora.treebanks import LINE_BREAK, conllu_lines
 from parsing.trees.arrays import BinaryTree, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
-from parsing.trees.brackets import SpanTree, from_parse, write_tree
-from parsing.trees.drawings import constituency_svg, dependency_svg, nested, shown
+from parsing.trees.brackets import Span, SpanTree, from_parse, write_tree
+from parsing.trees.drawings import constituency_svg, dependency_svg, display_name, nested_lists
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
 
-STEP = 400
+BATCH_SENTENCES = 400
 STYLE = "overflow-x:auto;background:#fff;color:#000"
-"""A drawing scrolls by itself, and is black on white in the dark, too."""
-
-Span = tuple[int, int, str]
+"""Lets each drawing scroll by itself, black on white even on a dark page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSentence:
-    """One sentence of ``n`` words with its trees; an annotation that was not made is None.
+    """One sentence with its trees; an annotation that was not made is None.
 
     ``str`` draws it as text; a notebook shows pictures. ``flags`` are bits of
     :data:`parsing.trees.batch.FLAG_NAMES`.
@@ -48,15 +46,12 @@ class ParsedSentence:
 
     @property
     def flag_names(self) -> list[str]:
-        """Say what the flags mean; a sentence that was parsed as it is has none."""
+        """The names of the flags; a sentence that was parsed as it is has none."""
         return [name for bit, name in FLAG_NAMES.items() if self.flags & bit]
 
     def annotation(self) -> Sentence:
         """Return what treebank writers take; a line break or tab in words is a blank, an empty word ``_``."""
-        words = tuple(
-            word if word and not LINE_BREAK.search(word) else " ".join(word.split()) or "_"
-            for word in self.words
-        )
+        words = tuple(map(_on_one_line, self.words))
         tree = None
         if self.spans is not None and self.tags is not None:
             tree = write_tree(SpanTree(words, tuple(self.tags), tuple(self.spans)))
@@ -77,29 +72,36 @@ class ParsedSentence:
         return self.annotation().tree or ""
 
     def drawings(self, *, svg: bool = False) -> list[str]:
-        """Return the trees there are, dependencies first: as text, or as SVG."""
-        drawn = []
+        """Draw the trees that the sentence has, dependencies first: as text, or as SVG."""
+        drawings = []
         if self.heads is not None and self.relations is not None:
-            dependency = dependency_svg if svg else dependency_text
-            drawn.append(dependency(self.words, self.heads, self.relations, self.tags))
+            draw_dependencies = dependency_svg if svg else dependency_text
+            drawings.append(draw_dependencies(self.words, self.heads, self.relations, self.tags))
         if self.spans is not None and self.tags is not None:
-            constituency = constituency_svg if svg else constituency_text
-            drawn.append(constituency(self.words, self.tags, self.spans))
-        return drawn
+            draw_constituents = constituency_svg if svg else constituency_text
+            drawings.append(draw_constituents(self.words, self.tags, self.spans))
+        return drawings
 
     def __str__(self) -> str:
-        words = " ".join(shown(word) for word in self.words)
+        words = " ".join(map(display_name, self.words))
         return "\n\n".join([words, *self.drawings()])
 
     def _repr_html_(self) -> str:
         """Draw both trees as pictures, for notebooks and pages."""
-        words = " ".join(shown(word) for word in self.words)
+        words = " ".join(map(display_name, self.words))
         trees = (f'<div style="{STYLE}">{tree}</div>' for tree in self.drawings(svg=True))
         return f"<p>{escape(words)}</p>{''.join(trees)}"
 
 
+def _on_one_line(word: str) -> str:
+    """Return a word as a line of a treebank can hold it."""
+    if word and not LINE_BREAK.search(word):
+        return word
+    return " ".join(word.split()) or "_"
+
+
 class Trees(tuple[ParsedSentence, ...]):
-    """Sentences of a text, in order, which print and draw themselves."""
+    """The sentences of a text, in order, which print and draw themselves."""
 
     def __repr__(self) -> str:
         return f"<Trees of {len(self)} sentences, {sum(len(s.words) for s in self)} words; str() draws them>"
@@ -121,14 +123,14 @@ class Trees(tuple[ParsedSentence, ...]):
     def to_conllu(self, *, validate: bool = False) -> str:
         """Return all sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`.
 
-        They are as they are, or with ``validate`` mended (:func:`corpora.universal.valid`).
+        With ``validate``, :func:`corpora.universal.valid` mends what UD's validator would refuse.
         """
-        annotated = tuple(sentence.annotation() for sentence in self)
+        sentences = tuple(sentence.annotation() for sentence in self)
         if validate:
             from corpora.universal import valid
 
-            annotated = tuple(map(valid, annotated))
-        return "".join(conllu_lines([Document("", annotated, continued=True)]))
+            sentences = tuple(map(valid, sentences))
+        return "".join(conllu_lines([Document("", sentences, continued=True)]))
 
     def to_ptb(self) -> str:
         """Return all constituency trees in Penn Treebank brackets, one a line."""
@@ -137,33 +139,33 @@ class Trees(tuple[ParsedSentence, ...]):
 
 def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSentence]:
     """Yield the sentences of a batch that carries word types."""
-    has_arcs, has_spans = "head" in batch.fields, "left" in batch.fields
     for i, words in enumerate(batch.words()):
-        low, high = int(batch.sentence_offsets[i]), int(batch.sentence_offsets[i + 1])
+        start, end = int(batch.sentence_offsets[i]), int(batch.sentence_offsets[i + 1])
+        tokens, nodes = slice(start, end), slice(start - i, end - i - 1)
         heads = relations = tags = spans = None
-        if has_arcs:
-            heads = batch.head[low:high].tolist()
-            relations = [inventories.relations[r] for r in batch.relation[low:high]]
-        if has_spans:
-            leaf, nodes = batch.leaf_label[low:high], slice(low - i, high - i - 1)
-            tree = BinaryTree(leaf, batch.left[nodes], batch.right[nodes], batch.label[nodes])
-            parse = unbinarise(tree, batch.tag[low:high], inventories.dummy_label)
-            named = from_parse(parse, words, inventories.labels, inventories.tags)
-            tags, spans = list(named.tags), list(named.spans)
+        if "head" in batch.fields:
+            heads = batch.head[tokens].tolist()
+            relations = [inventories.relations[relation] for relation in batch.relation[tokens]]
+        if "left" in batch.fields:
+            leaf_label = batch.leaf_label[tokens]
+            binary_tree = BinaryTree(leaf_label, batch.left[nodes], batch.right[nodes], batch.label[nodes])
+            parse = unbinarise(binary_tree, batch.tag[tokens], inventories.dummy_label)
+            tree = from_parse(parse, words, inventories.labels, inventories.tags)
+            tags, spans = list(tree.tags), list(tree.spans)
         yield ParsedSentence(words, int(batch.flags[i]), heads, relations, tags, spans)
 
 
 def cached_sentences(cache: TreeCache, start: int, stop: int) -> Iterator[ParsedSentence]:
     """Yield the sentences ``start`` to ``stop`` (excluded) of a cache, a few hundred in memory at a time."""
-    for begin in range(start, stop, STEP):
-        batch = cache.read(begin, min(begin + STEP, stop))
+    for first in range(start, stop, BATCH_SENTENCES):
+        batch = cache.read(first, min(first + BATCH_SENTENCES, stop))
         yield from batch_sentences(batch, cache.manifest)
 
 
 def dependency_text(
     words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
 ) -> str:
-    """Return one word per line, dependents indented under their head in sentence order."""
+    """Draw one word per line, dependents indented under their head in sentence order."""
     dependents: list[list[int]] = [[] for _ in range(len(words) + 1)]
     for word, head in enumerate(heads):
         dependents[head].append(word)
@@ -171,23 +173,26 @@ def dependency_text(
     # (word, its indentation, that of its dependents); chains are too deep for recursion
     stack = [(word, "", "") for word in reversed(dependents[0])]
     while stack:
-        word, before, below = stack.pop()
-        tag = f"/{shown(tags[word])}" if tags else ""
-        lines.append(f"{before}{shown(words[word])}{tag}  ({shown(relations[word])}, {word + 1})")
+        word, indent, child_indent = stack.pop()
+        tag = f"/{display_name(tags[word])}" if tags else ""
+        name, relation = display_name(words[word]), display_name(relations[word])
+        lines.append(f"{indent}{name}{tag}  ({relation}, {word + 1})")
         children = dependents[word + 1]
         for child in reversed(children):
-            last = child == children[-1]
-            stack.append((child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))
+            branch, trunk = ("└─ ", "   ") if child == children[-1] else ("├─ ", "│  ")
+            stack.append((child, child_indent + branch, child_indent + trunk))
     return "\n".join(lines)
 
 
 def constituency_text(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> str:
-    """Return one constituent per line, indented; words with their tags."""
+    """Draw one constituent per line, indented; words with their tags."""
     lines = []
-    stack: list[tuple[Any, str]] = [(nested(words, tags, spans), "")]
+    stack: list[tuple[Any, str]] = [(nested_lists(words, tags, spans), "")]
     while stack:
         (label, *children), indent = stack.pop()
-        leaf = isinstance(children[0], str)
-        lines.append(f"{indent}{label} {children[0]}" if leaf else f"{indent}{label}")
-        stack += [] if leaf else [(child, indent + "  ") for child in reversed(children)]
+        if isinstance(children[0], str):
+            lines.append(f"{indent}{label} {children[0]}")
+        else:
+            lines.append(f"{indent}{label}")
+            stack += [(child, indent + "  ") for child in reversed(children)]
     return "\n".join(lines)

@@ -163,7 +163,7 @@ def _calls(rng: np.random.Generator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     ends = np.minimum(starts + ends + 1, n, dtype=np.int32)
     yield arrays._tree_arrays, (starts, ends, labels, 9, int(n))
     kinds, sets = 1 << rng.integers(0, 29, (2, len(head))), 1 << rng.integers(0, 21, len(head))
-    tree = roles.records(roles.parents(head, offsets), kinds[0] | kinds[1], sets)
+    tree = roles.token_records(roles.parents(head, offsets), kinds[0] | kinds[1], sets)
     yield roles._fill_arcs, (tree, np.zeros((12 * len(head) + 17, 3), np.int64))
     spans = int((length * (length + 1) // 2).sum())
     score, best = rng.integers(-2, 3, (spans, 3)).astype(np.float32), np.zeros(spans, np.float32)

@@ -26,7 +26,7 @@ from parsing.score import equal_trees
 from parsing.text_parser import TextParser, load_parser
 from parsing.training.scores import read_dependencies, read_treebank
 from parsing.trees.arrays import binarise
-from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, same_trees
+from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, is_same_parser
 from runtime.errors import UserError
 from runtime.files import sha256_file
 from tests.fixtures.device import OneDevice
@@ -92,7 +92,7 @@ def test_nothing_is_left_on_the_host(kind: str, monkeypatch) -> None:
         monkeypatch.setattr(module, "to_host", lambda tensor: lambda: None)
     parser.to(torch.device("meta"))
     assert parser.identity == {**before, "device": "meta"}
-    assert same_trees(parser.identity, before) and not same_trees({**before, "version": "0"}, before)
+    assert is_same_parser(parser.identity, before) and not is_same_parser({**before, "version": "0"}, before)
     for _ in range(2):  # the second time, all word types are known
         with OneDevice(), torch.inference_mode():
             next(parser.parse_states(*parser.states(TOKENS[:4])))

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsing.trees.drawings import constituency_svg, dependency_svg, shown
+from parsing.trees.drawings import constituency_svg, dependency_svg, display_name
 from parsing.trees.sentences import constituency_text, dependency_text
 
 WORDS = ["The", "<old>", "日本", "&", "works"]
@@ -52,7 +52,7 @@ def test_escape_sequences_reach_no_terminal() -> None:
 def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject) -> None:
     n = len(words)
     heads = [0] + [data.draw(st.integers(1, i)) for i in range(1, n)]
-    drawn = [shown(word).strip() for word in words]
+    drawn = [display_name(word).strip() for word in words]
     found = texts(dependency_svg(words, heads, ["r"] * n))
     assert sorted(found) == sorted([word for word in drawn if word] + ["(r)"] + ["r"] * (n - 1))
     assert texts(constituency_svg(words, ["t"] * n, [(0, n, "S")])).count("t") >= n
