@@ -111,15 +111,17 @@ def without_antonyms(pairs: PairSet) -> Iterator[None]:
     rows = zip(pairs.texts[::3], pairs.texts[2::3], strict=True)
     forms = []
     for pair in {frozenset(exchanged(no_not, paraphrase)) for (_, paraphrase), (_, no_not) in rows}:
-        forms.append({form for word in pair for form in (*poles.bases(word), poles.signed(word)[0])})
+        forms.append(
+            {form for word in pair for form in (*poles.possible_bases(word), poles.base_and_sign(word)[0])}
+        )
 
     def is_taken(one: str, other: str) -> bool:
-        bases = {poles.signed(one)[0], poles.signed(other)[0]}
+        bases = {poles.base_and_sign(one)[0], poles.base_and_sign(other)[0]}
         return any({one, other} <= pair or bases <= pair for pair in forms)
 
-    remaining = [row for row in poles._table("opposites.tsv") if not is_taken(row["one"], row["other"])]
-    caches = (poles.antonyms, poles.signed, poles._poles)
-    with patch.object(poles, "_table", lambda name: remaining):
+    remaining = [row for row in poles._read_table("opposites.tsv") if not is_taken(row["one"], row["other"])]
+    caches = (poles.antonyms, poles.base_and_sign, poles._poles_by_base)
+    with patch.object(poles, "_read_table", lambda name: remaining):
         for cache in caches:
             cache.cache_clear()
         yield

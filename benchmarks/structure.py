@@ -26,9 +26,9 @@ from multiview.encoders.binding import (
     StructureView,
     structure_of,
 )
+from multiview.encoders.poles import WordTrees
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import load_pretrained
-from parsing.trees.batch import Batch
 from parsing.trees.role_rules import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.cli import Command, configuration
@@ -40,21 +40,22 @@ SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Array = NDArray[np.int64]
 
 
-def random_trees(batch: Batch, relation: Array, types: list[str], word_N: Array) -> Arcs:
+def random_trees(trees: WordTrees) -> Arcs:
     """Bind by the canonical roles of trees that put each word below one before it in a random order."""
     heads, drawn = [], np.random.default_rng(0)
-    for n in np.diff(batch.sentence_offsets):
+    for n in np.diff(trees.batch.sentence_offsets):
         order, head = drawn.permutation(n), np.zeros(n, np.int64)
         for place in range(1, n):
             head[order[place]] = order[drawn.integers(place)] + 1
         heads.append(head)
-    return canonical_arcs(np.concatenate(heads), relation, word_flags(types)[word_N], batch.sentence_offsets)
+    flags_N = word_flags(trees.types)[trees.word_N]
+    return canonical_arcs(np.concatenate(heads), trees.relation_N, flags_N, trees.batch.sentence_offsets)
 
 
 class RandomTrees(BindingView):
     """The control: the same words at the same width, bound by other trees."""
 
-    name, pairs = "control", (random_trees,)
+    name, pair_rules = "control", (random_trees,)
 
 
 VIEWS: dict[str, type[BindingView]] = {

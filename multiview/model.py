@@ -32,8 +32,8 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, share_of, spread
-from multiview.encoders.registry import ViewStack, fields_of, tables_of
+from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, check_share, sample_spans
+from multiview.encoders.registry import ViewStack, fields_of, table_indices
 from multiview.folder.files import Member, load_members, model_folder, refuse_other_content, save_model
 from multiview.folder.reading import SentenceReader, Tokens
 from multiview.outputs import (
@@ -110,7 +110,7 @@ class MultiViewEncoder:
             encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
         encoder.folder = path
         if structure is not None:
-            encoder.members[0].structure = share_of(structure)
+            encoder.members[0].structure = check_share(structure)
         if structure_size is not None:
             if not isinstance(structure_size, Integral) or structure_size not in STRUCTURE_SIZES:
                 sizes = ", ".join(map(str, STRUCTURE_SIZES))
@@ -140,7 +140,9 @@ class MultiViewEncoder:
         """
         names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
         with build_in_float32():
-            words = words or WordTable.hashed(word_dim, views=1 + max(tables_of(names), default=0), seed=seed)
+            words = words or WordTable.hashed(
+                word_dim, views=1 + max(table_indices(names), default=0), seed=seed
+            )
             torch.manual_seed(seed)
             config = EncoderConfig(dim=dim, start=start, relations=relations)
             member = Member(ViewStack(names, words, config))
@@ -178,7 +180,7 @@ class MultiViewEncoder:
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
-        fields, spans = fields_of(requires), spread([(0, len(trees))])
+        fields, spans = fields_of(requires), sample_spans([(0, len(trees))])
         for member in self.members:
             with torch_threads(1):
                 member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)

@@ -9,7 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.encoders.meaning import Readout, Scale, joined, joined_with_structure, share_of, unit
+from multiview.encoders.meaning import (
+    Readout,
+    Scale,
+    check_share,
+    join_scales,
+    join_with_structure,
+    normalize_rows,
+)
 from multiview.encoders.registry import ViewStack
 from multiview.folder.files import Member, chosen_views
 from multiview.pretrained import read_vectors
@@ -86,7 +93,7 @@ def resolve_output(
         raise UserError(f"encode: readout='meaning': that of {name or 'this model'} {reason}")
     transform, width = _transform(chosen, fitted if views is None else None, readout)
     default_share = first.structure if views is None and readout in (None, "meaning") else 0.0
-    share = default_share if structure is None else share_of(structure)
+    share = default_share if structure is None else check_share(structure)
     if share and truncate_dim is not None:
         stay = f"{first.structure_size:,} numbers of structure stay"
         warn_once(f"truncate_dim={truncate_dim} cuts the meaning; {stay}")
@@ -100,7 +107,7 @@ def resolve_output(
         from multiview.encoders.binding import structure_of  # here: it compiles
 
         bound = structure_of(batch, first.network.words, size=first.structure_size)
-        return joined_with_structure(vectors, bound, share)
+        return join_with_structure(vectors, bound, share)
 
     requires = annotations_of(chosen) | ({"dep"} if share else set())
     return Output(requires, dim + (first.structure_size if share else 0), of)
@@ -111,8 +118,8 @@ def _transform(
 ) -> tuple[Scale | Readout | None, int]:
     """Return what is applied to the views side by side, None for nothing, and how many numbers it gives."""
     if readout == "features" and all(network.scale is not None for network, _ in chosen):
-        scale = joined([network.scale_of(places) for network, places in chosen])
-        return scale, len(scale.numbers)
+        scale = join_scales([network.scale_of(places) for network, places in chosen])
+        return scale, len(scale.feature_indices)
     if fitted is None or readout in ("features", "raw"):
         return None, sum(network.widths[place] for network, places in chosen for place in places)
     return fitted, fitted.dim
@@ -143,4 +150,4 @@ def units(*sides: Vectors) -> list[Tensor]:
     left, right = (read_vectors(vectors, "similarity") for vectors in sides)
     if left.shape[1] != right.shape[1]:
         raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
-    return [unit(left), unit(right).to(left.device)]
+    return [normalize_rows(left), normalize_rows(right).to(left.device)]

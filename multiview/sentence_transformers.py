@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 
 from corpora.sentences import read_sentences
-from multiview.encoders.meaning import joined_with_structure, share_of
+from multiview.encoders.meaning import check_share, join_with_structure
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import report_in_one_line
@@ -133,7 +133,7 @@ class StructureModule(TextModule):
         self, model: SentenceTransformer, structure: float, source: MultiViewEncoder | None = None
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.model, self.structure = model, share_of(structure)
+        self.model, self.structure = model, check_share(structure)
         self.source = source or MultiViewEncoder.load("builtin", "cpu")
 
     @classmethod
@@ -152,7 +152,7 @@ class StructureModule(TextModule):
         """Return the vectors [B, D + S]; structure does not read the prompt."""
         own = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
         bound = torch.from_numpy(self.source.structure_vectors(texts)).to(own)
-        return joined_with_structure(own, bound, self.structure)
+        return join_with_structure(own, bound, self.structure)
 
     def get_embedding_dimension(self) -> int:
         """Give D + S, the size of a vector."""

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from corpora.sentences import read_sentences
-from multiview.encoders.meaning import joined_with_structure, share_of
+from multiview.encoders.meaning import check_share, join_with_structure
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import check_encoder, check_vectors
 from runtime.errors import UserError
@@ -34,7 +34,7 @@ class WithStructure:
 
     def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
         check_encoder(model, "with_structure")
-        self.model, self.structure = model, share_of(structure)
+        self.model, self.structure = model, check_share(structure)
         self.source = source or MultiViewEncoder.load("builtin")
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class WithStructure:
         output = self.model.encode(texts, **options)
         own = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
         bound = torch.from_numpy(self.source.structure_vectors(texts))
-        joined = joined_with_structure(own, bound, self.structure)
+        joined = join_with_structure(own, bound, self.structure)
         result = joined[0] if isinstance(sentences, str) else joined
         place = getattr(output, "device", "cpu")
         return result.to(place) if options.get("convert_to_tensor") else result.numpy()

@@ -13,11 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.characters import plain
-from multiview.encoders.poles import PARTICLES, poles, signed, spoken_content, turned
+from multiview.encoders.poles import PARTICLES, WordTrees, base_and_sign, poles
 from parsing.trees.batch import Batch
-from parsing.trees.role_rules import KIND, ROLES, relation_bits, word_flags
-from parsing.trees.roles import canonical_arcs
+from parsing.trees.role_rules import KIND, ROLES
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -81,7 +79,7 @@ def _class_of(word: str) -> int:
 
 def base_of(word: str) -> tuple[str, int]:
     """Return what forms of a word have in common, and its sign: two is 2, cats is cat, off is minus on."""
-    base, sign = signed(word.lower())
+    base, sign = base_and_sign(word.lower())
     if base in PARTICLES:
         return PARTICLES[base], -sign
     base = _VALUES.get(base, base)
@@ -126,13 +124,12 @@ class Facts:
 
 def read_facts(batch: Batch, forms: Forms) -> Facts:
     """Read the sentences of a batch."""
-    words, word_N = batch.distinct_words()
-    types = list(map(plain, words))
+    trees = WordTrees.of(batch)
+    types, word_N, relation = trees.types, trees.word_N, trees.relation_N
     form_N = forms.places(types)[word_N]
-    relation = relation_bits(batch.relations)[batch.relation]
-    arcs = canonical_arcs(batch.head, relation, word_flags(types)[word_N], batch.sentence_offsets)
-    sign_N = turned(batch, relation, types, word_N, arcs, particles=False).astype(np.int64)
-    content_N = np.isin(np.arange(len(word_N)), spoken_content(relation, types, word_N))
+    arcs = trees.canonical_arcs()
+    sign_N = trees.negation_signs(arcs, with_particles=False).astype(np.int64)
+    content_N = np.isin(np.arange(len(word_N)), trees.content_tokens())
     place_N = np.arange(len(word_N)) - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
     spoken = np.array([any(map(str.isalnum, word)) for word in types], bool)[word_N]
     word = np.flatnonzero(spoken & (place_N < LONGEST))

@@ -2,8 +2,9 @@
 
 Each pair of antonyms in ``opposites.tsv`` is a pole of its own, with a nearness: the cosine of their vectors
 in per cent. *Light* is opposed to *dark* and to *heavy*, by their nearness, and those two share nothing. A
-form is read as its base; a word with a prefix of negation, or with -less, as its stem with the other sign if
-the stem is listed: *unhappy* is minus *happy*. A negation turns its predicate: *not good* is minus *good*.
+form is read as its base. A word with a prefix of negation, or with -less, is read as its stem with the other
+sign if the stem is listed: *unhappy* is minus *happy*. A negation turns its predicate: *not good* is minus
+*good*.
 
 Pairs are WordNet's antonyms in the list of Mrkšić et al. (2016), without kinship, gender, colours, directions
 and converses (buy | sell), with 200 of our own. English only.
@@ -17,19 +18,19 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corpora.characters import plain
-from multiview.encoders.weightless import signs_of, spellings
+from multiview.encoders.weightless import sign_vectors, spellings
 from parsing.trees.batch import Batch
-from parsing.trees.role_rules import KIND, ROLES, WORD, word_flags
-from parsing.trees.roles import Arcs, content_words, parents
+from parsing.trees.role_rules import KIND, ROLES, WORD, relation_bits, word_flags
+from parsing.trees.roles import Arcs, canonical_arcs, content_words, parents
 
-HERE = Path(__file__)
-POLE = 0.7
-"""Of the squared length of a word that has opposites; the rest is its own spelling."""
+POLE_SHARE = 0.7
+"""The share of its poles in the squared length of a word that has opposites; its spelling has the rest."""
 Poles = dict[str, float]
 """Pairs of antonyms, each with a word's weight in it; the first of a pair has the sign +."""
 
@@ -38,150 +39,165 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _table(name: str) -> list[dict[str, str]]:
-    with open(HERE.with_name(name), encoding="utf-8", newline="") as lines:
+def _read_table(name: str) -> list[dict[str, str]]:
+    with open(Path(__file__).with_name(name), encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines, delimiter="\t"))
 
 
-IRREGULAR = {form: row["base"] for row in _table("irregular_verbs.tsv") for form in row["forms"].split()}
-"""Of irregular verbs' forms."""
+BASE_OF_IRREGULAR = {
+    form: row["base"] for row in _read_table("irregular_verbs.tsv") for form in row["forms"].split()
+}
+"""The base of each form of an irregular verb."""
 _ENDINGS = {
-    "ies": ("y",),
-    "ied": ("y",),
-    "ier": ("y",),
-    "iest": ("y",),
+    **dict.fromkeys(("ies", "ied", "ier", "iest"), ("y",)),
     "es": ("", "e"),
     "s": ("",),
     **dict.fromkeys(("ed", "ing", "er", "est"), ("", "e")),
 }
+"""Endings of forms, and the letters that a base may have in their place."""
 _PREFIXES = ("non-", "un-", "non", "un", "dis", "in", "im", "ir", "il")
-_ADJECTIVES = tuple(_words("able ible ent ant al ate ary ic ive ous ite ect ure ly"))
+_ADJECTIVE_ENDINGS = tuple(_words("able ible ent ant al ate ary ic ive ous ite ect ure ly"))
 """Only before such stems are in-, im-, ir-, il- and dis- negations where the list has no such pair."""
-_WHOLE = _words("unless invaluable impassive indifferent")
+_WORDS_WITHOUT_PREFIX = _words("unless invaluable impassive indifferent")
 """Words that only seem to have a prefix of negation."""
 
 
 @cache
 def antonyms() -> dict[str, dict[str, float]]:
     """Return the antonyms of each word, with their nearness from 0 to 1."""
-    opposites: dict[str, dict[str, float]] = {}
-    for row in _table("opposites.tsv"):
-        for one, other in ((row["one"], row["other"]), (row["other"], row["one"])):
-            opposites.setdefault(one, {})[other] = int(row["nearness"]) / 100
-    return opposites
+    nearness_of_antonyms: dict[str, dict[str, float]] = {}
+    for row in _read_table("opposites.tsv"):
+        nearness = int(row["nearness"]) / 100
+        nearness_of_antonyms.setdefault(row["one"], {})[row["other"]] = nearness
+        nearness_of_antonyms.setdefault(row["other"], {})[row["one"]] = nearness
+    return nearness_of_antonyms
 
 
-def bases(word: str) -> list[str]:
+def possible_bases(word: str) -> list[str]:
     """List what a word in lower case may be a form of: itself, its irregular base, it without endings."""
-    forms = [word, *([IRREGULAR[word]] if word in IRREGULAR else [])]
-    for ending, letters in _ENDINGS.items():
+    bases = [word]
+    if word in BASE_OF_IRREGULAR:
+        bases.append(BASE_OF_IRREGULAR[word])
+    for ending, replacements in _ENDINGS.items():
         stem = word.removesuffix(ending)
-        if len(stem) > 2 and stem != word:
-            forms += [stem + more for more in letters]
-            if len(ending) > 1 and stem[-1] == stem[-2]:
-                forms.append(stem[:-1])  # bigger, stopping
-    return forms
+        if stem == word or len(stem) < 3:
+            continue
+        bases += [stem + letters for letters in replacements]
+        if len(ending) > 1 and stem[-1] == stem[-2]:
+            bases.append(stem[:-1])  # bigger, stopping
+    return bases
+
+
+def _listed_base(word: str) -> str:
+    """Return the first possible base of a word that has antonyms; "" if there is none."""
+    return next((base for base in possible_bases(word) if base in antonyms()), "")
 
 
 @cache
-def signed(word: str) -> tuple[str, int]:
+def base_and_sign(word: str) -> tuple[str, int]:
     """Find the base of a word and its sign: (happy, -1) of *unhappier*; other words keep their form."""
-    known = antonyms()
-    base = next((base for base in bases(word) if base in known), "")
-    for form in [base] if base else bases(word):
-        stem = _stem(form)
+    base = _listed_base(word)
+    for form in [base] if base else possible_bases(word):
+        stem = _negated_stem(form)
         if stem:
             return stem, -1
-    return base or IRREGULAR.get(word, word), 1
+    return base or BASE_OF_IRREGULAR.get(word, word), 1
 
 
-def _stem(word: str) -> str:
-    """Return the known word that a prefix of negation or -less turns into ``word``; "" if there is none."""
-    known, pairs = antonyms(), antonyms().get(word, {})
-    if word in _WHOLE:
+def _negated_stem(word: str) -> str:
+    """Return the listed word that ``word`` negates by a prefix or by -less; "" if there is none."""
+    if word in _WORDS_WITHOUT_PREFIX:
         return ""
+    opposites = antonyms().get(word, {})
     for prefix in _PREFIXES:
         stem = word.removeprefix(prefix)
         if stem == word or len(stem) < 3:
             continue
-        free = prefix.startswith(("un", "non")) or (len(stem) > 4 and stem.endswith(_ADJECTIVES))
-        if stem in pairs or (free and not pairs and any(base in known for base in bases(stem))):
-            return stem if stem in known else next(base for base in bases(stem) if base in known)
-    if word.endswith("less"):
-        return next((stem for stem in (word[:-4] + "ful", word[:-4]) if stem in pairs), "")
+        is_adjective = len(stem) > 4 and stem.endswith(_ADJECTIVE_ENDINGS)
+        may_negate = not opposites and (prefix.startswith(("un", "non")) or is_adjective)
+        if stem in opposites or (may_negate and _listed_base(stem)):
+            return _listed_base(stem)
+    root = word.removesuffix("less")
+    if root != word:
+        return next((stem for stem in (root + "ful", root) if stem in opposites), "")
     return ""
 
 
 @cache
-def _poles() -> dict[str, Poles]:
-    """Give each base its own pairs and those of the words that are its negation."""
-    poles_of: dict[str, Poles] = {}
-    for row in _table("opposites.tsv"):
-        (one, one_sign), (other, other_sign) = signed(row["one"]), signed(row["other"])
-        if one != other:
-            pole, near = f"{row['one']}|{row['other']}", int(row["nearness"]) / 100
-            poles_of.setdefault(one, {})[pole] = one_sign * near
-            poles_of.setdefault(other, {})[pole] = -other_sign * near
-    lengths = {base: sum(near**2 for near in pairs.values()) ** 0.5 for base, pairs in poles_of.items()}
-    return {
-        base: {pole: near / lengths[base] for pole, near in pairs.items()} for base, pairs in poles_of.items()
-    }
+def _poles_by_base() -> dict[str, Poles]:
+    """Collect the pairs of each base: its own, and those of the words that negate it."""
+    nearness_by_base: dict[str, Poles] = {}
+    for row in _read_table("opposites.tsv"):
+        first, first_sign = base_and_sign(row["one"])
+        second, second_sign = base_and_sign(row["other"])
+        if first != second:
+            pole = f"{row['one']}|{row['other']}"
+            nearness = int(row["nearness"]) / 100
+            nearness_by_base.setdefault(first, {})[pole] = first_sign * nearness
+            nearness_by_base.setdefault(second, {})[pole] = -second_sign * nearness
+    weights_by_base = {}
+    for base, nearness_by_pole in nearness_by_base.items():
+        length = sum(nearness**2 for nearness in nearness_by_pole.values()) ** 0.5
+        weights_by_base[base] = {pole: nearness / length for pole, nearness in nearness_by_pole.items()}
+    return weights_by_base
 
 
 def poles(base: str) -> Poles:
     """Return the poles of a base, with its weight in each; the squares of all weights sum to 1."""
-    return _poles().get(base, {})
+    return _poles_by_base().get(base, {})
 
 
 def has_opposite(word: str) -> bool:
     """Tell whether a word in lower case has an opposite."""
-    base, sign = signed(word)
+    base, sign = base_and_sign(word)
     return sign < 0 or base in antonyms()
 
 
-def agreement(one: str, other: str) -> int:
-    """Give -1 for words in lower case that are opposed, 1 where they share a pole otherwise, else 0."""
-    (a, a_sign), (b, b_sign) = signed(one), signed(other)
-    if a == b:
-        return a_sign * b_sign
-    theirs = poles(b)
-    shared = sum(weight * theirs[pole] for pole, weight in poles(a).items() if pole in theirs)
-    return int(np.sign(shared)) * a_sign * b_sign
+def agreement(first: str, second: str) -> int:
+    """Return -1 for words in lower case that are opposed, 1 if they share a pole otherwise, else 0."""
+    first_base, first_sign = base_and_sign(first)
+    second_base, second_sign = base_and_sign(second)
+    if first_base == second_base:
+        return first_sign * second_sign
+    second_weights = poles(second_base)
+    product = sum(weight * second_weights.get(pole, 0.0) for pole, weight in poles(first_base).items())
+    return int(np.sign(product)) * first_sign * second_sign
 
 
-def spelt(types: Sequence[str], width: int) -> NDArray[np.float32]:
-    """Place words, at length 1, by their spelling, and those with opposites by their poles too: [U, S]."""
-    read = [signed(plain(word).lower()) for word in types]
-    own_US = spellings([base for base, _ in read], width)
-    own_US /= np.maximum(np.linalg.norm(own_US, axis=1, keepdims=True), 1e-12)
-    own_US *= np.array([sign for _, sign in read], np.float32).reshape(-1, 1)
-    places: dict[str, int] = {}
-    weights = [
-        (place, places.setdefault(pole, len(places)), sign * share * POLE**0.5)
-        for place, (base, sign) in enumerate(read)
-        for pole, share in poles(base).items()
+def signed_spellings(types: Sequence[str], width: int) -> NDArray[np.float32]:
+    """Return vectors of words at length 1, [U, S]: their spelling, and the poles of those with opposites."""
+    readings = [base_and_sign(word.lower()) for word in types]
+    vectors_US = spellings([base for base, _ in readings], width)
+    vectors_US /= np.maximum(np.linalg.norm(vectors_US, axis=1, keepdims=True), 1e-12)
+    vectors_US *= np.array([sign for _, sign in readings], np.float32).reshape(-1, 1)
+    column_of_pole: dict[str, int] = {}
+    entries = [
+        (row, column_of_pole.setdefault(pole, len(column_of_pole)), sign * weight * POLE_SHARE**0.5)
+        for row, (base, sign) in enumerate(readings)
+        for pole, weight in poles(base).items()
     ]
-    if weights:
-        row, pole, weight = (np.array(part) for part in zip(*weights, strict=True))
-        own_US[np.unique(row)] *= (1 - POLE) ** 0.5
-        np.add.at(own_US, row, weight.astype(np.float32)[:, None] * signs_of(list(places), width)[pole])
-    return own_US
+    if entries:
+        rows, columns, weights = (np.array(values) for values in zip(*entries, strict=True))
+        vectors_US[np.unique(rows)] *= (1 - POLE_SHARE) ** 0.5
+        pole_vectors = sign_vectors(list(column_of_pole), width)[columns]
+        np.add.at(vectors_US, rows, weights.astype(np.float32)[:, None] * pole_vectors)
+    return vectors_US
 
 
 # Negation.
 
 
 class Negation(IntEnum):
-    """How a word denies, with an example of what it turns."""
+    """The kinds of words that deny, each with an example of what it turns."""
 
     NO = 1
-    """The verb of its noun: *no* man came is minus came."""
+    """Turns the verb of its noun: *no* man came is minus came."""
     NOBODY = 2
-    """Its head: *nobody* came is minus came."""
+    """Turns its head: *nobody* came is minus came."""
     NOT = 3
-    """What it is meant for: *not* very good is minus good."""
+    """Turns what it is meant for: *not* very good is minus good."""
     PARTICLE = 4
-    """Its object, or its head: *without* milk is minus milk, turn *off* minus turn."""
+    """Turns its object, or its head: *without* milk is minus milk, turn *off* minus turn."""
 
 
 PARTICLES = {"off": "on", "down": "up"}
@@ -193,130 +209,147 @@ _NEGATIONS = {
     **dict.fromkeys(("without", *PARTICLES), Negation.PARTICLE),
 }
 """Words that turn others. Particles are the second of with | without, on | off and up | down."""
-_SKIPPED = _words("only just merely necessarily")
-"""After which *not* denies nothing."""
-_EVERY = _words("all every each everyone everybody everything everywhere always both many much")
-"""Words by whose denial the whole is denied: not all came."""
+_WORDS_AFTER_IDLE_NOT = _words("only just merely necessarily")
+"""Before these *not* denies nothing."""
+_UNIVERSAL_WORDS = _words("all every each everyone everybody everything everywhere always both many much")
+"""To deny one of these is to deny the predicate: not all came."""
 REACH = 200
-"""Dependents are looked for so many tokens around their head."""
-_RAISING = _words("think believe suppose expect seem want appear feel look guess imagine")
+"""How many tokens before and after a head its dependents are looked for."""
+_RAISING_VERBS = _words("think believe suppose expect seem want appear feel look guess imagine")
 """Verbs whose negation is meant for the clause below them."""
 _ARGUMENT = KIND.SUBJECT | KIND.OBJECT
-_ABOVE = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
+_MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
 """Relations of words that a negation stands with though it is meant for what they belong to."""
-_THAN = ROLES.index("than")
-
-
-def spoken_content(
-    relation: NDArray[np.int64], types: Sequence[str], word_N: NDArray[np.integer]
-) -> NDArray[np.int64]:
-    """Return the content words, without those that deny and name nothing: int64 [K]."""
-    denying = np.array([_NEGATIONS.get(word.lower()) in (Negation.NO, Negation.NOT) for word in types], bool)
-    content = content_words(relation, types, word_N)
-    spoken: NDArray[np.int64] = content[~denying[word_N[content]]]
-    return spoken
-
-
-def turned(
-    batch: Batch,
-    relation: NDArray[np.int64],
-    types: Sequence[str],
-    word_N: NDArray[np.integer],
-    arcs: Arcs,
-    *,
-    particles: bool = True,
-) -> NDArray[np.int8]:
-    """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
-
-    A comparison with *less* or *not as* gives the arcs of that with *more*, so its words are not turned.
-    ``relation`` [N] are bits, ``types`` the distinct words in plain characters; ``particles`` says whether
-    those of :data:`PARTICLES` turn words, too.
-    """
-    lower = [word.lower() for word in types]
-    negations = [_NEGATIONS.get(word, 0) if particles or word not in PARTICLES else 0 for word in lower]
-    negation_N = np.array(negations, np.int8)[word_N]
-    sentence = _Tokens(parents(batch.head, batch.sentence_offsets), relation, lower, word_N)
-    sign_N = np.ones(len(word_N), np.int8)
-    for token in np.flatnonzero(negation_N).tolist():
-        for target in sentence.denied(token, int(negation_N[token])):
-            sign_N[target] *= -1
-    compared = arcs.role == _THAN
-    for more in arcs.head[compared].tolist():
-        marks = {sentence.word(child) for child in sentence.below(more)} & {"than", "as"}
-        above = sentence.above[more]
-        for word in [above, sentence.above[above]] if marks and above >= 0 else []:
-            if word >= 0 and "as" in marks:
-                sign_N[word] = 1
-            elif word >= 0 and word_flags([sentence.word(word)])[0] & WORD.LESS:
-                sign_N[word] = -1  # younger than he: minus young
-    return sign_N
+_THAN_ROLE = ROLES.index("than")
 
 
 @dataclass(frozen=True)
-class _Tokens:
-    """A batch's trees, as the rules of negation ask for them; tokens are places in the batch, -1 is none."""
+class WordTrees:
+    """The words of a batch in their dependency trees; tokens are places in the batch, -1 is none.
 
-    above: NDArray[np.int64]
-    relation: NDArray[np.int64]
-    lower: list[str]
-    word_N: NDArray[np.integer]
+    Its methods have the rules of negation.
+    """
 
-    def word(self, token: int) -> str:
-        """Give the word in lower case; "" where there is none."""
-        return self.lower[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
+    batch: Batch
+    types: list[str]
+    """The distinct words, in plain characters."""
+    lower_types: list[str]
+    word_N: NDArray[np.int64]
+    """Each token's place in ``types``."""
+    relation_N: NDArray[np.int64]
+    """Bits of :mod:`parsing.trees.role_rules`."""
+    parent_N: NDArray[np.int64]
 
-    def below(self, token: int, kinds: int | None = None) -> list[int]:
+    @classmethod
+    def of(cls, batch: Batch) -> Self:
+        """Look up words, relations and parents in a batch."""
+        words, word_N = batch.distinct_words()
+        types = list(map(plain, words))
+        relation_N = relation_bits(batch.relations)[batch.relation]
+        parent_N = parents(batch.head, batch.sentence_offsets)
+        return cls(batch, types, [word.lower() for word in types], word_N, relation_N, parent_N)
+
+    def canonical_arcs(self) -> Arcs:
+        """Return who did what to whom, by :mod:`parsing.trees.roles`."""
+        flags_N = word_flags(self.types)[self.word_N]
+        return canonical_arcs(self.batch.head, self.relation_N, flags_N, self.batch.sentence_offsets)
+
+    def sentences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sentence of each of some tokens, as its place in the batch."""
+        return np.searchsorted(self.batch.sentence_offsets, tokens, side="right") - 1
+
+    def content_tokens(self) -> NDArray[np.int64]:
+        """Return the content words, without those that deny and name nothing: int64 [K]."""
+        negates = [_NEGATIONS.get(word) in (Negation.NO, Negation.NOT) for word in self.lower_types]
+        tokens = content_words(self.relation_N, self.types, self.word_N)
+        content: NDArray[np.int64] = tokens[~np.array(negates, bool)[self.word_N[tokens]]]
+        return content
+
+    def negation_signs(self, arcs: Arcs, *, with_particles: bool = True) -> NDArray[np.int8]:
+        """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
+
+        ``with_particles`` says whether :data:`PARTICLES` turn words, too. A comparison with *less* or *not
+        as* gives the arcs of that with *more*, so its words are not turned, if it is among ``arcs``.
+        """
+        idle_words = set() if with_particles else PARTICLES.keys()
+        negations = [0 if word in idle_words else _NEGATIONS.get(word, 0) for word in self.lower_types]
+        negation_N = np.array(negations, np.int8)[self.word_N]
+        sign_N = np.ones(len(self.word_N), np.int8)
+        for token in np.flatnonzero(negation_N).tolist():
+            for target in self._denied_tokens(token, int(negation_N[token])):
+                sign_N[target] *= -1
+        for token in arcs.head[arcs.role == _THAN_ROLE].tolist():
+            marks = {self._word(child) for child in self._children(token)} & {"than", "as"}
+            parent = self.parent_N[token]
+            if not marks or parent < 0:
+                continue
+            for ancestor in (parent, self.parent_N[parent]):
+                if ancestor >= 0 and "as" in marks:
+                    sign_N[ancestor] = 1
+                elif ancestor >= 0 and word_flags([self._word(ancestor)])[0] & WORD.LESS:
+                    sign_N[ancestor] = -1  # younger than he: minus young
+        return sign_N
+
+    def _word(self, token: int) -> str:
+        """Return the word in lower case; "" where there is none."""
+        return self.lower_types[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
+
+    def _children(self, token: int, kinds: int | None = None) -> list[int]:
         """Return the dependents of a token, all or those of some kinds of relations."""
         start = max(token - REACH, 0)
-        dependents = [start + int(k) for k in np.flatnonzero(self.above[start : token + REACH] == token)]
-        return dependents if kinds is None else [k for k in dependents if self.relation[k] & kinds]
+        places = np.flatnonzero(self.parent_N[start : token + REACH] == token)
+        tokens = [start + int(place) for place in places]
+        return tokens if kinds is None else [child for child in tokens if self.relation_N[child] & kinds]
 
-    def denied(self, token: int, negation: int) -> list[int]:
+    def _denied_tokens(self, token: int, negation: int) -> list[int]:
         """Return the tokens that a negation turns: its predicate, and what *or* joins to that."""
-        head, following = int(self.above[token]), self.word(token + 1)
-        answers = negation == Negation.NO and not self.relation[token] & KIND.DETERMINER  # No, thanks
-        if head < 0 or answers or (negation == Negation.NOT and following in _SKIPPED):
+        head, next_word = int(self.parent_N[token]), self._word(token + 1)
+        is_answer = negation == Negation.NO and not self.relation_N[token] & KIND.DETERMINER  # No, thanks
+        is_idle = negation == Negation.NOT and next_word in _WORDS_AFTER_IDLE_NOT
+        if head < 0 or is_answer or is_idle:
             return []
         if negation == Negation.PARTICLE:
-            objects = self.below(token, KIND.PREPOSITIONAL_OBJECT)
-            return [] if following == "of" else [objects[0] if objects else head]
+            objects = self._children(token, KIND.PREPOSITIONAL_OBJECT)
+            return [] if next_word == "of" else objects[:1] or [head]
         predicate = head
         if negation == Negation.NOT:
-            predicate = self._meant(token, head)
+            predicate = self._target_of_not(token, head)
         elif negation == Negation.NO:
             predicate = self._predicate(head)
         if predicate < 0:
             return []
-        complements = self.below(predicate, KIND.COMPLEMENT)
-        if complements and signed(self.word(predicate))[0] in _RAISING:
+        complements = self._children(predicate, KIND.COMPLEMENT)
+        if complements and base_and_sign(self._word(predicate))[0] in _RAISING_VERBS:
             predicate = complements[0]
-        predicates = [predicate, *filter(self._joined_by_or, self.below(predicate, KIND.CONJUNCT))]
-        if negation == Negation.NO and self.below(predicate, KIND.EXPLETIVE):  # there is no man playing
-            predicates += self.below(head, KIND.PARTICIPLE | KIND.RELATIVE)
+        conjuncts = self._children(predicate, KIND.CONJUNCT)
+        predicates = [predicate, *filter(self._is_joined_by_or, conjuncts)]
+        if negation == Negation.NO and self._children(predicate, KIND.EXPLETIVE):  # there is no man playing
+            predicates += self._children(head, KIND.PARTICIPLE | KIND.RELATIVE)
         return predicates
 
-    def _meant(self, token: int, denied: int) -> int:
-        """Find what *not* at ``token`` under ``denied`` turns: not very good, not all came, neither came."""
+    def _target_of_not(self, token: int, target: int) -> int:
+        """Return what *not* at ``token`` under ``target`` turns: not very good, not all came."""
         for _ in range(3):
-            up = int(self.above[denied])
-            if up < 0 or not self.relation[denied] & _ABOVE:
+            parent = int(self.parent_N[target])
+            if parent < 0 or not self.relation_N[target] & _MODIFIER:
                 break
-            denied = self._predicate(up) if self.relation[denied] & KIND.DETERMINER else up
-        if self.word(token) == "nor":
-            noun = self.relation[denied] & KIND.CONJUNCT and self.relation[self.above[denied]] & _ARGUMENT
-            return -1 if noun else denied  # neither he nor she came: once is enough
-        of_noun = self.word(token) == "neither" or self.relation[token] & KIND.DETERMINER
-        if of_noun or self.word(denied) in _EVERY:
-            return self._predicate(denied)
+            target = self._predicate(parent) if self.relation_N[target] & KIND.DETERMINER else parent
+        if self._word(token) == "nor":
+            is_conjunct = self.relation_N[target] & KIND.CONJUNCT
+            is_noun = is_conjunct and self.relation_N[self.parent_N[target]] & _ARGUMENT
+            return -1 if is_noun else target  # neither he nor she came: once is enough
+        is_of_noun = self._word(token) == "neither" or self.relation_N[token] & KIND.DETERMINER
+        if is_of_noun or self._word(target) in _UNIVERSAL_WORDS:
+            return self._predicate(target)
         # Of a noun that is a predicate an attribute may be turned: not a *young* man.
-        attributes = self.below(denied, KIND.ATTRIBUTE) if self.below(denied, KIND.COPULA) else []
-        return next((k for k in attributes if has_opposite(self.word(k))), denied)
+        attributes = self._children(target, KIND.ATTRIBUTE) if self._children(target, KIND.COPULA) else []
+        return next((word for word in attributes if has_opposite(self._word(word))), target)
 
     def _predicate(self, noun: int) -> int:
         """Return the verb whose subject or object a noun is, or the noun."""
-        up = int(self.above[noun])
-        return up if up >= 0 and self.relation[noun] & _ARGUMENT else noun
+        parent = int(self.parent_N[noun])
+        return parent if parent >= 0 and self.relation_N[noun] & _ARGUMENT else noun
 
-    def _joined_by_or(self, conjunct: int) -> bool:
-        words = {self.word(k) for k in self.below(conjunct)}
-        return "or" in words and not self.below(conjunct, _ARGUMENT)
+    def _is_joined_by_or(self, conjunct: int) -> bool:
+        words = {self._word(child) for child in self._children(conjunct)}
+        return "or" in words and not self._children(conjunct, _ARGUMENT)

@@ -1,9 +1,10 @@
-"""The views, by name, and the network of a model's views. A view is one encoder class.
+"""The views by name, and :class:`ViewStack`, the network of a model's views. A view is one encoder class.
 
 Views of other packages come from the entry-point group ``multiview.views``, or from a module that was
 imported before (``--plugin``); docs/add-a-view.md has an example.
 
-Legend of dimension suffixes: N tokens or nodes, U distinct words, E word-vector size, B sentences, D hidden.
+Legend of dimension suffixes: N tokens or nodes, U distinct words, E word-vector size, B sentences, D size of
+a state.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
@@ -30,35 +30,34 @@ from parsing.trees.batch import Batch
 from runtime.errors import UserError, did_you_mean
 
 BAG_SCALE = 0.2
-"""Of the initial recurrent weights of trees that start as bags of words."""
+"""Factor of the initial recurrent weights of trees that start as bags of words."""
 BAG = "bag"
 """The view that is the mean of the words."""
 ENGINES = ("native", "dgl")
 """``native``: kernels of our own for CPU and CUDA; ``dgl``: the reference."""
-
-FIELDS = {
+FIELDS_OF_ANNOTATION = {
     "tokens": ("token",),
     "dep": ("head", "relation", "dep_height"),
     "const": ("left", "right", "const_height"),
     "labels": ("label",),
 }
 """Fields of a tree cache that belong to each annotation; encoders read all but the constituents' labels."""
-
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
-_BUILTIN = {
+_MODULE_OF_VIEW = {
     **dict.fromkeys(("seq", "dep", "const"), "recurrent"),
     **dict.fromkeys((BAG, "spelling"), "weightless"),
     **dict.fromkeys(("roles", "order"), "binding"),
 }
-"""Module of each view of this package."""
-_views: dict[str, type[ViewEncoder]] = {}
+"""Where each view of this package is defined."""
+_class_of_view: dict[str, type[ViewEncoder]] = {}
+"""The views that are registered so far."""
 
 
 class ViewEncoder(nn.Module, ABC):
     """One view: turns the word vectors and trees of a batch into one vector per sentence.
 
-    Subclasses set ``requires`` and implement ``plan`` and ``states``. ``hidden`` is D; the parameters are the
+    Subclasses set ``requires`` and implement ``plan`` and ``states``. ``dim`` is D; the parameters are the
     same for all ``ENGINES``.
     """
 
@@ -71,15 +70,16 @@ class ViewEncoder(nn.Module, ABC):
     weightless: ClassVar[bool] = False
     """Whether the view has nothing to train; such views come after all others and are not pooled."""
 
-    def __init__(
-        self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
-    ) -> None:
+    def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
         super().__init__()
         if engine not in ENGINES:
             raise UserError(f"engine {engine!r}: choose one of {', '.join(ENGINES)}")
-        if word_dim < 1 or hidden < 1:
-            raise UserError(f"word_dim {word_dim} and hidden {hidden} must be positive")
-        self.word_dim, self.dim, self.engine, self.forget_bias = word_dim, hidden, engine, forget_bias
+        if word_dim < 1 or dim < 1:
+            raise UserError(f"word_dim {word_dim} and dim {dim} must be positive")
+        self.word_dim = word_dim
+        self.dim = dim
+        self.engine = engine
+        self.forget_bias = forget_bias
 
     @abstractmethod
     def plan(self, batch: Batch) -> Plan:
@@ -91,32 +91,36 @@ class ViewEncoder(nn.Module, ABC):
         ``x_UE`` are the vectors of distinct words and ``token_N``, int64, each token's word; without it, they
         are those of all tokens of the batch in order. The plan is from :meth:`plan`, on any device.
         """
-        if token_N is None or len(x_UE) > len(token_N):  # words of other sentences of the step as well
-            x_UE = x_UE if token_N is None else embedding(token_N, x_UE)
-            token_N = torch.arange(len(x_UE), device=x_UE.device)
-        root_BD, h_ND = self.states(x_UE, token_N, plan)
-        pools = self.pooling != "root" and not self.weightless
-        wanted = [plan.sentences, self.dim if pools else self.width]
-        if list(root_BD.shape) != wanted:
-            raise UserError(f"view {self.name!r}: its states give {list(root_BD.shape)} in place of {wanted}")
-        if not pools:
+        if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
+            x_UE, token_N = embedding(token_N, x_UE), None
+        root_BD, h_ND = self.states(x_UE, _tokens_in_order(x_UE, token_N), plan)
+        is_pooled = self.pooling != "root" and not self.weightless
+        shape = [plan.sentences, self.dim if is_pooled else self.width]
+        if list(root_BD.shape) != shape:
+            raise UserError(f"view {self.name!r}: its states give {list(root_BD.shape)} in place of {shape}")
+        if not is_pooled:
             return root_BD
         if not plan.sentences:
             return root_BD.new_zeros(0, self.width)
         plan = plan.to(x_UE.device)
-        # One pass gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
-        slot, offsets = plan.tensor("node_slot"), plan.tensor("node_offsets")
-        pool = partial(embedding_bag, slot, h_ND, offsets, include_last_offset=True)
-        names = re.split("[+,]", self.pooling)
-        pooled = [root_BD if name == "root" else pool(mode=name) for name in names]
+        slots, offsets = plan.tensor("node_slot"), plan.tensor("node_offsets")
+        parts = []
+        for mode in re.split("[+,]", self.pooling):
+            # One pass gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
+            pooled_BD = (
+                root_BD
+                if mode == "root"
+                else embedding_bag(slots, h_ND, offsets, mode=mode, include_last_offset=True)
+            )
+            parts.append(pooled_BD)
         if self.pooling == "root+mean":
-            return pooled[0] + pooled[1]
+            return parts[0] + parts[1]
         # Divided by their number, because classifiers fit vectors of that length better.
-        return torch.cat(pooled, dim=1) / len(pooled)
+        return torch.cat(parts, dim=1) / len(parts)
 
     @property
     def width(self) -> int:
-        """Gives the size of the sentence vectors."""
+        """The size of the sentence vectors."""
         return self.dim * parts_of_pooling(self.pooling)
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
@@ -126,8 +130,7 @@ class ViewEncoder(nn.Module, ABC):
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        token_N = torch.arange(len(x_UE), device=x_UE.device) if token_N is None else token_N
-        h_ND = self.states(x_UE, token_N, plan)[1]
+        _, h_ND = self.states(x_UE, _tokens_in_order(x_UE, token_N), plan)
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_relations(self) -> None:
@@ -142,65 +145,84 @@ class ViewEncoder(nn.Module, ABC):
         """
 
 
+def _tokens_in_order(x_UE: Tensor, token_N: Tensor | None) -> Tensor:
+    """Return each token's word; without them, every vector is that of one token."""
+    return torch.arange(len(x_UE), device=x_UE.device) if token_N is None else token_N
+
+
 def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]:
     """Decorate a class, which makes the encoder available as view ``name``, an identifier."""
     if not name.isidentifier():
         raise ValueError(f"view {name!r}: the name must be an identifier")
 
     def register(view: type[ViewEncoder]) -> type[ViewEncoder]:
-        # The same class again is a notebook's cell or a module that runs once more.
-        same = {(known.__module__, known.__qualname__) for known in (_views.get(name, view), view)}
-        if len(same) > 1 or (name in _views and name in _BUILTIN):
-            raise ValueError(f"view {name!r} is registered twice")
+        previous = _class_of_view.get(name)
+        if previous is not None:
+            # The same class again is a notebook's cell or a module that runs once more.
+            places = {(each.__module__, each.__qualname__) for each in (previous, view)}
+            if len(places) > 1 or name in _MODULE_OF_VIEW:
+                raise ValueError(f"view {name!r} is registered twice")
         view.name = name
-        _views[name] = view
+        _class_of_view[name] = view
         return view
 
     return register
 
 
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
-    """Return the cache fields of annotations (the keys of ``FIELDS``); tokens are always included."""
-    return tuple(name for need in FIELDS if need in {"tokens", *requires} for name in FIELDS[need])
+    """Return the cache fields of annotations; tokens are always included."""
+    annotations = {"tokens", *requires}
+    return tuple(
+        field
+        for annotation, fields in FIELDS_OF_ANNOTATION.items()
+        if annotation in annotations
+        for field in fields
+    )
 
 
 def view_class(name: str) -> type[ViewEncoder]:
     """Return the encoder class of a view, of this package, of an installed one or of a plugin."""
-    if name in _BUILTIN:
-        import_module(f"multiview.encoders.{_BUILTIN[name]}")
-    if name in _views:
-        return _views[name]
-    installed = _installed()
-    if name in installed:
+    if name in _MODULE_OF_VIEW:
+        import_module(f"multiview.encoders.{_MODULE_OF_VIEW[name]}")
+    if name in _class_of_view:
+        return _class_of_view[name]
+    entries = _entries_by_view()
+    if name in entries:
         try:
-            return register_view(name)(installed[name].load())
+            return register_view(name)(entries[name].load())
         except (ImportError, AttributeError) as error:
             raise UserError(f"view {name!r}: cannot be imported ({error})") from None
-    known = sorted({*_BUILTIN, *_views, *installed})
+    names = sorted({*_MODULE_OF_VIEW, *_class_of_view, *entries})
     raise UserError(
-        f"view {name!r}: {did_you_mean(name, known)}choose one of {', '.join(known)}; a view of your own "
+        f"view {name!r}: {did_you_mean(name, names)}choose one of {', '.join(names)}; a view of your own "
         "needs --plugin MODULE (in Python: import MODULE before)"
     )
 
 
 def trained_views(views: Sequence[str]) -> list[str]:
-    """Choose those of these views that have weights."""
+    """Return those of these views that have weights."""
     return [view for view in views if not view_class(view).weightless]
 
 
-def tables_of(views: Sequence[str]) -> list[int]:
-    """Number the word table that each view reads: its own, or the first where it has nothing to train."""
-    own = [not view_class(view).weightless for view in views]
-    return [sum(own[:place]) if trained else 0 for place, trained in enumerate(own)]
+def table_indices(views: Sequence[str]) -> list[int]:
+    """Return which word table each view reads: its own, or the first where it has nothing to train."""
+    indices, next_index = [], 0
+    for view in views:
+        is_trained = not view_class(view).weightless
+        indices.append(next_index if is_trained else 0)
+        next_index += is_trained
+    return indices
 
 
-def plugins_of(views: Collection[str]) -> list[str]:
+def plugin_modules(views: Collection[str]) -> list[str]:
     """Return the modules of other packages that define these views, without those that entry points find."""
-    own = {view for view in views if view not in _BUILTIN}
-    return sorted({view_class(view).__module__ for view in own - (_installed().keys() if own else set())})
+    foreign_views = {view for view in views if view not in _MODULE_OF_VIEW}
+    if foreign_views:
+        foreign_views -= _entries_by_view().keys()
+    return sorted({view_class(view).__module__ for view in foreign_views})
 
 
-def _installed() -> dict[str, EntryPoint]:
+def _entries_by_view() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
@@ -220,45 +242,45 @@ class ViewStack(nn.Module):
         super().__init__()
         self.views = tuple(views)
         self.config = config
-        drawn = [
+        new_encoders = [
             view_class(view)(words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
             for view in views[len(encoders) :]
         ]
-        for encoder in drawn:
+        for encoder in new_encoders:
             encoder.pooling = config.pooling
             if config.relations:
                 encoder.use_relations()
-        self.encoders = nn.ModuleList([*encoders, *drawn])
+        self.encoders = nn.ModuleList([*encoders, *new_encoders])
         self.words = words
-        self.tables_of_views = tables_of(views)
+        self.table_indices = table_indices(views)
         """Which of ``tables`` each view reads."""
         self.readout: Readout | None = None
-        """From all views to one vector made for cosine, where one was fitted."""
+        """The map from all views to one vector made for cosine, where one was fitted."""
         self.scale: Scale | None = None
-        """Of all views' numbers over a text, for features; without, these are as they are."""
+        """The scale of all views' numbers over a text, for features; without, these are as they are."""
 
     @property
     def encoder_list(self) -> list[ViewEncoder]:
-        """List the encoders in the order of the views."""
+        """The encoders in the order of the views."""
         return list(self.encoders)  # type: ignore[arg-type]
 
     @property
     def tables(self) -> nn.ParameterList:
-        """Gives the trained word tables [W, E], one per trained view; none with fixed vectors."""
+        """The trained word tables [W, E], one per trained view; none with fixed vectors."""
         return self.words.tables
 
     @property
     def dim(self) -> int:
-        """Gives the size of all views' vectors side by side."""
+        """The size of all views' vectors side by side."""
         return sum(self.widths)
 
     @property
     def widths(self) -> list[int]:
-        """Gives the size of each view's vectors."""
+        """The size of each view's vectors."""
         return [encoder.width for encoder in self.encoder_list]
 
     @torch.no_grad()
-    def scale_and_equalise(self) -> None:
+    def start_as_bags(self) -> None:
         """Make new trees weighted bags of words, alike in all views, if the configuration says so.
 
         The weights that act on children are scaled down, and the input weights of i, o, u are those of the
@@ -266,13 +288,13 @@ class ViewStack(nn.Module):
         """
         if self.config.start != "bag":
             return
-        weights = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
-        trees = [named for named in weights if "recurrent_weight" in named]
-        for named in trees:
-            named["recurrent_weight"].mul_(BAG_SCALE)
-            named["input_weight"].copy_(trees[0]["input_weight"])
+        weights_of_views = [dict(encoder.named_parameters()) for encoder in self.encoder_list]
+        weights_of_trees = [weights for weights in weights_of_views if "recurrent_weight" in weights]
+        for weights in weights_of_trees:
+            weights["recurrent_weight"].mul_(BAG_SCALE)
+            weights["input_weight"].copy_(weights_of_trees[0]["input_weight"])
 
-    def beside_words(self) -> ViewStack:
+    def with_bag(self) -> ViewStack:
         """Return the same encoders and words, with the mean of the words as one more view."""
         return ViewStack([*self.views, BAG], self.words, self.config, self.encoder_list)
 
@@ -282,41 +304,41 @@ class ViewStack(nn.Module):
         Each token's word among ``rows``, int64 [N], is given for each view, or once for all; word vectors
         [U, E] for each table, or once (fixed vectors).
         """
-        return [
-            encoder(rows[table % len(rows)], plan, tokens[position % len(tokens)])
-            for position, (encoder, table, plan) in enumerate(
-                zip(self.encoders, self.tables_of_views, plans, strict=True)
-            )
-        ]
+        vectors = []
+        for position, (encoder, plan) in enumerate(zip(self.encoder_list, plans, strict=True)):
+            token_N = tokens[position] if len(tokens) > 1 else tokens[0]
+            rows_UE = rows[self.table_indices[position]] if len(rows) > 1 else rows[0]
+            vectors.append(encoder(rows_UE, plan, token_N))
+        return vectors
 
-    def inputs(
+    def encoder_inputs(
         self, positions: Sequence[int], types: list[str], token: NDArray[np.int64]
     ) -> Iterator[tuple[ViewEncoder, Tensor, Tensor]]:
         """Yield the encoders of some views, each with the vectors [U, E] of ``types``, and ``token``, [N]."""
         table_rows = self.words.vocabulary.lookup(types)
         encoders = self.encoder_list
         for position in positions:
-            rows_UE = self.words.rows(self.tables_of_views[position], table_rows)
+            rows_UE = self.words.rows(self.table_indices[position], table_rows)
             yield encoders[position], rows_UE, torch.from_numpy(token).to(rows_UE.device)
 
     def vectors(self, batch: Batch, positions: Sequence[int] | None = None) -> Tensor:
         """Return the vectors [B, D] of parsed sentences, the views one after the other."""
-        chosen = range(len(self.views)) if positions is None else positions
-        read = self.inputs(chosen, *batch.distinct_words())
-        parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in read]
+        positions = range(len(self.views)) if positions is None else positions
+        inputs = self.encoder_inputs(positions, *batch.distinct_words())
+        parts = [encoder(x_UE, encoder.plan(batch), token_N) for encoder, x_UE, token_N in inputs]
         return torch.cat(parts, dim=1).float()
 
     @torch.no_grad()
     def measure(self, batches: Iterable[Batch], origin: str) -> None:
         """Take mean and deviation of each number from parsed sentences; what is left out stays out."""
-        self.scale = Scale.measured(map(self.vectors, batches), origin, like=self.scale)
+        self.scale = Scale.measure(map(self.vectors, batches), origin, previous=self.scale)
 
     def scale_of(self, positions: Sequence[int]) -> Scale:
         """Return the scale of some views' numbers, where there is one."""
         assert self.scale is not None
-        numbers = torch.arange(self.dim).split(self.widths)
-        chosen = torch.cat([numbers[position] for position in positions])
-        return Scale(self.scale.mean.cpu()[chosen], self.scale.deviation.cpu()[chosen])
+        indices_of_views = torch.arange(self.dim).split(self.widths)
+        indices = torch.cat([indices_of_views[position] for position in positions])
+        return Scale(self.scale.mean.cpu()[indices], self.scale.deviation.cpu()[indices])
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights that a model folder keeps: encoders, words, read-out and scale, on the CPU."""

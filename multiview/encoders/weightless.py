@@ -1,4 +1,4 @@
-"""BAG, the mean of the word vectors, and SPELLING, words and pairs of neighbours by how they are written.
+"""The views BAG, the mean of the word vectors, and SPELLING, words and neighbouring words by their letters.
 
 Nothing trains them. A word's spelling is the sum of its own signs and those of its m trigrams g, in lower
 case:
@@ -35,31 +35,25 @@ from runtime.compiled import compiled, compiled_part
 
 WIDTH = 832
 """K of the view SPELLING."""
-PAIRS = 0.5
+PAIR_WEIGHT = 0.5
 """Weight of a pair of neighbours."""
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_30, _27, _31 = (np.uint64(value) for value in (30, 27, 31))
+_FACTOR_1, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _ONE = np.uint8(1)
-_MOST = 255
+_MOST_KEYS = 255
 """Keys whose signs are counted in bytes before they are added up."""
 
 
 class WeightlessView(ViewEncoder):
-    """A sum over a sentence's words that nothing trains. Its nodes are the words."""
+    """A view without weights, whose nodes are the words of a sentence."""
 
     requires = frozenset({"tokens"})
     weightless = True
 
     def plan(self, batch: Batch) -> Plan:
-        """Make the plan of words, by ``sentence_offsets``."""
+        """Return where the sentences begin, by ``sentence_offsets``."""
         return plan_words(batch)
-
-    def types(self, batch: Batch) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-        """List the U distinct words in plain characters, a token of each [U], each token's word [N]."""
-        assert batch.types is not None
-        used, first_U, word_N = np.unique(batch.token, return_index=True, return_inverse=True)
-        return [plain(batch.types[place]) for place in used], first_U, word_N
 
 
 @register_view("bag")
@@ -68,29 +62,29 @@ class BagEncoder(WeightlessView):
 
     @property
     def width(self) -> int:
-        """Gives E, the size of word vectors."""
+        """E, the size of word vectors."""
         return self.word_dim
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the means [B, E] and the words [N, E]."""
         offsets = plan.to(x_UE.device).tensor("node_offsets")
-        return _means(token_N, x_UE, offsets), embedding(token_N, x_UE)
+        return _mean_by_sentence(token_N, x_UE, offsets), embedding(token_N, x_UE)
 
 
-def _means(token_N: Tensor, x_UE: Tensor, offsets: Tensor) -> Tensor:
+def _mean_by_sentence(token_N: Tensor, x_UE: Tensor, offsets: Tensor) -> Tensor:
     return embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingPlan(Plan):
-    """Says how the words are written."""
+    """The plan of SPELLING, which has how the words are written."""
 
     pairs: NDArray[np.float32]
     """[B, K], what pairs of neighbours add to each sentence."""
     spelling: NDArray[np.float32]
     """[U, K], of the distinct words."""
     word: NDArray[np.int64]
-    """[N], each token's word."""
+    """[N], each token's place among the distinct words."""
 
 
 @register_view("spelling")
@@ -99,45 +93,48 @@ class SpellingEncoder(WeightlessView):
 
     @property
     def width(self) -> int:
-        """Gives K, the numbers of a sentence vector."""
+        """K, the size of a sentence vector."""
         return WIDTH
 
     def plan(self, batch: Batch) -> SpellingPlan:
-        """Look at how the words and their pairs are spelt."""
-        base, (types, _, word_N) = super().plan(batch), self.types(batch)
+        """Compute the spellings of the words and of their pairs."""
+        base = super().plan(batch)
+        words, word_N = batch.distinct_words()
+        types = list(map(plain, words))
         length_B = np.diff(base.node_offsets)
         key_N = word_keys(types)[word_N]
-        before_N = np.roll(key_N, 1)
-        before_N[base.node_offsets[:-1][length_B > 0]] = 0
-        weight_B = (PAIRS / (np.maximum(length_B, 1) * WIDTH**0.5)).astype(np.float32)
+        previous_key_N = np.roll(key_N, 1)
+        previous_key_N[base.node_offsets[:-1][length_B > 0]] = 0  # a first word has none before it
+        pair_key_N = mix_bits(previous_key_N * np.uint64(3) + key_N)
+        weight_B = (PAIR_WEIGHT / (np.maximum(length_B, 1) * WIDTH**0.5)).astype(np.float32)
         pairs_BK = np.zeros((len(length_B), WIDTH), np.float32)
-        _add_signs(mixed(before_N * np.uint64(3) + key_N), base.node_offsets, weight_B, pairs_BK)
+        _add_signs(pair_key_N, base.node_offsets, weight_B, pairs_BK)
         shared = {field.name: getattr(base, field.name) for field in fields(base)}
         return SpellingPlan(**shared, pairs=pairs_BK, spelling=spellings(types, WIDTH), word=word_N)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the sentence vectors [B, K] and the words' spellings [N, K]."""
-        placed = plan.to(x_UE.device)
-        word_N, word_UK = placed.tensor("word"), placed.tensor("spelling")
-        mean_BK = _means(word_N, word_UK, placed.tensor("node_offsets"))
-        return mean_BK + placed.tensor("pairs"), embedding(word_N, word_UK)
+        plan = plan.to(x_UE.device)
+        word_N, spelling_UK = plan.tensor("word"), plan.tensor("spelling")
+        mean_BK = _mean_by_sentence(word_N, spelling_UK, plan.tensor("node_offsets"))
+        return mean_BK + plan.tensor("pairs"), embedding(word_N, spelling_UK)
 
 
 def spellings(types: list[str], width: int) -> NDArray[np.float32]:
     """Compute u of each word: [U, K], K a multiple of 64; its length is near √2."""
-    word_UK = signs_of(types, width)
-    trigram_G, count_U = trigram_keys(types)
+    spelling_UK = sign_vectors(types, width)
+    trigram_key_G, count_U = trigram_keys(types)
     weight_U = (1 / np.sqrt(np.maximum(count_U, 1) * width)).astype(np.float32)
-    _add_signs(trigram_G, np.append(0, np.cumsum(count_U)), weight_U, word_UK)
-    return word_UK
+    _add_signs(trigram_key_G, np.append(0, np.cumsum(count_U)), weight_U, spelling_UK)
+    return spelling_UK
 
 
-def signs_of(names: list[str], width: int) -> NDArray[np.float32]:
+def sign_vectors(names: list[str], width: int) -> NDArray[np.float32]:
     """Return each name's own signs at length 1: [n, K], K a multiple of 64."""
-    signs = np.zeros((len(names), width), np.float32)
-    each = np.full(len(names), width**-0.5, np.float32)
-    _add_signs(word_keys(names), np.arange(len(names) + 1), each, signs)
-    return signs
+    vectors = np.zeros((len(names), width), np.float32)
+    weights = np.full(len(names), width**-0.5, np.float32)
+    _add_signs(word_keys(names), np.arange(len(names) + 1), weights, vectors)
+    return vectors
 
 
 def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -145,13 +142,15 @@ def trigram_keys(types: list[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64
 
     A word has as many trigrams as characters.
     """
-    marked = [f"<{word.lower()}>" for word in types]
-    count_U = np.array([len(word) - 2 for word in marked], np.int64)
+    padded_words = [f"<{word.lower()}>" for word in types]
+    count_U = np.array([len(word) - 2 for word in padded_words], np.int64)
+    text = "".join(padded_words).encode("utf-32-le", "surrogatepass")
+    code_points = np.frombuffer(text, "<u4").astype(np.uint64)
     # Three code points of 21 bits fit into one number.
-    codes = np.frombuffer("".join(marked).encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint64)
-    packed = codes[:-2] << np.uint64(42) | codes[1:-1] << np.uint64(21) | codes[2:]
-    begins_G = np.arange(count_U.sum()) + 2 * np.repeat(np.arange(len(types)), count_U)
-    return mixed(packed[begins_G]), count_U
+    trigrams = code_points[:-2] << np.uint64(42) | code_points[1:-1] << np.uint64(21) | code_points[2:]
+    # Two of the places where a word's trigrams could begin reach into the next word.
+    begin_G = np.arange(count_U.sum()) + 2 * np.repeat(np.arange(len(types)), count_U)
+    return mix_bits(trigrams[begin_G]), count_U
 
 
 def word_keys(types: list[str]) -> NDArray[np.uint64]:
@@ -164,29 +163,29 @@ def word_keys(types: list[str]) -> NDArray[np.uint64]:
 
 
 @compiled_part
-def mixed(value: Any) -> Any:
-    """Apply SplitMix64's finaliser to a number or an array: every bit hangs on every bit of that."""
-    value = (value ^ (value >> _30)) * _FIRST
-    value = (value ^ (value >> _27)) * _SECOND
+def mix_bits(value: Any) -> Any:
+    """Apply SplitMix64's finaliser to a number or an array: every bit of the result hangs on every bit."""
+    value = (value ^ (value >> _30)) * _FACTOR_1
+    value = (value ^ (value >> _27)) * _FACTOR_2
     return value ^ (value >> _31)
 
 
 @compiled
-def _add_signs(key_N, offsets, weight_U, summed):  # type: ignore[no-untyped-def]
+def _add_signs(key_N, offsets, weight_U, sums):  # type: ignore[no-untyped-def]
     """Add the sum of each word's signs times its weight to its row; ``offsets`` [U + 1] into the keys."""
-    width = summed.shape[1]
+    width = sums.shape[1]
     number, count = np.empty(width // 64, np.uint64), np.empty(width, np.uint8)
     byte, signs = number.view(np.uint8), np.empty(width, np.float32)
     for word in range(len(offsets) - 1):
         signs[:] = 0
-        for start in range(offsets[word], offsets[word + 1], _MOST):
-            stop = min(start + _MOST, offsets[word + 1])
+        for start in range(offsets[word], offsets[word + 1], _MOST_KEYS):
+            stop = min(start + _MOST_KEYS, offsets[word + 1])
             count[:] = 0
             for n in range(start, stop):
                 counter = key_N[n]
                 for c in range(len(number)):
                     counter += GOLDEN
-                    number[c] = mixed(counter)
+                    number[c] = mix_bits(counter)
                 for j in range(8):
                     part = count[j * len(byte) : (j + 1) * len(byte)]
                     for i in range(len(byte)):
@@ -194,6 +193,6 @@ def _add_signs(key_N, offsets, weight_U, summed):  # type: ignore[no-untyped-def
             keys = np.float32(stop - start)
             for k in range(width):
                 signs[k] += np.float32(2) * np.float32(count[k]) - keys
-        row, weight = summed[word], weight_U[word]
+        row, weight = sums[word], weight_U[word]
         for k in range(width):
             row[k] += weight * signs[k]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, decisive_options, options_of, preset
-from multiview.encoders.registry import BAG, plugins_of
+from multiview.encoders.registry import BAG, plugin_modules
 from multiview.folder.files import BUILTIN, KINDS, Member, parsers_of
 from runtime.cli import config_to_json
 
@@ -22,7 +22,7 @@ ENOUGH = 200_000
 def training_command(config: TrainConfig) -> str:
     """Return a short command line that gives this configuration: a preset and the options that differ."""
     defaults = options_of(preset(config.preset))
-    words = [word for module in plugins_of(config.view_list) for word in ("--plugin", module)]
+    words = [word for module in plugin_modules(config.view_list) for word in ("--plugin", module)]
     words += ["--preset", config.preset]
     for name, value in options_of(config).items():
         if name not in ("preset", "dry-run") and value != defaults[name]:
@@ -93,7 +93,7 @@ class Card:
             f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
             f"side; {len(words.vocabulary)} words, {words.mode}"
             f"{words.origin and f', {words.origin}'}.\n\n"
-            + "".join(f"    import {module}\n" for module in plugins_of(network.views))
+            + "".join(f"    import {module}\n" for module in plugin_modules(network.views))
             + "    from multiview.model import MultiViewEncoder\n"
             f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
             f"## Training\n\n    {self.command}\n\n"

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout, Scale
-from multiview.encoders.registry import ViewStack, tables_of
+from multiview.encoders.registry import ViewStack, table_indices
 from multiview.words.compact import FIXED, unpack
 from multiview.words.table import FILES, Fixed, PackedVectors, WordsRecord, WordTable
 from multiview.words.vectors import VECTORS, WordVectors
@@ -359,7 +359,7 @@ def _check_sizes(
     folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Fixed | None
 ) -> WordTable:
     """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory."""
-    config, tables = folder / "config.json", 1 + max(tables_of(record.views))
+    config, tables = folder / "config.json", 1 + max(table_indices(record.views))
     try:
         with build_without_weights():
             words = WordTable.load(folder, record.words, tables=tables, fixed=fixed)

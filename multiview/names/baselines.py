@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from corpora.characters import places_of, plain
 from multiview.config import TrainConfig
-from multiview.encoders.meaning import spread
+from multiview.encoders.meaning import sample_spans
 from multiview.folder.files import Member, model_folder, model_records
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import Float
@@ -114,7 +114,7 @@ class Bag:
             total = folded.total()
             self.probability = {word: count / total for word, count in folded.items()}
             self.rarest = min(self.probability.values())
-            text = [*trees.words(spread([(0, len(trees))], SAMPLE, BLOCK))]
+            text = [*trees.words(sample_spans([(0, len(trees))], SAMPLE, BLOCK))]
             # The first right singular vector of sentences, which are not centred.
             svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(self._means(text))
             self.direction_1E = svd.components_.astype(np.float32)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from corpora.sentences import read_sentences
-from multiview.encoders.meaning import unit
+from multiview.encoders.meaning import normalize_rows
 from multiview.folder.reading import SentenceReader
 from multiview.names.grammar import split_parts
 from multiview.names.sources import STRINGS, Reading, Source, TreesOf, find_source
@@ -212,7 +212,7 @@ class OpenedEncoder:
         parts = [part.encode_texts(sentences, trees, show_progress_bar) for part in self.parts]
         vectors = self._joined([column for columns in parts for column in columns])
         if normalize:
-            vectors = unit(torch.from_numpy(vectors)).numpy()
+            vectors = normalize_rows(torch.from_numpy(vectors)).numpy()
         return vectors
 
     def _joined(self, blocks: Sequence[Float]) -> Float:

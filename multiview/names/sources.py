@@ -21,7 +21,14 @@ from torch import Tensor
 
 from corpora.characters import VERSION
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.meaning import BLOCK, LENGTH, SAMPLE, Scale, share_of, spread
+from multiview.encoders.meaning import (
+    BLOCK_SENTENCES,
+    FEATURE_LENGTH,
+    SAMPLE_SENTENCES,
+    Scale,
+    check_share,
+    sample_spans,
+)
 from multiview.encoders.registry import view_class
 from multiview.folder.files import chosen_views, model_folder, model_records, model_sha256, training_hours
 from multiview.model import MultiViewEncoder
@@ -124,7 +131,7 @@ class Source(EncoderName):
 
     def read_as(self, readout: str) -> Source:
         """Return the same model, of which one kind of vectors is asked for."""
-        return self.changed(readout, LENGTH, readout=readout)
+        return self.changed(readout, FEATURE_LENGTH, readout=readout)
 
     def changed(self, *decided: object, **changes: Any) -> Source:
         """Return the source with other fields; ``decided`` decide its vectors besides what does already."""
@@ -153,14 +160,14 @@ class Source(EncoderName):
         if self.text is None or self.readout != "features":
             return encode
         trees_of_text = TreeCache.open(self.text)
-        text = trees_of_text.words(spread([(0, len(trees_of_text))]))
+        text = trees_of_text.words(sample_spans([(0, len(trees_of_text))]))
         sentences = [*map(" ".join, text)] if self.kind in STRINGS else [*text]
 
         def tensor(batch: Sequence[Any]) -> Tensor:
             return torch.as_tensor(encode(batch)).detach().cpu().float()
 
         starts = range(0, len(sentences), CHUNK)
-        scale = Scale.measured(tensor(sentences[start : start + CHUNK]) for start in starts)
+        scale = Scale.measure(tensor(sentences[start : start + CHUNK]) for start in starts)
         return lambda batch: scale(tensor(batch)).numpy()
 
     def model(self, device: str | None, parsers: Mapping[str, str] | None = None) -> MultiViewEncoder:
@@ -187,10 +194,14 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
         if name.readout == "meaning":
             reason = "a meaning has length 1 and no scale; leave out one of the two"
             raise UserError(f"model {spec!r}: {reason}")
-        text = None if name.text is None else [sha256_file(name.text / MANIFEST), SAMPLE, BLOCK]
+        text = (
+            None
+            if name.text is None
+            else [sha256_file(name.text / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
+        )
         readout = "raw" if name.readout == "features" and text is None else name.readout
         source = source.changed("scale", text, readout=readout)
-    return source if name.structure is None else source.changed(WIDTH, share_of(name.structure))
+    return source if name.structure is None else source.changed(WIDTH, check_share(name.structure))
 
 
 def _without_prefix(name: EncoderName, seed: int) -> Source:

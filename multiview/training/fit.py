@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from multiview.encoders.meaning import Moments, Readout, Scale, unit
+from multiview.encoders.meaning import Moments, Readout, Scale, normalize_rows
 from multiview.folder.files import WEIGHTS, copy_card, load_members, model_records
 from multiview.folder.reading import CHUNK_SENTENCES
 from multiview.model import MultiViewEncoder
@@ -101,7 +101,7 @@ class Target:
     def _unit_teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
         """Return the teacher's vectors [B, T], each at length 1."""
         assert self.vectors_NT is not None
-        return unit(torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32)))
+        return normalize_rows(torch.from_numpy(np.asarray(self.vectors_NT[rows], np.float32)))
 
 
 def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> list[Block]:

@@ -57,7 +57,7 @@ class MultiViewNetwork(ViewStack):
                     f"{encoder.width}"
                 )
         self.objective = Objective(trained_views(views), encoder.width, objective, self.dim, teacher_dim)
-        self.scale_and_equalise()
+        self.start_as_bags()
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from multiview.config import TrainConfig
-from multiview.encoders.meaning import Scale, spread
+from multiview.encoders.meaning import Scale, sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
 from multiview.folder.files import Member, parsers_of, save_member
@@ -260,12 +260,12 @@ class Trainer(Task[Job]):
     @cached_property
     def scale_sample(self) -> list[Batch]:
         """Training sentences over which features are brought to one scale; the paper's features have none."""
-        spans = [] if self.config.preset == "paper" else spread(self.split.training)
+        spans = [] if self.config.preset == "paper" else sample_spans(self.split.training)
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def network_to_keep(self, *, with_words: bool) -> ViewStack:
         """Return the views, alone or followed by the mean of their words, and measure their scale."""
-        network = self.network.beside_words() if with_words else self.network
+        network = self.network.with_bag() if with_words else self.network
         if self.scale_sample:
             network.measure(self.scale_sample, self.cache.folder.name)
         return network
@@ -364,7 +364,7 @@ class ValidationSet:
             "recall@1/both": views_and_words,
         }
         recalls = {
-            name: neighbour_recall(Scale.measured(parts)(torch.cat(parts)), self.positions)
+            name: neighbour_recall(Scale.measure(parts)(torch.cat(parts)), self.positions)
             for name, parts in vectors_by_metric.items()
         }
         metrics = dict(zip(network.objective.metrics, (sums / anchors).tolist(), strict=True))

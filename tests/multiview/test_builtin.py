@@ -87,4 +87,6 @@ def test_the_builtin_encoder_of_this_tree() -> None:
     (member,) = load_members(folder)
     assert member.network.views == ("dep", "const", "seq", "bag", "spelling")
     fitted, scale = member.network.readout, member.network.scale
-    assert fitted is not None and scale is not None and (fitted.dim, len(scale.numbers)) == (384, 2560)
+    assert (
+        fitted is not None and scale is not None and (fitted.dim, len(scale.feature_indices)) == (384, 2560)
+    )

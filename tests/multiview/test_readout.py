@@ -12,7 +12,15 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from multiview import readout
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.meaning import LENGTH, Moments, Readout, Scale, Span, joined, spread
+from multiview.encoders.meaning import (
+    FEATURE_LENGTH,
+    Moments,
+    Readout,
+    Scale,
+    Span,
+    join_scales,
+    sample_spans,
+)
 from multiview.model import MultiViewEncoder
 from multiview.training.fit import Target, store_readout
 from runtime.cli import warn_once
@@ -104,9 +112,9 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
     assert {*gone[1:3]} & {4, 6} and {*gone[1:3]} & {5, 7}
     for kept in range(1, 9):
         scale = moments.scale(kept)
-        assert {*range(9)} - {*scale.numbers.tolist()} == {*gone[: 9 - kept]}
+        assert {*range(9)} - {*scale.feature_indices.tolist()} == {*gone[: 9 - kept]}
         features = scale(torch.from_numpy(x_ND)).numpy()
-        np.testing.assert_allclose(features.std(axis=0), LENGTH / kept**0.5, rtol=1e-5)
+        np.testing.assert_allclose(features.std(axis=0), FEATURE_LENGTH / kept**0.5, rtol=1e-5)
         np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)
     whole = moments.scale(10**6)(torch.from_numpy(x_ND))
     assert whole.shape == (3000, 9) and not whole[:, 8].any()
@@ -116,30 +124,33 @@ def test_features_have_one_deviation_over_what_was_measured() -> None:
     random = np.random.default_rng(0)
     x_ND = random.normal([3, -40, 0, 7, 0.1], [0.02, 5, 1e-5, 0, 0], size=(500, 5)).astype(np.float32)
     x_ND[::2, 4] += 1e-8  # what rounding does to a constant
-    scale = Scale.measured(torch.from_numpy(part) for part in np.array_split(x_ND, 7))
+    scale = Scale.measure(torch.from_numpy(part) for part in np.array_split(x_ND, 7))
     wide_ND = x_ND.astype(np.float64)
     np.testing.assert_allclose(scale.mean, wide_ND.mean(axis=0), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(scale.deviation[:3], wide_ND.std(axis=0)[:3], rtol=1e-5)
     assert not scale.deviation[3:].any()
     features = scale(torch.from_numpy(x_ND)).numpy()
-    expected = LENGTH / 5**0.5 * (wide_ND - wide_ND.mean(axis=0))[:, :3] / wide_ND.std(axis=0)[:3]
+    expected = FEATURE_LENGTH / 5**0.5 * (wide_ND - wide_ND.mean(axis=0))[:, :3] / wide_ND.std(axis=0)[:3]
     np.testing.assert_allclose(features[:, :3], expected, atol=1e-4)
     assert not features[:, 3:].any()
     length = np.sqrt(np.square(features[:, :3] * (5 / 3) ** 0.5).sum(axis=1).mean())
-    assert length == pytest.approx(LENGTH, rel=1e-4)
+    assert length == pytest.approx(FEATURE_LENGTH, rel=1e-4)
 
 
 def test_numbers_are_chosen_joined_and_left_out() -> None:
     x_BD = torch.randn(4, 5)
     scale = Scale(torch.arange(5.0), torch.tensor([1.0, 2.0, torch.inf, 0.0, 4.0]), "a text")
     whole = scale(x_BD)
-    assert whole.shape == (4, 4) and scale.numbers.tolist() == [0, 1, 3, 4]
+    assert whole.shape == (4, 4) and scale.feature_indices.tolist() == [0, 1, 3, 4]
     torch.testing.assert_close(scale(x_BD, 2), whole[:, :2])
     some = Scale(scale.mean[[0, 4]], scale.deviation[[0, 4]])
     torch.testing.assert_close(some(x_BD[:, [0, 4]]), 2**0.5 * whole[:, [0, 3]])  # 2 numbers, not 4
-    both = joined([some, scale])(torch.cat([x_BD[:, [0, 4]], x_BD], dim=1))
+    both = join_scales([some, scale])(torch.cat([x_BD[:, [0, 4]], x_BD], dim=1))
     torch.testing.assert_close(both, (4 / 6) ** 0.5 * torch.cat([whole[:, [0, 3]], whole], dim=1))
-    assert Scale.measured([x_BD, x_BD * 2], like=scale).numbers.tolist() == scale.numbers.tolist()
+    assert (
+        Scale.measure([x_BD, x_BD * 2], previous=scale).feature_indices.tolist()
+        == scale.feature_indices.tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +164,7 @@ def test_numbers_are_chosen_joined_and_left_out() -> None:
     ],
 )
 def test_blocks_are_spread_evenly_over_a_text(text: list[Span], expected: list[Span]) -> None:
-    assert spread(text, most=12, block=3) == expected
+    assert sample_spans(text, sentences=12, block=3) == expected
 
 
 @pytest.fixture
@@ -212,7 +223,7 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
         after = MultiViewEncoder.load(tmp_path / target)
         assert after.structure == 0.1 and after.readout is not None
         expected = (before.encode(TEXTS) - mean.numpy()) / np.arange(1, width + 1)
-        expected = LENGTH / (width - 1) ** 0.5 * np.delete(expected, 2, axis=1)
+        expected = FEATURE_LENGTH / (width - 1) ** 0.5 * np.delete(expected, 2, axis=1)
         np.testing.assert_allclose(after.encode(TEXTS, readout="features"), expected, atol=1e-6)
         cut = after.encode(TEXTS, readout="features", truncate_dim=3)
         np.testing.assert_allclose(cut, expected[:, :3], atol=1e-6)

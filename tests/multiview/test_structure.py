@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, projections
+from multiview.encoders.binding import SIBLINGS, WIDTH, OrderView, RolesView, random_maps
 from multiview.model import MultiViewEncoder
 from multiview.structure import with_structure
 from runtime.errors import UserError
@@ -35,12 +35,12 @@ def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesV
     encoder = view(x_UE.shape[1], WIDTH)
     plan = encoder.plan(batch)
     found = encoder(x_UE, plan, torch.from_numpy(batch.token.astype(np.int64)))
-    a_ES, b_ES, sign_RS = (part.double() for part in projections(x_UE.shape[1], WIDTH))
-    share = torch.from_numpy(plan.share).double()[:, None]
+    a_ES, b_ES, sign_RS = (part.double() for part in random_maps(x_UE.shape[1], WIDTH))
+    share = torch.from_numpy(plan.spelling_share).double()[:, None]
     assert share.unique().numpy() == pytest.approx([0.85, 1])  # praised and good have opposites
     spelt = torch.nn.functional.normalize(torch.from_numpy(plan.spelling).double()) * share**0.5
-    unit = (1 - share) ** 0.5 * x_UE[batch.token[plan.first]]
-    unit /= x_UE[batch.token[plan.first]].norm(dim=1, keepdim=True)
+    unit = (1 - share) ** 0.5 * x_UE[batch.token[plan.token_of_word]]
+    unit /= x_UE[batch.token[plan.token_of_word]].norm(dim=1, keepdim=True)
     left = unit @ a_ES + spelt
     right = torch.cat([(unit @ b_ES + torch.roll(spelt, 1, 1)) * WIDTH**0.5, torch.ones(1, WIDTH)])
     wanted = torch.zeros(4, WIDTH, dtype=torch.float64)
@@ -116,7 +116,7 @@ def test_numbers_stand_beside_who_has_them(builtin: MultiViewEncoder) -> None:
     batch = builtin.reader.parse([("Ann", "ran", "two", "miles", "and", "Bob", "ran", "five", ".")], {"dep"})
     assert batch.types is not None
     plan = RolesView(8, WIDTH).plan(batch)
-    word = [batch.types[batch.token[place]] for place in plan.first]
+    word = [batch.types[batch.token[place]] for place in plan.token_of_word]
     pairs = zip(plan.role, plan.head, plan.dependent, strict=True)
     assert {("Ann", "two"), ("Bob", "five")} <= {(word[a], word[b]) for r, a, b in pairs if r == SIBLINGS}
 

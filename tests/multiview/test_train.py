@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from multiview.config import TrainConfig, options_of, preset
-from multiview.encoders.meaning import LENGTH, spread
+from multiview.encoders.meaning import FEATURE_LENGTH, sample_spans
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
 from multiview.train import cli, main
@@ -297,7 +297,7 @@ def test_features_have_one_scale_over_the_training_text(
     tiny: TrainConfig, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Against numpy in float64; those of the paper's preset are raw."""
-    monkeypatch.setattr("multiview.training.trainer.spread", lambda text: spread(text, 60, 4))
+    monkeypatch.setattr("multiview.training.trainer.sample_spans", lambda text: sample_spans(text, 60, 4))
     config = changed(tiny, preset=name)
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
@@ -306,10 +306,10 @@ def test_features_have_one_scale_over_the_training_text(
     assert encoder.scaled == (name == "laptop")
     expected, one = raw.astype(np.float64), raw[:, 8:]
     if encoder.scaled:
-        spans = spread(Trainer(config, cache).split.training, 60, 4)
+        spans = sample_spans(Trainer(config, cache).split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60
-        expected = LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)
+        expected = FEATURE_LENGTH / 4 * (expected - expected[rows].mean(0)) / expected[rows].std(0)
         one = features[:, 8:] * 2**0.5  # half as many numbers have the same length
         assert read_json(config.folder / "config.json")["scale"] == {"origin": "toy"}
     np.testing.assert_allclose(features, expected, atol=1e-5)

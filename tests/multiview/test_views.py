@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from multiview.encoders import registry
-from multiview.encoders.registry import ViewEncoder, tables_of, view_class
+from multiview.encoders.registry import ViewEncoder, table_indices, view_class
 from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan, plan_words
 from multiview.model import MultiViewEncoder
@@ -54,9 +54,9 @@ class Shout(ViewEncoder):
     requires = frozenset({"tokens"})
     plan = plan_of_words
 
-    def __init__(self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0) -> None:
-        super().__init__(word_dim, hidden, engine, forget_bias=forget_bias)
-        self.layer = nn.Linear(word_dim, hidden)
+    def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0) -> None:
+        super().__init__(word_dim, dim, engine, forget_bias=forget_bias)
+        self.layer = nn.Linear(word_dim, dim)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         words_ND = nn.functional.embedding(token_N, torch.tanh(self.layer(x_UE)))
@@ -69,13 +69,13 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two views of another package."""
     for view in (Length, Shout):
         view.name = view.__name__.lower()
-        monkeypatch.setitem(registry._views, view.name, view)
+        monkeypatch.setitem(registry._class_of_view, view.name, view)
 
 
 def test_these_are_all_views_and_each_knows_its_table() -> None:
-    assert {*VIEWS} == {*registry._BUILTIN, *OWN}
+    assert {*VIEWS} == {*registry._MODULE_OF_VIEW, *OWN}
     assert [view for view in VIEWS if not view_class(view).weightless] == [*TRAINED]
-    assert tables_of(["roles", "seq", "bag", "bag", "dep", "const"]) == [0, 0, 0, 0, 1, 2]
+    assert table_indices(["roles", "seq", "bag", "bag", "dep", "const"]) == [0, 0, 0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("views", [*VIEWS, *PAIRS, "roles,seq,bag,dep", "bag,order,seq,seq"])
@@ -157,7 +157,7 @@ def test_a_view_of_the_wrong_width_is_named(
             return x_UE.new_zeros(plan.sentences, self.dim + 1), x_UE[token_N]
 
     Wide.weightless = weightless
-    monkeypatch.setitem(registry._views, "wide", Wide)
+    monkeypatch.setitem(registry._class_of_view, "wide", Wide)
     cache = open_trees(toy_trees)
     encoder = MultiViewEncoder.untrained("wide,seq", dim=4, word_dim=6, device="cpu")
     with pytest.raises(UserError, match=r"view 'wide': its states give \[\d+, 5\] in place of \[\d+, 4\]"):

@@ -108,4 +108,4 @@ def test_words_beside_the_views_leave_their_weights() -> None:
     words = encoder_of().members[0].network.words
     network = ViewStack(["dep"], words, EncoderConfig(dim=4, relations=True))
     weights = dict(network.named_parameters())
-    assert dict(network.beside_words().named_parameters()) == weights
+    assert dict(network.with_bag().named_parameters()) == weights

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from multiview.encoders.poles import agreement, antonyms, poles, signed, spelt
+from multiview.encoders.poles import agreement, antonyms, base_and_sign, poles, signed_spellings
 from multiview.model import MultiViewEncoder
 
 WHOLE = (
@@ -31,7 +31,7 @@ def builtin() -> MultiViewEncoder:
     ],
 )
 def test_words_are_read_as_a_base_and_a_sign(word: str, base: str, sign: int) -> None:
-    assert signed(word) == (base, sign)
+    assert base_and_sign(word) == (base, sign)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_words_are_read_as_a_base_and_a_sign(word: str, base: str, sign: int) ->
 )
 def test_pairs_are_opposed_and_what_they_share_is_not_a_class(one: str, other: str, sign: int) -> None:
     assert agreement(one, other) == agreement(other, one) == sign
-    cosine = float(np.prod(spelt([one, other], 1024), axis=0).sum())
+    cosine = float(np.prod(signed_spellings([one, other], 1024), axis=0).sum())
     assert cosine * sign > 0.1 if sign else abs(cosine) < 0.4
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from multiview.encoders.meaning import LENGTH, Scale
+from multiview.encoders.meaning import FEATURE_LENGTH, Scale
 from multiview.model import MultiViewEncoder
 from multiview.names.grammar import split_parts
 from multiview.names.sources import find_source
@@ -145,7 +145,7 @@ def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch:
     wanted, measured = [["zzz"], *text[:3]], raw(text).astype(np.float64)
     deviation = measured.std(axis=0)
     flat = deviation <= 1e-6 * abs(measured.mean(axis=0))
-    factor = np.where(flat, 0, LENGTH / len(flat) ** 0.5 / np.where(flat, 1, deviation))
+    factor = np.where(flat, 0, FEATURE_LENGTH / len(flat) ** 0.5 / np.where(flat, 1, deviation))
     expected = (raw(wanted) - measured.mean(axis=0)) * factor
     np.testing.assert_allclose(scaled.features(wanted), expected, atol=1e-5)
     for same in (scaled(wanted), none.features(wanted)):
@@ -168,7 +168,7 @@ def test_a_models_own_scale(here: Path, builtin: Path) -> None:
     own = np.hstack([(np.delete(np.hstack(blocks[:2]), 1, axis=1) - 1) / 2, *blocks[2:]])
     found = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
     features = {end: encoder.features(words) for end, encoder in found.items()}
-    np.testing.assert_allclose(features[""], own * LENGTH / own.shape[1] ** 0.5, atol=1e-6)
+    np.testing.assert_allclose(features[""], own * FEATURE_LENGTH / own.shape[1] ** 0.5, atol=1e-6)
     np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
     assert features["?scale=trees"].shape == own.shape
     assert [(one.reading, one.features.reading) for one in found.values()] == [
@@ -180,4 +180,4 @@ def test_a_models_own_scale(here: Path, builtin: Path) -> None:
     assert len({one.features.identity[0] for one in found.values()}) == 3
     columns = np.hstack([(blocks[1] - 1) / 2, blocks[3]])
     one = open_model("own?views=1-seq").features(words)
-    np.testing.assert_allclose(one, columns * LENGTH / columns.shape[1] ** 0.5, atol=1e-6)
+    np.testing.assert_allclose(one, columns * FEATURE_LENGTH / columns.shape[1] ** 0.5, atol=1e-6)
