@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import io
 import lzma
 import os
 import re
@@ -190,7 +191,7 @@ DOCUMENTS = (
     "A cat sat on the mat.\nThe dog sleeps.\nIt dreams of cats.\n",
     "Prices fell on Monday.\nInvestors sold their shares.\nThe bank lost money.\n",
 )
-EXAMPLES = ("explain", "parsing-alone", "structure", "trees")
+EXAMPLES = ("explain", "parsing-alone", "structure")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -259,10 +260,14 @@ def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytes
         write_tasks(tmp_path / name)
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     names: dict[str, object] = {}
+    printed = io.StringIO()
     done = []
     for kind, fenced, indented in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
         if kind == "python" and ">>>" not in fenced:
-            exec(compile(fenced, page, "exec"), names)
+            with contextlib.redirect_stdout(printed := io.StringIO()):
+                exec(compile(fenced, page, "exec"), names)
+        elif kind == "text":  # the output of the block before
+            assert printed.getvalue() == fenced
         elif kind == "python":
             run_examples(fenced, names, page)
         for line in indented.replace("\\\n", " ").splitlines():
