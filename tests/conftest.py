@@ -116,6 +116,15 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
+def switching() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
 def dry_run(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
     """Call a command's ``cli`` with ``--dry-run`` in ``tmp_path``, where no file may change; its output."""
 

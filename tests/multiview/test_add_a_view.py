@@ -3,16 +3,13 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.parsing.trees.test_cache import write_cache
-from tests.test_commands import ROOT
+from tests.test_commands import ROOT, run_fresh
 
 PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")
 SMALL = {
@@ -39,9 +36,7 @@ def workplace(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 @pytest.mark.timeout(900)  # seven processes, each imports torch
-def test_the_page_works_as_it_is_printed(
-    workplace: Path, command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_the_page_works_as_it_is_printed(workplace, command) -> None:
     lines = [shlex.split(line) for line in re.findall(r"^    python -m (.*)$", PAGE, re.MULTILINE)]
     assert [line[0] for line in lines] == ["multiview.train", "multiview.encode", "senteval_runner.run"]
     for module, *words in lines:
@@ -60,15 +55,13 @@ def test_the_page_works_as_it_is_printed(
         (model, "CR") for model in ("bow-seq-laptop", "bag:random", "start:bow-seq-laptop")
     }
 
-    text = re.sub(
-        r"^    >>> (.*)$", r"\1", "\n".join(re.findall(r"^    >>> .*$", PAGE, re.MULTILINE)), flags=re.M
-    )
-    *before, last = text.replace("bow-dep-", "bow-seq-").splitlines()
+    *before, last = re.findall(r"^    >>> (.*)$", PAGE.replace("bow-dep-", "bow-seq-"), re.MULTILINE)
     program = "\n".join([*before, f"print({last})"])
-    done = python(program, workplace)
-    assert done.returncode == 0 and done.stdout.strip() in PAGE
+    done = run_fresh(program, (), workplace)
+    assert done.returncode == 0 and done.stdout.removesuffix("loaded:\n").strip() in PAGE
 
-    done = python(program.replace("import bow\n", ""), workplace)
+    program = program.replace("import bow\n", "")
+    done = run_fresh(program, (), workplace)
     assert "view 'bow': choose one of bag, " in done.stderr and "needs --plugin" in done.stderr
     # An installed package names its views.
     (workplace / "bow-1.dist-info").mkdir()
@@ -77,16 +70,4 @@ def test_the_page_works_as_it_is_printed(
     named = re.sub(r'\[project\.entry-points\."(.*)"\]', r"[\1]", group)
     entry = entry.replace('"', "")
     (workplace / "bow-1.dist-info/entry_points.txt").write_text(f"{named}\n{entry}\n")
-    done = python(program.replace("import bow\n", ""), workplace)
-    assert done.returncode == 0, done.stderr
-
-
-def python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}"],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    assert run_fresh(program, (), workplace).returncode == 0

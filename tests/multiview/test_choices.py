@@ -1,7 +1,5 @@
 """What a training run is made of: its preset, the cache it finds, its segments, its threads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

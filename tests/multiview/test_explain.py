@@ -126,9 +126,7 @@ def test_short_sentences_and_what_has_no_trees(encoder: MultiViewEncoder) -> Non
         encoder.explain(A, "word " * 200)
 
 
-def test_command(
-    encoder: MultiViewEncoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command(encoder: MultiViewEncoder, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(explain.ExplainConfig, "load", lambda config: encoder)
     assert explain.cli(["builtin", A, B, "--view", "dep", "--top", "2"]) == 0
     shown = capsys.readouterr()

@@ -145,9 +145,7 @@ def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> N
         ([SAME, SWAPPED], [float("nan"), 1], "label 0"),
     ],
 )
-def test_what_is_no_pair_or_label_is_refused(
-    judge: Judge, pairs: Any, labels: list[int], message: str
-) -> None:
+def test_what_is_no_pair_or_label_is_refused(judge, pairs: Any, labels: list[int], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Judge.fit(pairs, labels, source=judge.source)
 

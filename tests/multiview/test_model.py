@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
-from multiview.names.sources import find_source
 from multiview.train import main
 from multiview.training.data import open_trees
 from runtime.errors import UserError
-from runtime.files import file_record, read_json, read_record, write_record
+from runtime.files import file_record, read_record, write_record
 from tests.fixtures.trees import TINY, changed, toy_corpus
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 from tests.parsing.trees.test_cache import write_cache
@@ -174,32 +173,6 @@ def reseal(folder: Path, **changes: object) -> None:
         name: file_record(folder / name) for name in config["files"] if (folder / name).exists()
     }
     write_record(folder / "config.json", config | changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": 9}, "model format 9"),
-        ({"encoder": {"dim": 10**30}}, "sizes out of range|must be"),
-        ({"words": {"mode": "trained", "dim": 6, "buckets": 10**30, "case": "exact"}}, "config.json: "),
-        ({"words": {"mode": "fixed", "dim": 6, "buckets": 0, "case": "exact"}}, "does not list vectors.npy"),
-        ({"extra": 1}, "extra"),
-        *(({"structure": share}, "structure") for share in ([], "0.1", 2)),
-        ({"readout": {"dim": 3}}, "origin"),
-    ],
-)
-def test_hostile_configurations_are_one_line(
-    folder: Path, tmp_path: Path, changes: dict[str, object], message: str
-) -> None:
-    shutil.copytree(folder, tmp_path / "m")
-    write_record(tmp_path / "m/config.json", {**read_record(folder / "config.json"), **changes})
-    with pytest.raises(UserError, match=message):
-        MultiViewEncoder.load(tmp_path / "m")
-    config = read_json(tmp_path / "m/config.json")
-    (tmp_path / "m/config.json").write_text(json.dumps({**config, "seal": "0" * 64}))
-    for read in (MultiViewEncoder.load, lambda folder: find_source(str(folder))):
-        with pytest.raises(UserError, match=r"model format 9|do not match its seal"):
-            read(tmp_path / "m")
 
 
 def test_a_vector_that_is_not_finite_is_an_error(encoder: MultiViewEncoder) -> None:

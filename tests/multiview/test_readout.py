@@ -120,39 +120,6 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
     assert whole.shape == (3000, 9) and not whole[:, 8].any()
 
 
-def test_features_have_one_deviation_over_what_was_measured() -> None:
-    random = np.random.default_rng(0)
-    x_ND = random.normal([3, -40, 0, 7, 0.1], [0.02, 5, 1e-5, 0, 0], size=(500, 5)).astype(np.float32)
-    x_ND[::2, 4] += 1e-8  # what rounding does to a constant
-    scale = Scale.measure(torch.from_numpy(part) for part in np.array_split(x_ND, 7))
-    wide_ND = x_ND.astype(np.float64)
-    np.testing.assert_allclose(scale.mean, wide_ND.mean(axis=0), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(scale.deviation[:3], wide_ND.std(axis=0)[:3], rtol=1e-5)
-    assert not scale.deviation[3:].any()
-    features = scale(torch.from_numpy(x_ND)).numpy()
-    expected = FEATURE_LENGTH / 5**0.5 * (wide_ND - wide_ND.mean(axis=0))[:, :3] / wide_ND.std(axis=0)[:3]
-    np.testing.assert_allclose(features[:, :3], expected, atol=1e-4)
-    assert not features[:, 3:].any()
-    length = np.sqrt(np.square(features[:, :3] * (5 / 3) ** 0.5).sum(axis=1).mean())
-    assert length == pytest.approx(FEATURE_LENGTH, rel=1e-4)
-
-
-def test_numbers_are_chosen_joined_and_left_out() -> None:
-    x_BD = torch.randn(4, 5)
-    scale = Scale(torch.arange(5.0), torch.tensor([1.0, 2.0, torch.inf, 0.0, 4.0]), "a text")
-    whole = scale(x_BD)
-    assert whole.shape == (4, 4) and scale.feature_indices.tolist() == [0, 1, 3, 4]
-    torch.testing.assert_close(scale(x_BD, 2), whole[:, :2])
-    some = Scale(scale.mean[[0, 4]], scale.deviation[[0, 4]])
-    torch.testing.assert_close(some(x_BD[:, [0, 4]]), 2**0.5 * whole[:, [0, 3]])  # 2 numbers, not 4
-    both = join_scales([some, scale])(torch.cat([x_BD[:, [0, 4]], x_BD], dim=1))
-    torch.testing.assert_close(both, (4 / 6) ** 0.5 * torch.cat([whole[:, [0, 3]], whole], dim=1))
-    assert (
-        Scale.measure([x_BD, x_BD * 2], previous=scale).feature_indices.tolist()
-        == scale.feature_indices.tolist()
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -266,9 +233,7 @@ def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -
         assert re.search(message, capsys.readouterr().err)
 
 
-def test_a_model_is_replaced_where_that_gains(
-    toy_trees: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_replaced_where_that_gains(toy_trees: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     encoder_of(listed=("<unk>", *{word for text in toy_corpus()[0] for word in text})).save(tmp_path / "m")
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     command = [str(tmp_path / "m"), str(toy_trees), "--dim", "4", "--strength", "0.1"]

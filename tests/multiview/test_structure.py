@@ -63,9 +63,7 @@ def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesV
         (["The", "lawyer\u200b", "isn’t", "cafe\u0301"], ["The", "lawyer", "isn't", "café"]),
     ],
 )
-def test_vectors_do_not_see_how_a_character_is_written(
-    builtin: MultiViewEncoder, text: str | list[str], same: str | list[str]
-) -> None:
+def test_vectors_do_not_see_how_a_character_is_written(builtin, text, same: str | list[str]) -> None:
     for readout in ("meaning", "features"):
         one, other = builtin.encode([text, same], readout=readout)
         np.testing.assert_allclose(one, other, atol=1e-5)
@@ -121,9 +119,7 @@ def test_numbers_stand_beside_who_has_them(builtin: MultiViewEncoder) -> None:
     assert {("Ann", "two"), ("Bob", "five")} <= {(word[a], word[b]) for r, a, b in pairs if r == SIBLINGS}
 
 
-def test_a_structured_sentence_transformer_is_saved_and_loaded(
-    tmp_path: Path, builtin: MultiViewEncoder
-) -> None:
+def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path, builtin: MultiViewEncoder) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from multiview.sentence_transformers import MultiViewModule
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import multiprocessing
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 import parsing
 from multiview.model import MultiViewEncoder
 from parsing.networks.features import TypeTable
+from runtime.device import torch_threads
 
 WORDS = [f"{first}{second}" for first in ("rain", "sun", "wind", "snow") for second in ("ing", "y", "less")]
 SENTENCES = [f"The {WORDS[i % 12]} lawyer{i} praised a {WORDS[i % 7]} doctor{i // 2}." for i in range(96)]
@@ -30,15 +30,6 @@ def encoder() -> MultiViewEncoder:
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
     return MultiViewEncoder.load("builtin", "cpu").encode(SENTENCES)
-
-
-@pytest.fixture
-def switching():
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def in_threads(encoder: MultiViewEncoder) -> np.ndarray:
@@ -70,9 +61,8 @@ def test_threads_share_an_encoder_cold_warm_and_after_an_exception(encoder, expe
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_encodes_also_while_other_threads_do(encoder, expected) -> None:
     """With as many threads as there are: those of OpenMP stay behind."""
-    context, before = multiprocessing.get_context("fork"), torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    context = multiprocessing.get_context("fork")
+    with torch_threads(2):
         encoder.encode(SENTENCES * 3)
         with ThreadPoolExecutor(4) as pool:
             busy = [pool.submit(encoder.encode, SENTENCES) for _ in range(8)]
@@ -83,8 +73,6 @@ def test_a_fork_encodes_also_while_other_threads_do(encoder, expected) -> None:
             child.kill()
             for one in busy:
                 np.testing.assert_allclose(one.result(), expected, atol=1e-5)
-    finally:
-        torch.set_num_threads(before)
     assert found is not None, "the child never answers"
     np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=1e-5)
 

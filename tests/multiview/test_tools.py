@@ -95,9 +95,7 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(LINES), expected, atol=1e-6)
 
 
-def test_encode_command(
-    folder: Path, corpus: Path, tmp_path: Path, toy_trees: Path, monkeypatch, capsys
-) -> None:
+def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
     encoder = MultiViewEncoder.load(folder)
     assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "out.npy")]) == 0
     # A blank line ends a document and is no sentence.
@@ -190,9 +188,7 @@ def test_text_that_is_not_utf8_is_named(folder: Path, text) -> None:
         (explain, "MODEL?views=seq cat dog", "is read whole here; leave out ?views"),
     ],
 )
-def test_bad_input_is_one_line(
-    folder: Path, corpus: Path, monkeypatch, command, arguments: str, message: str, capsys
-) -> None:
+def test_bad_input_is_one_line(folder, corpus, monkeypatch, command, arguments, message: str, capsys) -> None:
     monkeypatch.chdir(corpus.parent)
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"cat\n\xff\n")))

@@ -1,7 +1,5 @@
 """Training: what a run leaves, resumption to the bit, limits, options, bad input."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -11,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -99,9 +96,7 @@ VARIANTS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_resume_in_mid_epoch_leaves_the_same_files(
-    tiny: TrainConfig, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_resume_in_mid_epoch_leaves_the_same_files(tiny, tmp_path: Path, variant: str, monkeypatch) -> None:
     monkeypatch.setattr("runtime.training_loop.CHECKPOINT_S", 0.0)  # a checkpoint at each step
     config = changed(tiny, output=Path("models"), **VARIANTS[variant])
     for name, stops in (("whole", ()), ("killed", (4, 9))):
@@ -142,9 +137,7 @@ def test_sigterm_then_sigkill_then_resume(tiny: TrainConfig, tmp_path: Path, mon
     assert_same_files(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_torchrun_has_a_segment_for_each_process_and_says_once_what_is_wrong(
-    tiny: TrainConfig, command
-) -> None:
+def test_torchrun_has_a_segment_for_each_process_and_says_once_what_is_wrong(tiny, command) -> None:
     def torchrun(**changes: object) -> subprocess.CompletedProcess[str]:
         words = as_options(changed(tiny, **changes))
         start = ("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "multiview.train")
@@ -178,23 +171,30 @@ def test_bad_input_is_one_line_and_exit_code_2(toy_trees: Path, tmp_path: Path, 
     monkeypatch.chdir(tmp_path)
     write_cache(tmp_path / "trees" / "only-dep", [("a", "b")] * 40, views=("dep",))
     Path("bad.toml").write_text("[loop]\nbatch = 'x'\n")
-    only_dep = "--trees=trees/only-dep"
+    trees, only_dep = f"--trees={toy_trees}", "--trees=trees/only-dep"
     cases = {
-        "view 'srl'": ["--views=dep,srl", f"--trees={toy_trees}"],
+        "view 'srl'": ["--views=dep,srl", trees],
         "no const trees": ["--views=dep,const", only_dep],
         "unless runs/trees has just one tree cache": [],
-        "need --vectors, which is none": ["--words=fixed", "--vectors=none", f"--trees={toy_trees}"],
+        "need --vectors, which is none": ["--words=fixed", "--vectors=none", trees],
         "--table.dropout 1.0: must be below 1": ["--table.dropout=1"],
         "--loop.patience 3: needs --loop.validation above 0": ["--loop.patience=3", "--loop.validation=0"],
         "must be even for seq": ["--views=seq,dep", "--encoder.dim=7"],
         '--preset bad.toml: loop.batch "x": must be a valid integer': ["--preset=bad.toml"],
         "lower them": ["--loop.batch=400", only_dep, "--views=dep,dep", "--loop.segments=9"],
+        "needs two to 32": ["--views", ",".join(["dep"] * 400), trees],
+        "cannot be used": ["--device=cuda:99", trees],
+        "do not fill one step": [f"--loop.segments={2**31 - 1}", trees],
+        "cannot be written": ["--name", "x" * 300, "--device=cpu", "--vectors=none", trees],
+        "out of memory": [f"--encoder.dim={2**31 - 1}", "--device=cpu", "--vectors=none", trees],
+        "must be at most": [f"--loop.epochs={10**9}", trees],
     }
     for message, args in cases.items():
         assert cli(args) == 2, message
         errors = capsys.readouterr().err
         assert message in errors
         assert len(errors.strip().splitlines()) == 1, errors
+    assert {path.name for path in tmp_path.iterdir()} == {"bad.toml", "trees"}
 
 
 @pytest.mark.parametrize("same", [0.0, 1.0])
@@ -227,9 +227,7 @@ def validated(losses: Sequence[float]) -> Callable[..., dict[str, float]]:
 
 
 @pytest.mark.parametrize(("found", "step"), [((2.0, 4.0, 2.0, 3.0), 0), ((4.0, 2.0, 3.0), 3)])
-def test_the_step_of_least_loss_is_kept(
-    tiny: TrainConfig, monkeypatch, found: tuple[float, ...], step: int
-) -> None:
+def test_the_step_of_least_loss_is_kept(tiny, monkeypatch, found: tuple[float, ...], step: int) -> None:
     """Training that only harms keeps the start."""
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", validated(found))
     assert main(tiny) == 0
@@ -266,9 +264,7 @@ def test_neighbours_are_counted_on_centred_numbers_at_one_scale(tiny: TrainConfi
 
 @pytest.mark.usefixtures("both_devices")
 @pytest.mark.parametrize("beside", [None, "words"])
-def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(
-    tiny: TrainConfig, monkeypatch: pytest.MonkeyPatch, beside: Literal["words"] | None
-) -> None:
+def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monkeypatch, beside) -> None:
     """The trained model and its start have the same form; without being asked, validation decides."""
     found = {"anchors": 9, "loss": 2.0, **dict.fromkeys(("accuracy@1", "recall@1", "recall@1/words"), 0.2)}
     both = 0.1 if beside else 0.3
@@ -293,9 +289,7 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(
 
 @pytest.mark.usefixtures("both_devices")
 @pytest.mark.parametrize("name", ["laptop", "paper"])
-def test_features_have_one_scale_over_the_training_text(
-    tiny: TrainConfig, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name: str, monkeypatch) -> None:
     """Against numpy in float64; those of the paper's preset are raw."""
     monkeypatch.setattr("multiview.training.trainer.sample_spans", lambda text: sample_spans(text, 60, 4))
     config = changed(tiny, preset=name)

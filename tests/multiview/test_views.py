@@ -147,9 +147,7 @@ def fixed_vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("weightless", [False, True])
-def test_a_view_of_the_wrong_width_is_named(
-    weightless: bool, toy_trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_view_of_the_wrong_width_is_named(weightless: bool, toy_trees, tmp_path: Path, monkeypatch) -> None:
     class Wide(WeightlessView):
         name = "wide"
 

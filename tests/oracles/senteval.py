@@ -5,11 +5,9 @@ the same dev and test scores.
 """
 
 import copy
-import dataclasses
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -26,22 +24,10 @@ from senteval_runner.protocol.config import Protocol
 REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
-@dataclass(frozen=True)
-class Settings:
-    nhid: int = 0
-    optim: str = "adam"
-    batch_size: int = 64
-    tenacity: int = 5
-    epoch_size: int = 4
-    max_epoch: int = 200
-    kfold: int = 10
-    backend: str = "torch"
-
-
 class Classifier:
     """One classifier: seeds, one module, one optimiser, early stopping on dev accuracy."""
 
-    def __init__(self, dim: int, classes: int, reg: float, seed: int, s: Settings) -> None:
+    def __init__(self, dim: int, classes: int, reg: float, seed: int, s: Protocol) -> None:
         np.random.seed(seed)
         torch.manual_seed(seed)
         self.s = s
@@ -205,10 +191,6 @@ def expected(model, x):
         return (model(x) @ torch.arange(1.0, 6.0)).numpy()
 
 
-def settings_of(protocol: Protocol) -> Settings:
-    return Settings(**{field.name: getattr(protocol, field.name) for field in dataclasses.fields(Settings)})
-
-
 @contextmanager
 def beside() -> Iterator[None]:
     """Within it, tasks are scored in float64, and every classifier and regression is held against this."""
@@ -216,12 +198,12 @@ def beside() -> Iterator[None]:
 
     def nested(x: Any, y: Any, classes: int, protocol: Protocol, seed: int) -> Any:
         found = ours["inner_kfold"](x, y, classes, protocol, seed)
-        assert (found.devacc, found.acc) == inner_kfold(x[:, :-1], y, classes, seed, settings_of(protocol))
+        assert (found.devacc, found.acc) == inner_kfold(x[:, :-1], y, classes, seed, protocol)
         return found
 
     def folds(x: Any, y: Any, train: Any, test: Any, classes: int, protocol: Protocol, seed: int) -> Any:
         found, parts = ours["kfold"](x, y, train, test, classes, protocol, seed), (x[train, :-1], y[train])
-        theirs = kfold(*parts, x[test, :-1], y[test], classes, seed, settings_of(protocol))
+        theirs = kfold(*parts, x[test, :-1], y[test], classes, seed, protocol)
         assert (found.devacc, found.acc) == theirs[:2] and found.predictions.tolist() == theirs[2].tolist()
         return found
 

@@ -18,10 +18,7 @@ from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heigh
 from parsing.trees.batch import Batch, flag_reasons
 from runtime.cli import warn_once
 from runtime.errors import UserError
-from tests.parsing.pipeline.toy_parsers import (
-    ToyConstituencyParser,
-    ToyDependencyParser,
-)
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
 
 LOST, LONG, EMPTY, BLANK = 1 | 2, 4, 16, 32
 HARD = [

@@ -11,9 +11,7 @@ from runtime import progress as ours
 
 
 @pytest.mark.parametrize(("interval", "show"), [("TICK_S", True), ("INTERVAL_S", None)])
-def test_reports_come_while_nothing_happens_and_end_with_the_loop(
-    interval: str, show: bool | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_come_while_nothing_happens_and_end_with_the_loop(interval, show, monkeypatch, capfd) -> None:
     """A bar that is drawn anew, or a line now and then outside a terminal."""
     monkeypatch.setattr(ours, interval, 0.05)
     shown = ""

@@ -16,7 +16,7 @@ from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner import EncoderError, evaluate
 from senteval_runner.adapters import MtebEncoder
-from senteval_runner.protocol.config import Results, get_protocol
+from senteval_runner.protocol.config import Protocol, Results, get_protocol
 from senteval_runner.protocol.correlation import cosines
 from senteval_runner.report.tables import SIMILARITY_COLUMNS, average_name, averaged_columns, similarity_row
 from senteval_runner.vectors import open_model
@@ -97,7 +97,7 @@ def test_snli_equals_the_oracle(data: Path) -> None:
         return np.hstack([u, v, u * v, np.abs(u - v)]), np.array(y), order
 
     (x, y, _), (x_dev, y_dev, _), (x_test, y_test, order) = map(original, ("train", "dev", "test"))
-    passes = oracle.Settings(optim="rmsprop", batch_size=2, tenacity=3, epoch_size=1, max_epoch=15)
+    passes = Protocol(name="", optim="rmsprop", batch_size=2, tenacity=3, epoch_size=1, max_epoch=15)
     plain = oracle.classifier(x, y, 3, 1e-9, 1111, passes)
     assert result["devacc"] == round(100 * plain.fit(x, y, dev=(x_dev, y_dev)), 2)
     assert result["acc"] == round(100 * plain.score(x_test, y_test), 2)

@@ -182,25 +182,6 @@ def test_a_model_that_cannot_be_loaded_is_tried_once(tmp_path, words, run, monke
     assert "| MPQA | every model | MPQA: no such file" in report
 
 
-def test_bad_data_leaves_the_other_tasks(tmp_path, data, words, run) -> None:
-    """Misshapen and missing files: a line each, the other tasks finish."""
-    with open(data / "downstream/MRPC/msr_paraphrase_test.txt", "a") as test:
-        test.write("1\t1\t2\tcut inside a row")
-    sick = data / "downstream/SICK/SICK_trial.txt"
-    sick.write_text(sick.read_text().replace("\t", " ", 7))
-    assert run(words, tasks="CR,MRPC,SICK-R,MPQA,WordContent") == 0
-    assert {result["task"] for result in written(tmp_path)["results"]} == {"CR", "WordContent"}
-    skipped = written(tmp_path)["models"]["words.txt"]["skipped"]
-    messages = {
-        "MRPC": "msr_paraphrase_test.txt:22: expected 5 tab-separated columns",
-        "SICKRelatedness": "SICK_trial.txt:",
-        "MPQA": "downstream/MPQA/mpqa.pos",
-    }
-    assert set(skipped) == set(messages)
-    for name, message in messages.items():
-        assert message in skipped[name] and "\n" not in skipped[name]
-
-
 @pytest.mark.parametrize("damage", ["missing", "rows", "pickle", "truncated"])
 def test_bad_vectors_are_one_line(tmp_path, data, words, run, damage) -> None:
     parts = read_task("CR", data).splits.values()

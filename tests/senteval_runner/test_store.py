@@ -1,6 +1,5 @@
 """The store of vectors: what it got, it gives back; kills, two processes, damage."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,16 +31,12 @@ def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
     np.testing.assert_array_equal(opened.get(["another"], 2)[0], drawn(2, 1)[2, 1].astype(dtype))
 
 
+@pytest.mark.usefixtures("switching")
 def test_threads_share_an_encoder_and_its_store() -> None:
     bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
     shared = OpenedEncoder(SingleEncoder(lambda: bag.encode, tokens=True))
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
-    finally:
-        sys.setswitchinterval(before)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
     np.testing.assert_allclose(np.concatenate(found), bag.encode(sentences), atol=1e-6)
 
 

@@ -51,7 +51,6 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
     x, y, classes = rows_of(task, split, dim, rows)
     cut = list(StratifiedKFold(10, shuffle=True, random_state=SEED).split(x, y))[:folds]
     protocol = dataclasses.replace(get_protocol("default"), max_epoch=max_epoch)
-    plain = dataclasses.replace(oracle.Settings(), max_epoch=max_epoch)
     batched = classify._backend(design([x]), y, classes, protocol, SEED)
     scores: dict[str, np.ndarray] = {}
 
@@ -59,7 +58,7 @@ def compare(task: str, split: str, dim: int, rows: int, folds: int, max_epoch: i
         scores["ours"] = batched.search(cut)
 
     def peer() -> None:
-        scores["peer"] = np.asarray(oracle.search(x, y, cut, classes, SEED, plain))
+        scores["peer"] = np.asarray(oracle.search(x, y, cut, classes, SEED, protocol))
 
     taken = alternate({"ours": ours, "peer": peer}, ALTERNATIONS, time.process_time)
     faster, differing = ratios(taken, "ours", "peer"), int((scores["ours"] != scores["peer"]).sum())

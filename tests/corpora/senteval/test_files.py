@@ -56,9 +56,7 @@ def write(folder: Path, name: str, *contents: str | bytes) -> list[Path]:
         ("SubjNumber", "test", ["b"], None, [1]),
     ],
 )
-def test_rows_are_the_toolkits(
-    tmp_path: Path, name: str, split: str, first: list[str], second: list[str] | None, labels: list[float]
-) -> None:
+def test_rows_are_the_toolkits(tmp_path, name, split, first, second, labels: list[float]) -> None:
     (tmp_path / "probing").mkdir()
     write(tmp_path, name)
     data = read_task(name, tmp_path)
@@ -73,6 +71,8 @@ def test_rows_are_the_toolkits(
     ("name", "contents", "told"),
     [
         ("TREC", (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"), r"TREC_10.label:2: expected a label .*'WHO'"),
+        ("MRPC", (MRPC[0] + "1\t1\t2\tcut", HEADER), "train.txt:3: expected 5 tab-separated columns"),
+        ("SICKEntailment", (SICK, SICK.replace("\t", " ", 7), SICK), r"SICK_trial.txt:2: expected 5"),
         ("STS13", (*STS13 * 2, STS13[0], "1\n2\n"), r"STS.gs.OnWN.txt: 2 rows, but .* has 3"),
         ("STS13", (*STS13 * 2, STS13[0], "1_0\n\n2\n"), r"STS.gs.OnWN.txt:1: expected a number, found '1_0'"),
         ("SST2", (b"good\t1\n\xff\t0\n", SST2, SST2), r"sentiment-train:2: not utf-8 \(byte 0xff\)"),

@@ -87,8 +87,6 @@ def test_weights_of_a_word_have_length_1() -> None:
         ("A sold B to C.", "C bought B from A.", -0.1, 1),
     ],
 )
-def test_structure_has_signs(
-    builtin: MultiViewEncoder, one: str, other: str, least: float, most: float
-) -> None:
+def test_structure_has_signs(builtin, one: str, other: str, least: float, most: float) -> None:
     a, b = builtin.structure_vectors([one, other])
     assert least <= float(a @ b) <= most + 1e-5

@@ -119,9 +119,7 @@ def pools(root: Tensor, nodes: Tensor, sizes: list[int], pooling: Pooling) -> Te
 @pytest.mark.parametrize("distinct", [5, 60])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_pools_of_words_that_occur_more_than_once(
-    view: str, engine: str, distinct: int, pooling: Pooling
-) -> None:
+def test_pools_of_words_that_occur_more_than_once(view, engine: str, distinct: int, pooling: Pooling) -> None:
     """Values and gradients of the words themselves; of 60 words most are not in the batch."""
     encoder, batch = build(view, engine), SHAPES["random"]
     encoder.pooling = pooling

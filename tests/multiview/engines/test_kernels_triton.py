@@ -22,9 +22,7 @@ CASES = [(shape, torch.float64, 6, 1e-9) for shape in ("single word", "chain", "
     ("shape", "dtype", "hidden", "tolerance"), [*CASES, ("mixed", torch.float32, 300, 1e-3)]
 )
 @pytest.mark.parametrize("view", TREE_VIEWS)
-def test_triton_equals_the_equations(
-    view: str, shape: str, dtype: torch.dtype, hidden: int, tolerance: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_triton_equals_the_equations(view, shape, dtype, hidden: int, tolerance: float, monkeypatch) -> None:
     encoder, batch = build(view, "native", dtype, hidden), SHAPES[shape]
     x = words(batch, dtype)
     wanted = expected(encoder, x, batch)

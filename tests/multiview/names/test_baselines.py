@@ -145,9 +145,7 @@ def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("start", ["xavier", "bag"])
-def test_a_start_is_what_no_training_leaves(
-    tiny: TrainConfig, toy_trees: Path, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_is_what_no_training_leaves(tiny, toy_trees, start: str, tmp_path: Path, monkeypatch) -> None:
     np.save(tmp_path / "teacher.npy", np.eye(265, 5, dtype=np.float32) + 1)
     config = changed(tiny, seed=3, encoder={"start": start}, objective={"teacher": tmp_path / "teacher.npy"})
     assert main(changed(config, name="trained", loop={"validation": 0})) == 0

@@ -127,7 +127,8 @@ def test_models_side_by_side(here: Path) -> None:
 def npz(here: Path) -> str:
     """Vectors of the cache's sentences, and of one more."""
     sentences = sorted({" ".join(words) for words in corpus_of(30)} | {"zzz"})
-    vectors = np.random.default_rng(1).normal(size=(len(sentences), 5)) * [1, 9, 0.01, 3, 0]
+    drawn = np.random.default_rng(1).normal(size=(len(sentences), 6))
+    vectors = drawn * [1, 9, 0.01, 0, 1e-5, 1e-8] + [0, -40, 0, 7, 0, 0.1]  # the last: a constant, rounded
     np.savez(here / "made.npz", sentences=sentences, vectors=vectors.astype(np.float32))
     return "made.npz"
 

@@ -91,9 +91,7 @@ def test_the_teacher() -> None:
 
 @pytest.mark.parametrize("denominator", ["paper", "all"])
 @pytest.mark.parametrize(("documents", "anchors"), [([0, 1, 2, 3], 0), ([0, 0], 2)])
-def test_without_positives_or_negatives_there_is_no_nan(
-    documents: list[int], anchors: int, denominator: str
-) -> None:
+def test_without_positives_or_negatives_there_is_no_nan(documents, anchors: int, denominator: str) -> None:
     """Features of bfloat16 are scored in float32."""
     size = len(documents)
     positions = Positions(np.arange(size), np.array(documents), np.ones(size, dtype=bool))

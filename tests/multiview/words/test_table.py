@@ -168,9 +168,7 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     assert not few.expanded
 
 
-def test_a_name_gives_a_model_more_words(
-    tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_gives_a_model_more_words(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
     folder, made = tiny.folder, tmp_path / "made"
     assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0

@@ -14,7 +14,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import h5py
-import numpy as np
 import pytest
 
 from corpora.text import Document, Sentence
@@ -73,12 +72,6 @@ def test_shards_cut_documents_and_record_it() -> None:
 
 def content(folder: Path) -> str:
     return TreeCache.open(folder).identity["content_sha256"]
-
-
-def test_the_cache_holds_the_corpus(whole: Path) -> None:
-    cache, documents = TreeCache.open(whole), list(toy_corpus(500))
-    assert list(cache.read(0, 500).words()) == [list(s.tokens) for d in documents for s in d.sentences]
-    assert np.diff(cache.documents()).tolist() == [len(d.sentences) for d in documents]
 
 
 @pytest.mark.parametrize(("pool", "part"), [(LocalPool([toys, toys], 3), 40), (Pool(toys), 7)])

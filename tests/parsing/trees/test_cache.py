@@ -35,7 +35,7 @@ SHARD = 16
 
 def corpus_of(n: int, seed: int = 0) -> list[tuple[str, ...]]:
     random = np.random.default_rng(seed)
-    words = ["a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "x" * 300, "constituency"]
+    words = ["a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "x" * 300, "x\0y"]
     return [tuple(random.choice(words, size=random.integers(1, 12)).tolist()) for _ in range(n)]
 
 
@@ -176,10 +176,7 @@ def test_a_damaged_file_is_found_before_hdf5_opens_it(folder, tmp_path, damage, 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
-    [
-        ('"complete": true', '"complete": false', "its values do not match its seal"),
-        ("}", "", "not JSON"),
-    ],
+    [('"complete": true', '"complete": false', "its values do not match its seal"), ("}", "", "not JSON")],
 )
 def test_a_changed_manifest_is_one_line(folder: Path, tmp_path: Path, old, new, words: str) -> None:
     with pytest.raises(UserError, match="not a tree cache"):

@@ -34,9 +34,7 @@ def short_books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("short_books")
-def test_the_demo_on_short_books(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_demo_on_short_books(tmp_path: Path, monkeypatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     demo.main(demo.DemoConfig(output=Path("demo")))
     told = capfd.readouterr().out
@@ -61,9 +59,7 @@ def test_a_step_that_refuses_ends_the_demo_in_one_line(capfd: pytest.CaptureFixt
     assert "$ python -m parsing.run none.txt" in capfd.readouterr().out
 
 
-def test_ctrl_c_in_a_step_ends_the_demo_in_the_step_s_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_in_a_step_ends_the_demo_in_the_step_s_one_line(tmp_path: Path, monkeypatch, capfd) -> None:
     def stopped(config: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,13 +1,13 @@
 """The batched trainer against one model at a time."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from sklearn.model_selection import StratifiedKFold
 
+from runtime.device import torch_threads
 from senteval_runner.protocol import batched, classify
 from senteval_runner.protocol.classify import TORCH_REGULARISERS
 from senteval_runner.protocol.config import Protocol, get_protocol
@@ -41,7 +41,7 @@ def test_search_equals_one_model_at_a_time(variant: str) -> None:
     x, y = problem(135, 12, 3)
     folds = list(StratifiedKFold(protocol.kfold, shuffle=True, random_state=1).split(x, y))
     ours = classify._backend(design([x]), y, 3, protocol, 7).search(folds)
-    np.testing.assert_array_equal(ours, oracle.search(x, y, folds, 3, 7, oracle.settings_of(protocol)))
+    np.testing.assert_array_equal(ours, oracle.search(x, y, folds, 3, 7, protocol))
 
 
 def test_best_weights_equal_the_module_s_and_global_generators_stay() -> None:
@@ -55,7 +55,8 @@ def test_best_weights_equal_the_module_s_and_global_generators_stay() -> None:
     assert torch.equal(before[1], torch.get_rng_state())
     weight = fitted.weights[0][0]
     assert torch.equal(weight, again.weights[0][0])
-    plain = oracle.Classifier(6, 2, 1e-3, 5, oracle.Settings())
+    published = Protocol(name="SentEval", batch_size=64, tenacity=5, epoch_size=4, max_epoch=200)
+    plain = oracle.Classifier(6, 2, 1e-3, 5, published)
     plain.fit(x, y, split=0.05)
     torch.testing.assert_close(weight[:, :-1], plain.model[0].weight.detach(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(weight[:, -1], plain.model[0].bias.detach(), rtol=1e-4, atol=1e-5)
@@ -63,43 +64,35 @@ def test_best_weights_equal_the_module_s_and_global_generators_stay() -> None:
 
 def test_schemes_equal_the_oracle() -> None:
     protocol = dataclasses.replace(get_protocol("fast"), kfold=3)
-    s = oracle.settings_of(protocol)
     x, y = problem(170, 8, 2)
     design_ND = design([x])
     inner = classify.inner_kfold(design_ND, y, 2, protocol, 3)
-    assert (inner.devacc, inner.acc) == oracle.inner_kfold(x, y, 2, 3, s)
+    assert (inner.devacc, inner.acc) == oracle.inner_kfold(x, y, 2, 3, protocol)
     rows = train, _, test = np.arange(100), np.arange(100, 130), np.arange(130, 170)
     parts = [(x[one], y[one]) for one in rows]
     folds = classify.kfold(design_ND, y, train, test, 2, protocol, 3)
     held_out = classify.split(design_ND, y, *rows, 2, protocol, 3)
     for ours, theirs in (
-        (folds, oracle.kfold(*parts[0], *parts[2], 2, 3, s)),
-        (held_out, oracle.split(*parts, 2, 3, s)),
+        (folds, oracle.kfold(*parts[0], *parts[2], 2, 3, protocol)),
+        (held_out, oracle.split(*parts, 2, 3, protocol)),
     ):
         assert (ours.devacc, ours.acc) == theirs[:2]
         np.testing.assert_array_equal(ours.predictions, theirs[2])
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("two_threads")
 def test_groups_compaction_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = dataclasses.replace(get_protocol("default"), kfold=4, tenacity=1, nhid=3)
     of = problem(90, 5, 2)
     folds = StratifiedKFold(4, shuffle=True, random_state=1).split(*of)
     fits = [batched.Fit(train=a, dev=b, l2=TORCH_REGULARISERS) for a, b in folds]
-    together = train(of, fits, protocol, 1)
-    monkeypatch.setattr(batched, "GROUP_BYTES", 1)
-    side_by_side = train(of, fits, protocol, 1)
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
-    for a, b, c in zip(together, side_by_side, train(of, fits, protocol, 1), strict=True):
+    with torch_threads(2):
+        together = train(of, fits, protocol, 1)
+        monkeypatch.setattr(batched, "GROUP_BYTES", 1)
+        side_by_side = train(of, fits, protocol, 1)
+        assert torch.get_num_threads() == 2
+    with torch_threads(1):
+        alone = train(of, fits, protocol, 1)
+    for a, b, c in zip(together, side_by_side, alone, strict=True):
         assert a.score == b.score == c.score
         torch.testing.assert_close(a.weights, b.weights, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(b.weights, c.weights, rtol=0, atol=0)

@@ -53,9 +53,7 @@ def hostile(folder: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", ["bert", "evil"])
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_folders_code_is_never_run(
-    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folders_code_is_never_run(name: str, kind: str, tmp_path: Path, monkeypatch) -> None:
     mark = hostile(tmp_path / "model", kind)
     asked: list[str] = []
     monkeypatch.setattr(builtins, "input", lambda question="": asked.append(question) or "y")
