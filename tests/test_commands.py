@@ -124,16 +124,12 @@ def test_what_a_look_can_tell_is_refused_at_once(module: str, words: tuple[str, 
 
 
 @pytest.mark.parametrize("module", commands())
-def test_unknown_options_exit_with_2(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_a_version_and_refuses_other_options(module: str, capsys) -> None:
+    for words in (["--version"], ["some", "--words", "--version"]):
+        assert cli_of(module)(words) == 0
+        assert capsys.readouterr().out == f"multiview-embeddings {runtime.__version__}\n"
     assert cli_of(module)(["--no-such-option"]) == 2
     assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["--version"], ["some", "--words", "--version"]])
-@pytest.mark.parametrize("module", commands())
-def test_every_command_has_a_version(module: str, words: list[str], capsys) -> None:
-    assert cli_of(module)(words) == 0
-    assert capsys.readouterr().out == f"multiview-embeddings {runtime.__version__}\n"
 
 
 def test_every_package_has_the_version() -> None:

@@ -62,11 +62,17 @@ def test_a_folder_of_a_packages_name_does_not_hide_an_editable_install(source: P
     assert done.stdout.split() == [str(source / package / "__init__.py") for package in PIPELINE]
 
 
-def test_every_command_is_a_console_script(wheel: Path) -> None:
-    parser = configparser.ConfigParser()
+@pytest.fixture(scope="module")
+def files(wheel: Path) -> dict[str, bytes]:
+    """What the wheel holds."""
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (n for n in archive.namelist() if n.endswith("entry_points.txt"))
-        parser.read_string(archive.read(name).decode())
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_every_command_is_a_console_script(files: dict[str, bytes]) -> None:
+    parser = configparser.ConfigParser()
+    (name,) = (name for name in files if name.endswith("entry_points.txt"))
+    parser.read_string(files[name].decode())
     scripts = {k: v.removesuffix(":cli") for k, v in parser["console_scripts"].items()}
     names = {module: module.replace("senteval_runner.", "senteval.", 1) for module in commands()}
     assert {script: module.removesuffix(".__main__") for script, module in scripts.items()} == {
@@ -74,20 +80,17 @@ def test_every_command_is_a_console_script(wheel: Path) -> None:
     }
 
 
-def test_version_and_licences_of_code_and_weights_are_in_the_wheel(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
-        about = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
-        texts = [archive.read(f"{folder}/licenses/{name}").decode() for name in about.get_all("License-File")]
+def test_version_and_licences_of_code_and_weights_are_in_the_wheel(files: dict[str, bytes]) -> None:
+    (folder,) = {name.split("/")[0] for name in files if ".dist-info/" in name}
+    about = email.message_from_bytes(files[f"{folder}/METADATA"])
+    texts = [files[f"{folder}/licenses/{name}"].decode() for name in about.get_all("License-File")]
     assert about["Version"] == runtime.__version__
     assert about["License-Expression"] == "Apache-2.0 AND CC-BY-SA-4.0 AND LicenseRef-WordNet-3.0"
     assert "Apache License" in texts[0] and "Attribution-ShareAlike 4.0 International" in texts[1]
     assert "WordNet 3.0 Copyright 2006 by Princeton University" in texts[2]
 
 
-def test_data_files_are_in_the_wheel(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        inside = set(archive.namelist())
+def test_data_files_are_in_the_wheel(files: dict[str, bytes]) -> None:
     wanted = {
         str(path.relative_to(ROOT))
         for package in PIPELINE
@@ -95,10 +98,9 @@ def test_data_files_are_in_the_wheel(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert any(name.endswith("model.safetensors") for name in wanted) and "multiview/py.typed" in wanted
-    assert wanted <= inside
-    (about,) = {name.split("/")[0] for name in inside} - set(PIPELINE)  # no tests, tools, benchmarks
+    (about,) = {name.split("/")[0] for name in files} - set(PIPELINE)  # no tests, tools, benchmarks
     assert about.endswith(".dist-info")
-    assert {name for name in inside if not name.startswith(about)} == wanted
+    assert {name for name in files if not name.startswith(about)} == wanted
 
 
 @pytest.mark.slow  # everything is compiled anew for the new place

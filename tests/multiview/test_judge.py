@@ -131,38 +131,33 @@ def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> N
         Judge.load("pairs-without-mrpc", encoder=Counts(), source=judge.source)
 
 
+TWO = [SAME, SWAPPED]
+
+
 @pytest.mark.parametrize(
-    ("pairs", "labels", "message"),
+    ("pairs", "labels", "options", "message"),
     [
-        ([SAME], [1], "both must occur"),
-        ([SAME, SWAPPED], [1, 2], "neither 0 nor 1"),
-        ([SAME, SWAPPED], [1], "one for each pair"),
-        (["ab"], [1], "pair 0, .* is no two sentences"),
-        ([SAME, ("a",)], [1, 0], "pair 1, .* is no two sentences"),
-        ("ab", [1, 0], "is no list of pairs"),
-        ([SAME, SWAPPED], [1, [0, 1]], "label 1, .* is neither 0 nor 1"),
-        ([SAME, SWAPPED], np.ma.array([1, 0], mask=[False, True]), "label 1"),
-        ([SAME, SWAPPED], [float("nan"), 1], "label 0"),
+        ([SAME], [1], {}, "both must occur"),
+        (TWO, [1, 2], {}, "neither 0 nor 1"),
+        (TWO, [1], {}, "one for each pair"),
+        (["ab"], [1], {}, "pair 0, .* is no two sentences"),
+        ([SAME, ("a",)], [1, 0], {}, "pair 1, .* is no two sentences"),
+        ("ab", [1, 0], {}, "is no list of pairs"),
+        (TWO, [1, [0, 1]], {}, "label 1, .* is neither 0 nor 1"),
+        (TWO, np.ma.array([1, 0], mask=[False, True]), {}, "label 1"),
+        (TWO, [float("nan"), 1], {}, "label 0"),
+        *(
+            (TWO, [1, 0], {"strength": value}, "strength")
+            for value in (0, -1, float("nan"), 1e-300, "3", None)
+        ),
+        *((TWO, [1, 0], {"encoder": encoder}, "encode") for encoder in (3, "builtin", Counts)),
+        (TWO, [1, 0], {"source": "builtin"}, "source|encode"),
+        (TWO, [1, 0], {"about": "mine"}, "about"),
     ],
 )
-def test_what_is_no_pair_or_label_is_refused(judge, pairs: Any, labels: list[int], message: str) -> None:
+def test_what_no_judge_can_be_fitted_to_is_refused(judge, pairs, labels, options, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Judge.fit(pairs, labels, source=judge.source)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *({"strength": strength} for strength in (0, -1, float("nan"), 1e-300, "3", None)),
-        *({"encoder": encoder} for encoder in (3, "builtin", Counts)),
-        {"source": "builtin"},
-        {"about": "mine"},
-    ],
-    ids=str,
-)
-def test_options_of_fit_are_checked(judge: Judge, options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=next(iter(options)) + "|encode"):
-        Judge.fit([SAME, SWAPPED], [1, 0], **({"source": judge.source} | options))
+        Judge.fit(pairs, labels, **({"source": judge.source} | options))
 
 
 @pytest.mark.parametrize("key", ["mean", "deviation", "weight", "about", "numbers"])
