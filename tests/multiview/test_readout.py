@@ -18,7 +18,6 @@ from multiview.encoders.meaning import (
     Readout,
     Scale,
     Span,
-    join_scales,
     sample_spans,
 )
 from multiview.model import MultiViewEncoder
