@@ -159,7 +159,7 @@ class BindingView(WeightlessView):
         lone = content[~has_arcs]
         head = np.append(arcs.head, lone)
         return BindingPlan(
-            **{field.name: getattr(base, field.name) for field in fields(base)},
+            **vars(base),
             role=np.append(arcs.role, np.full(len(lone), ORDER)),
             head=word_N[head],
             dependent=np.append(word_N[arcs.dependent], np.full(len(lone), len(types))),

@@ -39,6 +39,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from multiview.encoders.registry import ViewEncoder, register_view
 from multiview.engines.plan import (
+    ConstWeights,
+    DepWeights,
     IntArray,
     Plan,
     SequencePlan,
@@ -88,8 +90,16 @@ class DepBuffers(NamedTuple):
     children: Tensor  # [E, 2D], by slot: p and the forget gate
     alpha: Tensor  # [E]
     cosine: Tensor  # [E], of q and p
-    mixed: Tensor  # [I, D]: h̃
+    context: Tensor  # [I, D]: h̃
     parent_x: Tensor  # [I, size of a word vector]: x
+
+    @staticmethod
+    def shapes(plan: TreePlan, dim: int, word_dim: int) -> list[tuple[int, ...]]:
+        """Return the shape of each buffer."""
+        nodes, internal, edges = len(plan.node_of_rank), plan.internal, plan.edges
+        by_node = [(nodes, dim), (nodes, dim), (nodes, 3 * dim)]
+        by_edge = [(edges, 2 * dim), (edges,), (edges,)]
+        return [*by_node, (internal, 2 * dim), *by_edge, (internal, dim), (internal, word_dim)]
 
 
 class DepSweep(torch.autograd.Function):
@@ -97,50 +107,53 @@ class DepSweep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, input_weight: Tensor, parent_weight: Tensor,
-        child_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, role_bias: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Go through the leaves; then, per level, the children's product, attention, that with h̃, the gates.
 
         The buffers of one sweep are shared by all that follows, so it is one function.
         """
+        weights = DepWeights(*weight_tensors)
         kernels, products = kernels_for(x), Products.of(x)
-        hidden, nodes, leaves = recurrent_weight.shape[1], len(token), plan.leaves
-        edges, internal = nodes - plan.sentences, plan.internal
-        states, of_edges = (nodes, hidden), [(edges, 2 * hidden), (edges,), (edges,)]
-        shapes = [states, states, (nodes, 3 * hidden), (internal, 2 * hidden), *of_edges, (internal, hidden)]
-        *saved, word_gates = workspace(x, *shapes, (internal, x.shape[1]), (len(x), 3 * hidden))
-        buffers = DepBuffers(*saved)
-        h, c, gates, parents, children = buffers[:5]
-        token = token[plan.tensor("order")]
-        products.multiply_words(x, token, input_weight, word_gates, gates)
-        # A third of the tokens have dependents, hardly more than there are distinct words.
-        torch.index_select(x.detach(), 0, token[leaves:], out=buffers.parent_x)
-        products.mm(buffers.parent_x, products.cast(parent_weight).t(), parents)
-        child_product = products.cast(child_weight).t()
-        recurrent_product = products.cast(recurrent_weight).t()
-        of_children = products.mm
-        if role_bias is not None:
-            of_children = products.addmm
-            torch.index_select(role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
+        dim = weights.recurrent_weight.shape[1]
+        shapes = DepBuffers.shapes(plan, dim, x.shape[1])
+        *tensors, word_gates = workspace(x, *shapes, (len(x), 3 * dim))
+        buffers = DepBuffers(*tensors)
+        h, c, gates, parents, children, alpha, cosine, context, parent_x = buffers
+        leaves, edges = plan.leaves, plan.edges
 
-        bind, slot, inner_gates = partial(kernels.bind, hidden), plan.tensor("slot"), gates[leaves:]
-        offsets = plan.tensor("child_offsets")
-        bind("leaf_forward", gates, bias, slot, h, c)(0, leaves)
-        attention = buffers.alpha, buffers.cosine, buffers.mixed
-        attend = bind("dep_attend", parents, children, bias, h, offsets, *attention)
-        inner = bind("dep_forward", inner_gates, parents, children, bias, slot[leaves:], h, c, offsets)
+        token = token[plan.tensor("node_of_rank")]
+        products.multiply_words(x, token, weights.input_weight, word_gates, gates)
+        # A third of the tokens have dependents, hardly more than there are distinct words.
+        torch.index_select(x.detach(), 0, token[leaves:], out=parent_x)
+        products.mm(parent_x, products.cast(weights.parent_weight).t(), parents)
+        child_product = products.cast(weights.child_weight).t()
+        recurrent_product = products.cast(weights.recurrent_weight).t()
+        multiply_children = products.mm
+        if weights.role_bias is not None:
+            multiply_children = products.addmm
+            torch.index_select(weights.role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
+
+        bind, slot, offsets = (
+            partial(kernels.bind, dim),
+            plan.tensor("slot_of_rank"),
+            plan.tensor("child_offsets"),
+        )
+        inner_gates = gates[leaves:]
+        bind("leaf_forward", gates, weights.bias, slot, h, c)(0, leaves)
+        attend = bind("dep_attend", parents, children, weights.bias, h, offsets, alpha, cosine, context)
+        activate = bind(
+            "dep_forward", inner_gates, parents, children, weights.bias, slot[leaves:], h, c, offsets
+        )
         for low, high, edge_low, edge_high in plan.levels():
-            of_children(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
+            multiply_children(h[edge_low:edge_high], child_product, children[edge_low:edge_high])
             attend(low, high)
-            products.addmm(buffers.mixed[low:high], recurrent_product, inner_gates[low:high])
-            inner(low, high)
-        roots = h[edges:].clone()
-        ctx.save_for_backward(x, token, input_weight, parent_weight, child_weight, recurrent_weight, *buffers)
+            products.addmm(context[low:high], recurrent_product, inner_gates[low:high])
+            activate(low, high)
+        ctx.save_for_backward(x, token, *weights, *buffers)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
-        ctx.roles = 0 if role_bias is None else len(role_bias)
         ctx.set_materialize_grads(False)
-        return roots, h
+        return h[edges:].clone(), h
 
     @staticmethod
     @once_differentiable
@@ -149,50 +162,61 @@ class DepSweep(torch.autograd.Function):
 
         As in :meth:`forward`, the buffers of the sweep are shared by all that follows, so it is one function.
         """
-        x, token, input_weight, parent_weight, child_weight, recurrent_weight, *saved = ctx.saved_tensors
-        plan, products, buffers = ctx.plan, ctx.products, DepBuffers(*saved)
-        h, c, gates, parents, children = buffers[:5]
-        leaves, edges, hidden = plan.leaves, len(children), h.shape[1]
-        like = (h, c, gates, parents, children, buffers.mixed)
-        dh, dc, dgates, dparents, dchildren, dmixed = workspace(h, *(buffer.shape for buffer in like))
+        x, token, *tensors = ctx.saved_tensors
+        weights = DepWeights(*tensors[: len(DepWeights._fields)])
+        buffers = DepBuffers(*tensors[len(DepWeights._fields) :])
+        h, c, gates, parents, children, alpha, cosine, context, parent_x = buffers
+        plan, products = ctx.plan, ctx.products
+        leaves, edges, dim = plan.leaves, plan.edges, h.shape[1]
+        shapes = [buffer.shape for buffer in (h, c, gates, parents, children, context)]
+        dh, dc, dgates, dparents, dchildren, dcontext = workspace(h, *shapes)
         start_gradients(dh, dc, droots, dh_all, edges)
-        dbias = x.new_zeros(6 * hidden)
-        child_product, recurrent_product = products.cast(child_weight), products.cast(recurrent_weight)
+        dbias = x.new_zeros(6 * dim)
+        child_product = products.cast(weights.child_weight)
+        recurrent_product = products.cast(weights.recurrent_weight)
 
-        bind, slot, inner_dgates = partial(ctx.kernels.bind, hidden), plan.tensor("slot"), dgates[leaves:]
-        offsets = plan.tensor("child_offsets")
-        inner = bind(
+        bind, slot, offsets = (
+            partial(ctx.kernels.bind, dim),
+            plan.tensor("slot_of_rank"),
+            plan.tensor("child_offsets"),
+        )
+        inner_dgates = dgates[leaves:]
+        activate = bind(
             "dep_backward", gates[leaves:], children, slot[leaves:], c, offsets,
             dh, dc, inner_dgates, dparents, dchildren, dbias,
         )  # fmt: skip
         attend = bind(
-            "dep_attend_backward", parents, children, h, offsets, buffers.alpha, buffers.cosine,
-            dmixed, dparents, dchildren, dh, dbias,
+            "dep_attend_backward", parents, children, h, offsets, alpha, cosine,
+            dcontext, dparents, dchildren, dh, dbias,
         )  # fmt: skip
         for low, high, edge_low, edge_high in reversed(plan.levels()):
-            inner(low, high)
-            products.mm(inner_dgates[low:high], recurrent_product, dmixed[low:high])
+            activate(low, high)
+            products.mm(inner_dgates[low:high], recurrent_product, dcontext[low:high])
             attend(dh_all is not None, low, high)
             products.addmm(dchildren[edge_low:edge_high], child_product, dh[edge_low:edge_high])
         bind("leaf_backward", gates, slot, c, dh, dc, dgates, dbias)(0, leaves)
         if ctx.kernels.BIAS_AFTERWARDS:
-            torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :hidden].sum(0)], out=dbias)
+            torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :dim].sum(0)], out=dbias)
 
-        dwords, dx = products.sum_by_word(dgates, token, len(x)), None
+        dwords = products.sum_by_word(dgates, token, len(x))
+        gradients = DepWeights(
+            input_weight=products.gradient(dwords, x),
+            parent_weight=products.gradient(dparents, parent_x),
+            child_weight=products.gradient(dchildren, h[:edges]),
+            recurrent_weight=products.gradient(inner_dgates, context),
+            bias=dbias,
+        )
+        if weights.role_bias is not None:
+            roles = plan.tensor("role")[:edges]
+            gradients = gradients._replace(
+                role_bias=products.sum_by_word(dchildren, roles, len(weights.role_bias))
+            )
+        dx = None
         if ctx.needs_input_grad[0]:
-            dx = products.new_mm(dwords, products.cast(input_weight))
-            dparent_x = products.new_mm(dparents, products.cast(parent_weight))
+            dx = products.new_mm(dwords, products.cast(weights.input_weight))
+            dparent_x = products.new_mm(dparents, products.cast(weights.parent_weight))
             dx += products.sum_by_word(dparent_x, token[leaves:], len(x))
-        weights = (
-            products.gradient(dwords, x),
-            products.gradient(dparents, buffers.parent_x),
-            products.gradient(dchildren, h[:edges]),
-            products.gradient(inner_dgates, buffers.mixed),
-        )
-        droles = (
-            products.sum_by_word(dchildren, plan.tensor("role")[:edges], ctx.roles) if ctx.roles else None
-        )
-        return dx, None, None, *weights, dbias, droles
+        return dx, None, None, *gradients
 
 
 class ConstSweep(torch.autograd.Function):
@@ -200,29 +224,30 @@ class ConstSweep(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, input_weight: Tensor, recurrent_weight: Tensor,
-        bias: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Go through the leaves, then take one product and one fused step per level."""
+        weights = ConstWeights(*weight_tensors)
         kernels, products = kernels_for(x), Products.of(x)
-        hidden, tokens, internal = recurrent_weight.shape[1] // 2, plan.leaves, plan.internal
-        states = (tokens + internal, hidden)
-        shapes = states, states, (tokens, 3 * hidden), (internal, 5 * hidden), (len(x), 3 * hidden)
+        dim, tokens, internal = weights.recurrent_weight.shape[1] // 2, plan.leaves, plan.internal
+        states = (tokens + internal, dim)
+        shapes = states, states, (tokens, 3 * dim), (internal, 5 * dim), (len(x), 3 * dim)
         h, c, leaf_gates, gates, word_gates = workspace(x, *shapes)
-        products.multiply_words(x, token, input_weight, word_gates, leaf_gates)
-        child_h, weight = _pairs(h, internal), products.cast(recurrent_weight).t()
+        products.multiply_words(x, token, weights.input_weight, word_gates, leaf_gates)
+        child_h, recurrent_product = _pairs(h, internal), products.cast(weights.recurrent_weight).t()
 
-        bind, slot = partial(kernels.bind, hidden), plan.tensor("slot")
-        bind("leaf_forward", leaf_gates, bias, slot, h, c)(0, tokens)
-        inner = bind("const_forward", gates, bias, slot[tokens:], h, c)
+        bind, slot = partial(kernels.bind, dim), plan.tensor("slot_of_rank")
+        bind("leaf_forward", leaf_gates, weights.bias, slot, h, c)(0, tokens)
+        activate = bind("const_forward", gates, weights.bias, slot[tokens:], h, c)
         for low, high, *_ in plan.levels():
-            products.mm(child_h[low:high], weight, gates[low:high])
-            inner(low, high)
-        roots = h[2 * internal :].clone()
-        ctx.save_for_backward(x, token, input_weight, recurrent_weight, leaf_gates, gates, h, c)
+            products.mm(child_h[low:high], recurrent_product, gates[low:high])
+            activate(low, high)
+        ctx.save_for_backward(
+            x, token, weights.input_weight, weights.recurrent_weight, leaf_gates, gates, h, c
+        )
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
         ctx.set_materialize_grads(False)
-        return roots, h
+        return h[plan.edges :].clone(), h
 
     @staticmethod
     @once_differentiable
@@ -230,28 +255,31 @@ class ConstSweep(torch.autograd.Function):
         """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
         x, token, input_weight, recurrent_weight, leaf_gates, gates, h, c = ctx.saved_tensors
         plan, products = ctx.plan, ctx.products
-        tokens, internal, hidden = plan.leaves, plan.internal, h.shape[1]
-        dh, dc, dleaf, dgates = workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
-        start_gradients(dh, dc, droots, dh_all, 2 * internal)
-        dbias = x.new_zeros(4 * hidden)
-        child_dh, weight = _pairs(dh, internal), products.cast(recurrent_weight)
-        product = products.mm if dh_all is None else products.addmm
+        tokens, internal, dim = plan.leaves, plan.internal, h.shape[1]
+        dh, dc, dleaf_gates, dgates = workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
+        start_gradients(dh, dc, droots, dh_all, plan.edges)
+        dbias = x.new_zeros(4 * dim)
+        child_dh, recurrent_product = _pairs(dh, internal), products.cast(recurrent_weight)
+        multiply = products.mm if dh_all is None else products.addmm
 
-        bind, slot = partial(ctx.kernels.bind, hidden), plan.tensor("slot")
-        inner = bind("const_backward", gates, slot[tokens:], c, dh, dc, dgates, dbias)
+        bind, slot = partial(ctx.kernels.bind, dim), plan.tensor("slot_of_rank")
+        activate = bind("const_backward", gates, slot[tokens:], c, dh, dc, dgates, dbias)
         for low, high, *_ in reversed(plan.levels()):
-            inner(low, high)
-            product(dgates[low:high], weight, child_dh[low:high])
-        bind("leaf_backward", leaf_gates, slot, c, dh, dc, dleaf, dbias)(0, tokens)
+            activate(low, high)
+            multiply(dgates[low:high], recurrent_product, child_dh[low:high])
+        bind("leaf_backward", leaf_gates, slot, c, dh, dc, dleaf_gates, dbias)(0, tokens)
         if ctx.kernels.BIAS_AFTERWARDS:
-            dbias[: 3 * hidden] = dleaf.sum(0) + dgates[:, : 3 * hidden].sum(0)
-            dbias[3 * hidden :] = dgates[:, 3 * hidden :].sum(0).view(2, hidden).sum(0)
+            dbias[: 3 * dim] = dleaf_gates.sum(0) + dgates[:, : 3 * dim].sum(0)
+            dbias[3 * dim :] = dgates[:, 3 * dim :].sum(0).view(2, dim).sum(0)
 
-        dwords = products.sum_by_word(dleaf, token, len(x))
+        dwords = products.sum_by_word(dleaf_gates, token, len(x))
         dx = products.new_mm(dwords, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
-        dinput_weight = products.gradient(dwords, x)
-        drecurrent_weight = products.gradient(dgates, _pairs(h, internal))
-        return dx, None, None, dinput_weight, drecurrent_weight, dbias
+        gradients = ConstWeights(
+            input_weight=products.gradient(dwords, x),
+            recurrent_weight=products.gradient(dgates, _pairs(h, internal)),
+            bias=dbias,
+        )
+        return dx, None, None, *gradients
 
 
 def _pairs(states: Tensor, internal: int) -> Tensor:
@@ -260,21 +288,23 @@ def _pairs(states: Tensor, internal: int) -> Tensor:
 
 
 class TreeLSTM(ViewEncoder):
-    """Runs the sweep of DEP and CONST; a subclass makes its weights in the order in which that takes them."""
+    """A Tree-LSTM; subclasses have a parameter for each field of ``weights_type``."""
 
     tree_plan: ClassVar[staticmethod[[Batch], TreePlan]]
     """Makes the native plan."""
+    weights_type: ClassVar[type[DepWeights] | type[ConstWeights]]
+    """The weights in the order in which both engines take them."""
     sweep: ClassVar[type[torch.autograd.Function]]
-    """The native engine's."""
+    """The native engine."""
     reference: ClassVar[str]
-    """The function of ``dgl_engine``."""
+    """The function of ``dgl_engine`` that computes the same."""
 
-    def _draw(self, forget_gates: int) -> None:
+    def _initialise(self, forget_gates: int) -> None:
         """Draw each gate matrix by Xavier's rule; biases are 0, those of ``forget_gates`` ``forget_bias``."""
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
-                of_words = name in ("input_weight", "parent_weight")
-                xavier_blocks_(weight, self.dim, self.word_dim if of_words else self.dim)
+                columns = self.word_dim if name in ("input_weight", "parent_weight") else self.dim
+                xavier_blocks_(weight, self.dim, columns)
             else:
                 nn.init.zeros_(weight)
                 nn.init.constant_(weight.detach().split(self.dim)[forget_gates], self.forget_bias)
@@ -290,12 +320,13 @@ class TreeLSTM(ViewEncoder):
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the roots [B, D] and all states [N, D] in slot order."""
-        plan, weights = plan.to(x_UE.device), self.parameters()
+        plan = plan.to(x_UE.device)
+        weights = self.weights_type(*(getattr(self, name) for name in self.weights_type._fields))
         if self.engine == "dgl":
             from multiview.engines import dgl_engine
 
-            states = getattr(dgl_engine, self.reference)
-            root_BD, h_ND = states(nn.functional.embedding(token_N, x_UE), plan, *weights)
+            compute_states = getattr(dgl_engine, self.reference)
+            root_BD, h_ND = compute_states(nn.functional.embedding(token_N, x_UE), plan, weights)
         else:
             root_BD, h_ND = self.sweep.apply(x_UE, token_N, plan, *weights)
         return root_BD, h_ND
@@ -307,25 +338,17 @@ class DepEncoder(TreeLSTM):
 
     requires = frozenset({"tokens", "dep"})
     tree_plan = staticmethod(plan_dep)
-    sweep, reference = DepSweep, "dep_states"
+    weights_type, sweep, reference = DepWeights, DepSweep, "dep_states"
 
-    def __init__(
-        self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
-    ) -> None:
-        super().__init__(word_dim, hidden, engine, forget_bias=forget_bias)
-        self.input_weight = nn.Parameter(torch.empty(3 * hidden, word_dim))
-        """[3D, E]: W of i, o, u."""
-        self.parent_weight = nn.Parameter(torch.empty(2 * hidden, word_dim))
-        """[2D, E]: W_q and W_f, applied to words with dependents."""
-        self.child_weight = nn.Parameter(torch.empty(2 * hidden, hidden))
-        """[2D, D]: W_p and U_f, applied to children's states."""
-        self.recurrent_weight = nn.Parameter(torch.empty(3 * hidden, hidden))
-        """[3D, D]: U of i, o, u, applied to h̃."""
-        self.bias = nn.Parameter(torch.empty(6 * hidden))
-        """[6D]: of i, o, u, q, f, p."""
+    def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
+        super().__init__(word_dim, dim, engine, forget_bias=forget_bias)
+        self.input_weight = nn.Parameter(torch.empty(3 * dim, word_dim))
+        self.parent_weight = nn.Parameter(torch.empty(2 * dim, word_dim))
+        self.child_weight = nn.Parameter(torch.empty(2 * dim, dim))
+        self.recurrent_weight = nn.Parameter(torch.empty(3 * dim, dim))
+        self.bias = nn.Parameter(torch.empty(6 * dim))
         self.register_parameter("role_bias", None)
-        """With relations, [R, 2D]: of p and f, one row for each of ``CHILD_ROLES``."""
-        self._draw(forget_gates=4)
+        self._initialise(forget_gates=4)
 
     def use_relations(self) -> None:
         """Let the role of each child enter."""
@@ -352,39 +375,30 @@ class ConstEncoder(TreeLSTM):
 
     requires = frozenset({"tokens", "const"})
     tree_plan = staticmethod(plan_const)
-    sweep, reference = ConstSweep, "const_states"
+    weights_type, sweep, reference = ConstWeights, ConstSweep, "const_states"
 
-    def __init__(
-        self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
-    ) -> None:
-        super().__init__(word_dim, hidden, engine, forget_bias=forget_bias)
-        self.input_weight = nn.Parameter(torch.empty(3 * hidden, word_dim))
-        """[3D, E]: W of i, o, u."""
-        self.recurrent_weight = nn.Parameter(torch.empty(5 * hidden, 2 * hidden))
-        """[5D, 2D]: U of i, o, u, f_l, f_r (rows) from the left and right child (columns)."""
-        self.bias = nn.Parameter(torch.empty(4 * hidden))
-        """[4D]: of i, o, u, and one that both forget gates share."""
-        self._draw(forget_gates=3)
+    def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
+        super().__init__(word_dim, dim, engine, forget_bias=forget_bias)
+        self.input_weight = nn.Parameter(torch.empty(3 * dim, word_dim))
+        self.recurrent_weight = nn.Parameter(torch.empty(5 * dim, 2 * dim))
+        self.bias = nn.Parameter(torch.empty(4 * dim))
+        self._initialise(forget_gates=3)
 
 
 @register_view("seq")
 class SeqEncoder(ViewEncoder):
-    """The view SEQ: a sentence is what both directions end with. ``engine`` is ignored."""
+    """The view SEQ: a sentence is the last state of both directions. ``engine`` is ignored."""
 
     requires = frozenset({"tokens"})
 
-    def __init__(
-        self, word_dim: int, hidden: int, engine: str = "native", *, forget_bias: float = 0.0
-    ) -> None:
-        super().__init__(word_dim, hidden, engine, forget_bias=forget_bias)
-        if hidden % 2:
-            raise UserError(
-                f"hidden {hidden}: view seq has two directions of half the width, give an even number"
-            )
-        self.gru = nn.GRU(word_dim, hidden // 2, bidirectional=True)
+    def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
+        super().__init__(word_dim, dim, engine, forget_bias=forget_bias)
+        if dim % 2:
+            raise UserError(f"dim {dim}: view seq has two directions of half the width, give an even number")
+        self.gru = nn.GRU(word_dim, dim // 2, bidirectional=True)
         for parameter in self.gru.parameters():
             if parameter.dim() == 2:
-                xavier_blocks_(parameter, hidden // 2, parameter.shape[1])
+                xavier_blocks_(parameter, dim // 2, parameter.shape[1])
             else:
                 nn.init.zeros_(parameter)
 
@@ -393,51 +407,50 @@ class SeqEncoder(ViewEncoder):
         return plan_sequence(batch)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Give sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
+        """Return sentence vectors [B, D] and both directions' states at each word [T, D] in packed order."""
         assert isinstance(plan, SequencePlan)
         if not plan.sentences:
             return x_UE.new_empty(0, self.dim), x_UE.new_empty(0, self.dim)
         plan = plan.to(x_UE.device)
-        back_B = plan.tensor("unsorted_sentences")
+        token_of_row, unsorted_B = plan.tensor("token_of_row"), plan.tensor("unsorted_sentences")
         # The inputs are most of the work, and torch's GRU computes them for every token. With a loop over
         # positions they are computed once a word: twice as fast on a CPU, where a position takes no longer to
         # launch than to compute. Training keeps torch's fused backward pass.
-        compiled = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
-        if compiled and not torch.is_grad_enabled():
-            token_T = token_N[plan.tensor("packed")]
-            ahead, back = (self._run(x_UE, token_T, plan.batch_sizes, suffix) for suffix in ("", "_reverse"))
-            last_BD = torch.cat([ahead[0], back[0]], dim=1).index_select(0, back_B)
-            return last_BD, torch.cat([ahead[1], back[1]], dim=1)
-        packed = PackedSequence(
-            nn.functional.embedding(token_N, x_UE).index_select(0, plan.tensor("packed")),
+        has_kernel = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
+        if has_kernel and not torch.is_grad_enabled():
+            token_T = token_N[token_of_row]
+            ahead_BH, ahead_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "")
+            back_BH, back_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "_reverse")
+            last_BD = torch.cat([ahead_BH, back_BH], dim=1).index_select(0, unsorted_B)
+            return last_BD, torch.cat([ahead_TH, back_TH], dim=1)
+        inputs = PackedSequence(
+            nn.functional.embedding(token_N, x_UE).index_select(0, token_of_row),
             torch.from_numpy(plan.batch_sizes),
             plan.tensor("sorted_sentences"),
-            back_B,
+            unsorted_B,
         )
-        words, last = self.gru(packed)
-        return last.transpose(0, 1).flatten(1), words.data
+        words, last_states = self.gru(inputs)
+        return last_states.transpose(0, 1).flatten(1), words.data
 
-    def _run(
+    def _run_direction(
         self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
     ) -> tuple[Tensor, Tensor]:
         """Return the last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
         from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
 
-        weights = (
-            getattr(self.gru, f"{name}_l0{suffix}")
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        input_weight, hidden_weight, input_bias, hidden_bias = weights
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = (getattr(self.gru, f"{name}_l0{suffix}") for name in names)
+        input_weight, recurrent_weight, input_bias, recurrent_bias = weights
         products, half = Products.of(x_UE), self.dim // 2
         gates_UG = products.new_mm(x_UE, input_weight.t()).add_(input_bias)
         state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)
         states_TH = x_UE.new_empty(len(token_T), half)
-        hidden_BG = x_UE.new_empty(len(state_BH), 3 * half)
-        arrays = map(array, (gates_UG, token_T, hidden_BG, hidden_bias, state_BH, states_TH))
-        gates, token, hidden, bias, state, states = arrays
+        recurrent_BG = x_UE.new_empty(len(state_BH), 3 * half)
+        buffers = (gates_UG, token_T, recurrent_BG, recurrent_bias, state_BH, states_TH)
+        step = partial(gru_forward, *map(array, buffers))
         ends = np.cumsum(batch_sizes).tolist()
-        steps = list(zip(ends, batch_sizes.tolist(), strict=True))
-        for end, active in reversed(steps) if suffix else steps:
-            products.mm(state_BH[:active], hidden_weight.t(), hidden_BG[:active])
-            gru_forward(gates, token, hidden, bias, state, states, end - active, end)
+        positions = list(zip(ends, batch_sizes.tolist(), strict=True))
+        for end, sentences in reversed(positions) if suffix else positions:
+            products.mm(state_BH[:sentences], recurrent_weight.t(), recurrent_BG[:sentences])
+            step(end - sentences, end)
         return state_BH, states_TH

@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain, count
 from typing import ClassVar
 
 import numpy as np
@@ -76,10 +78,8 @@ class ViewEncoder(nn.Module, ABC):
             raise UserError(f"engine {engine!r}: choose one of {', '.join(ENGINES)}")
         if word_dim < 1 or dim < 1:
             raise UserError(f"word_dim {word_dim} and dim {dim} must be positive")
-        self.word_dim = word_dim
-        self.dim = dim
-        self.engine = engine
-        self.forget_bias = forget_bias
+        self.word_dim, self.dim = word_dim, dim
+        self.engine, self.forget_bias = engine, forget_bias
 
     @abstractmethod
     def plan(self, batch: Batch) -> Plan:
@@ -104,15 +104,10 @@ class ViewEncoder(nn.Module, ABC):
             return root_BD.new_zeros(0, self.width)
         plan = plan.to(x_UE.device)
         slots, offsets = plan.tensor("node_slot"), plan.tensor("node_offsets")
-        parts = []
-        for mode in re.split("[+,]", self.pooling):
-            # One pass gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
-            pooled_BD = (
-                root_BD
-                if mode == "root"
-                else embedding_bag(slots, h_ND, offsets, mode=mode, include_last_offset=True)
-            )
-            parts.append(pooled_BD)
+        # One pass gathers and reduces; no other reduction over ranges has a fast backward pass on a CPU.
+        pool = partial(embedding_bag, slots, h_ND, offsets, include_last_offset=True)
+        modes = re.split("[+,]", self.pooling)
+        parts = [root_BD if mode == "root" else pool(mode=mode) for mode in modes]
         if self.pooling == "root+mean":
             return parts[0] + parts[1]
         # Divided by their number, because classifiers fit vectors of that length better.
@@ -172,12 +167,8 @@ def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]
 def fields_of(requires: Collection[str]) -> tuple[str, ...]:
     """Return the cache fields of annotations; tokens are always included."""
     annotations = {"tokens", *requires}
-    return tuple(
-        field
-        for annotation, fields in FIELDS_OF_ANNOTATION.items()
-        if annotation in annotations
-        for field in fields
-    )
+    groups = [fields for name, fields in FIELDS_OF_ANNOTATION.items() if name in annotations]
+    return tuple(chain.from_iterable(groups))
 
 
 def view_class(name: str) -> type[ViewEncoder]:
@@ -206,12 +197,8 @@ def trained_views(views: Sequence[str]) -> list[str]:
 
 def table_indices(views: Sequence[str]) -> list[int]:
     """Return which word table each view reads: its own, or the first where it has nothing to train."""
-    indices, next_index = [], 0
-    for view in views:
-        is_trained = not view_class(view).weightless
-        indices.append(next_index if is_trained else 0)
-        next_index += is_trained
-    return indices
+    numbers = count()
+    return [0 if view_class(view).weightless else next(numbers) for view in views]
 
 
 def plugin_modules(views: Collection[str]) -> list[str]:

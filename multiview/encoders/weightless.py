@@ -19,7 +19,7 @@ Legend of dimension suffixes: B sentences, N tokens or keys, G trigrams, U disti
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,8 +109,7 @@ class SpellingEncoder(WeightlessView):
         weight_B = (PAIR_WEIGHT / (np.maximum(length_B, 1) * WIDTH**0.5)).astype(np.float32)
         pairs_BK = np.zeros((len(length_B), WIDTH), np.float32)
         _add_signs(pair_key_N, base.node_offsets, weight_B, pairs_BK)
-        shared = {field.name: getattr(base, field.name) for field in fields(base)}
-        return SpellingPlan(**shared, pairs=pairs_BK, spelling=spellings(types, WIDTH), word=word_N)
+        return SpellingPlan(**vars(base), pairs=pairs_BK, spelling=spellings(types, WIDTH), word=word_N)
 
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the sentence vectors [B, K] and the words' spellings [N, K]."""

@@ -1,10 +1,7 @@
 """The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
 
-On CUDA it is experimental: never run on a GPU.
-
-The cells are DGL message, reduce and apply functions that read like the equations in
-``multiview.encoders.recurrent``. ``engine="dgl"`` selects it; the parameters are
-the encoders' own.
+``engine="dgl"`` selects it; the parameters are the encoders' own. The cells are DGL message, reduce and apply
+functions that read like the equations in ``multiview.encoders.recurrent``. It never ran on a GPU.
 
 Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
 """
@@ -21,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiview.engines.plan import NORM_FLOOR, IntArray, Plan, TreePlan
+from multiview.engines.plan import NORM_FLOOR, ConstWeights, DepWeights, IntArray, Plan, TreePlan
 from runtime.errors import MissingExtraError
 
 
@@ -60,13 +57,13 @@ class GraphPlan(Plan):
     def of(cls, plan: TreePlan) -> GraphPlan:
         """Make the graph of a native plan: children come in order, as mailboxes follow the order of edges."""
         dgl = load_dgl()
-        parent = torch.from_numpy(np.repeat(plan.slot[plan.leaves :], np.diff(plan.child_offsets)))
-        graph = dgl.graph((torch.arange(len(parent)), parent), num_nodes=len(plan.slot))
+        parent = torch.from_numpy(np.repeat(plan.slot_of_rank[plan.leaves :], np.diff(plan.child_offsets)))
+        graph = dgl.graph((torch.arange(len(parent)), parent), num_nodes=len(plan.slot_of_rank))
         frontiers = list(dgl.topological_nodes_generator(graph)) if plan.sentences else []
-        word = np.empty_like(plan.slot)
-        word[plan.order] = plan.slot
-        same = {name: getattr(plan, name) for name in ("sentences", "node_offsets", "node_slot")}
-        return cls(word=word, graph=graph, frontiers=frontiers, **same)
+        word = np.empty_like(plan.slot_of_rank)
+        word[plan.node_of_rank] = plan.slot_of_rank
+        shared = {name: getattr(plan, name) for name in ("sentences", "node_offsets", "node_slot")}
+        return cls(word=word, graph=graph, frontiers=frontiers, **shared)
 
     def to(self, device: torch.device | str) -> Self:
         """Return the index arrays, the graph and its frontiers on ``device``."""
@@ -77,70 +74,59 @@ class GraphPlan(Plan):
         return replace(plan, graph=self.graph.to(device), frontiers=frontiers)
 
 
-def const_states(
-    x: Tensor, plan: GraphPlan, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the roots [B, D] and all states [N, D] in slot order of CONST; arguments as ``ConstSweep``."""
-    hidden = recurrent_weight.shape[1] // 2
-    b_iou, b_f = bias.split([3 * hidden, hidden])
+def const_states(x: Tensor, plan: GraphPlan, weights: ConstWeights) -> tuple[Tensor, Tensor]:
+    """Return the roots [B, D] and all states [N, D] in slot order of CONST, from word vectors [T, V]."""
+    dim = weights.recurrent_weight.shape[1] // 2
+    b_iou, b_f = weights.bias.split([3 * dim, dim])
 
     def gather(nodes: Any) -> dict[str, Tensor]:
         """Compute pre-activations of i, o, u from [h_l; h_r], and f_l∘c_l + f_r∘c_r."""
-        iou, forget = F.linear(nodes.mailbox["h"].flatten(1), recurrent_weight).split(
-            [3 * hidden, 2 * hidden], 1
-        )
-        f = torch.sigmoid(forget.unflatten(1, (2, hidden)) + b_f)
-        return {"iou": iou, "kept": (f * nodes.mailbox["c"]).sum(1)}
+        products = F.linear(nodes.mailbox["h"].flatten(1), weights.recurrent_weight)
+        iou, forget = products.split([3 * dim, 2 * dim], 1)
+        f = torch.sigmoid(forget.unflatten(1, (2, dim)) + b_f)
+        return {"iou": iou, "memory": (f * nodes.mailbox["c"]).sum(1)}
 
-    return _propagate(plan, {"iou": F.linear(x, input_weight)}, gather, b_iou)
+    return _propagate(plan, {"iou": F.linear(x, weights.input_weight)}, gather, b_iou)
 
 
-def dep_states(
-    x: Tensor,
-    plan: GraphPlan,
-    input_weight: Tensor,
-    parent_weight: Tensor,
-    child_weight: Tensor,
-    recurrent_weight: Tensor,
-    bias: Tensor,
-    role_bias: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the roots [B, D] and all states [N, D] in slot order of DEP; arguments as ``DepSweep``."""
-    hidden = recurrent_weight.shape[1]
-    b_iou, b_q, b_f, b_p = bias.split([3 * hidden, hidden, hidden, hidden])
-    w_q, w_f = parent_weight.split(hidden)
-    w_p, u_f = child_weight.split(hidden)
+def dep_states(x: Tensor, plan: GraphPlan, weights: DepWeights) -> tuple[Tensor, Tensor]:
+    """Return the roots [B, D] and all states [N, D] in slot order of DEP, from word vectors [T, V]."""
+    dim = weights.recurrent_weight.shape[1]
+    b_iou, b_q, b_f, b_p = weights.bias.split([3 * dim, dim, dim, dim])
+    w_q, w_f = weights.parent_weight.split(dim)
+    w_p, u_f = weights.child_weight.split(dim)
 
     def gather(nodes: Any) -> dict[str, Tensor]:
         """Compute h̃ = Σ α_k h_k, which enters i, o, u, and a forget gate for every child."""
         h, c = nodes.mailbox["h"], nodes.mailbox["c"]
         p, forget = F.linear(h, w_p, b_p), F.linear(h, u_f)
-        if role_bias is not None:
-            of_p, of_f = nodes.mailbox["role"].chunk(2, 2)
-            p, forget = p + of_p, forget + of_f
+        if weights.role_bias is not None:
+            role_p, role_f = nodes.mailbox["role"].chunk(2, 2)
+            p, forget = p + role_p, forget + role_f
         q = nodes.data["q"].unsqueeze(1)
         norms = q.norm(dim=2).clamp_min(NORM_FLOOR) * p.norm(dim=2).clamp_min(NORM_FLOOR)
         alpha = torch.softmax((q * p).sum(2) / norms, dim=1)
-        mixed = (alpha.unsqueeze(2) * h).sum(1)
+        context = (alpha.unsqueeze(2) * h).sum(1)
         f = torch.sigmoid(nodes.data["wf"].unsqueeze(1) + forget)
-        return {"iou": nodes.data["iou"] + F.linear(mixed, recurrent_weight), "kept": (f * c).sum(1)}
+        iou = nodes.data["iou"] + F.linear(context, weights.recurrent_weight)
+        return {"iou": iou, "memory": (f * c).sum(1)}
 
-    data = {"iou": F.linear(x, input_weight), "q": F.linear(x, w_q, b_q), "wf": F.linear(x, w_f, b_f)}
-    if role_bias is not None:
-        data["role"] = F.embedding(plan.tensor("role")[plan.tensor("word")], role_bias)
+    data = {"iou": F.linear(x, weights.input_weight), "q": F.linear(x, w_q, b_q), "wf": F.linear(x, w_f, b_f)}
+    if weights.role_bias is not None:
+        data["role"] = F.embedding(plan.tensor("role")[plan.tensor("word")], weights.role_bias)
     return _propagate(plan, data, gather, b_iou)
 
 
 def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
-    """Send messages from the leaves up, by frontier; c = i∘u + kept, h = o∘tanh(c) at every node."""
-    hidden = len(b_iou) // 3
+    """Send messages from the leaves up, by frontier; c = i∘u + memory, h = o∘tanh(c) at every node."""
+    dim = len(b_iou) // 3
     if not plan.sentences:
-        return b_iou.new_empty(0, hidden), b_iou.new_empty(0, hidden)
+        return b_iou.new_empty(0, dim), b_iou.new_empty(0, dim)
     dgl = load_dgl()
 
     def update(nodes: Any) -> dict[str, Tensor]:
         i, o, u = (nodes.data["iou"] + b_iou).chunk(3, 1)
-        c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["kept"]
+        c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["memory"]
         return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
 
     def send(edges: Any) -> dict[str, Tensor]:
@@ -148,11 +134,11 @@ def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Ten
 
     with plan.graph.local_scope():
         graph = plan.graph
-        zeros = b_iou.new_zeros(len(plan.node_slot), hidden)
-        for name, of_words in data.items():
-            whole = of_words.new_zeros(len(zeros), of_words.shape[1])
-            graph.ndata[name] = whole.index_copy(0, plan.tensor("word")[: len(of_words)], of_words)
-        graph.ndata.update({"h": zeros, "c": zeros, "kept": zeros})
+        zeros = b_iou.new_zeros(len(plan.node_slot), dim)
+        for name, word_rows in data.items():
+            node_rows = word_rows.new_zeros(len(zeros), word_rows.shape[1])
+            graph.ndata[name] = node_rows.index_copy(0, plan.tensor("word")[: len(word_rows)], word_rows)
+        graph.ndata.update({"h": zeros, "c": zeros, "memory": zeros})
         leaves, *frontiers = plan.frontiers
         graph.apply_nodes(update, leaves)
         dgl.prop_nodes(graph, frontiers, send, gather, update)

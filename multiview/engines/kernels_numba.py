@@ -15,7 +15,7 @@ from the first of their kind: of N nodes, the leaves come before the I internal 
 | ``parents`` | [I, 2D]: W_q x, then q in its place; W_f x |
 | ``children`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
 | ``alpha``, ``cosine`` | [E]: attention, and cosine of q and p_k |
-| ``mixed`` | [I, D]: h̃ |
+| ``context`` | [I, D]: h̃ |
 | ``dgates``, ``dbias``, ... | gradients; those of gates are of the pre-activations, ``dbias`` is added to |
 
 Loops over a row write one array each, so that the compiler can tell the operands apart and vectorise. Sums
@@ -39,7 +39,7 @@ BIAS_AFTERWARDS = False
 """Whether the bias's gradient is summed after the sweep, not level by level."""
 
 # Sums of products may be reordered by the compiler (a fixed order of its own), else they do not vectorise.
-_reordered = functools.partial(compiled_part, fastmath={"reassoc", "contract", "nsz"})
+_part_with_reordered_sums = functools.partial(compiled_part, fastmath={"reassoc", "contract", "nsz"})
 
 
 def array(tensor: Tensor) -> Any:
@@ -47,51 +47,51 @@ def array(tensor: Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-def bind(hidden: int, name: str, *buffers: Tensor) -> Callable[..., None]:
-    """Bind a kernel to its buffers; what remains takes the bounds of a level. ``hidden`` is the width D."""
+def bind(dim: int, name: str, *buffers: Tensor) -> Callable[..., None]:
+    """Return a kernel that is bound to its buffers and takes the bounds of a level; ``dim`` is D."""
     return functools.partial(globals()[name], *map(array, buffers))
 
 
 @compiled_part
 def _activate(row, bias, cell):  # type: ignore[no-untyped-def]
     """Write i, o, u in place of their pre-activations, and c = i∘u."""
-    hidden = len(cell)
-    io, b_io = row[: 2 * hidden], bias[: 2 * hidden]
-    for j in range(2 * hidden):
+    dim = len(cell)
+    io, b_io = row[: 2 * dim], bias[: 2 * dim]
+    for j in range(2 * dim):
         io[j] = sigmoid(io[j] + b_io[j])
-    i, u, b_u = row[:hidden], row[2 * hidden : 3 * hidden], bias[2 * hidden : 3 * hidden]
-    for j in range(hidden):
+    i, u, b_u = row[:dim], row[2 * dim : 3 * dim], bias[2 * dim : 3 * dim]
+    for j in range(dim):
         u[j] = tanh(u[j] + b_u[j])
-    for j in range(hidden):
+    for j in range(dim):
         cell[j] = i[j] * u[j]
 
 
 @compiled_part
 def _through_output_gate(row, cell, state):  # type: ignore[no-untyped-def]
     """Write h = o∘tanh(c)."""
-    hidden = len(cell)
-    o = row[hidden : 2 * hidden]
-    for j in range(hidden):
+    dim = len(cell)
+    o = row[dim : 2 * dim]
+    for j in range(dim):
         state[j] = o[j] * tanh(cell[j])
 
 
 @compiled_part
 def _cell_gradient(row, cell, dstate, dcell, drow, dbias, tanh_c, total):  # type: ignore[no-untyped-def]
     """Write the gradients of i, o, u and that of c (``total``); ``tanh_c`` [D] is scratch."""
-    hidden = len(cell)
-    i, o, u = row[:hidden], row[hidden : 2 * hidden], row[2 * hidden : 3 * hidden]
-    di, do, du = drow[:hidden], drow[hidden : 2 * hidden], drow[2 * hidden : 3 * hidden]
-    for j in range(hidden):
+    dim = len(cell)
+    i, o, u = row[:dim], row[dim : 2 * dim], row[2 * dim : 3 * dim]
+    di, do, du = drow[:dim], drow[dim : 2 * dim], drow[2 * dim : 3 * dim]
+    for j in range(dim):
         tanh_c[j] = tanh(cell[j])
-    for j in range(hidden):
+    for j in range(dim):
         do[j] = dstate[j] * tanh_c[j] * (o[j] - o[j] * o[j])
-    for j in range(hidden):
+    for j in range(dim):
         total[j] = dcell[j] + dstate[j] * (o[j] - o[j] * tanh_c[j] * tanh_c[j])
-    for j in range(hidden):
+    for j in range(dim):
         di[j] = total[j] * u[j] * (i[j] - i[j] * i[j])
-    for j in range(hidden):
+    for j in range(dim):
         du[j] = total[j] * (i[j] - i[j] * u[j] * u[j])
-    _add(dbias[: 3 * hidden], drow[: 3 * hidden])
+    _add(dbias[: 3 * dim], drow[: 3 * dim])
 
 
 @compiled_part
@@ -114,7 +114,7 @@ def _add_scaled(to, scale, row):  # type: ignore[no-untyped-def]
         to[j] += scale * row[j]
 
 
-@_reordered
+@_part_with_reordered_sums
 def _dot(a, b):  # type: ignore[no-untyped-def]
     total = a[0] * b[0]
     for j in range(1, len(a)):
@@ -146,17 +146,17 @@ def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untype
 
     The children of internal node k have the slots 2k and 2k + 1.
     """
-    hidden = h.shape[1]
-    b_f = bias[3 * hidden :]
+    dim = h.shape[1]
+    b_f = bias[3 * dim :]
     for k in range(low, high):
         row, s = gates[k], slot[k]
         cell = c[s]
         _activate(row, bias, cell)
         for side in range(2):
-            forget, child = row[(3 + side) * hidden : (4 + side) * hidden], c[2 * k + side]
-            for j in range(hidden):
+            forget, child = row[(3 + side) * dim : (4 + side) * dim], c[2 * k + side]
+            for j in range(dim):
                 forget[j] = sigmoid(forget[j] + b_f[j])
-            for j in range(hidden):
+            for j in range(dim):
                 cell[j] += forget[j] * child[j]
         _through_output_gate(row, cell, h[s])
 
@@ -164,33 +164,33 @@ def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untype
 @compiled
 def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ignore[no-untyped-def]
     """Take ``const_forward`` back: write the gradients of gates and children's c, add to the bias's."""
-    hidden = c.shape[1]
-    tanh_c, total = np.empty((2, hidden), c.dtype)
-    db_f = dbias[3 * hidden :]
+    dim = c.shape[1]
+    tanh_c, total = np.empty((2, dim), c.dtype)
+    db_f = dbias[3 * dim :]
     for k in range(low, high):
         row, drow, s = gates[k], dgates[k], slot[k]
         _cell_gradient(row, c[s], dh[s], dc[s], drow, dbias, tanh_c, total)
         for side in range(2):
-            columns = slice((3 + side) * hidden, (4 + side) * hidden)
+            columns = slice((3 + side) * dim, (4 + side) * dim)
             _forget_gradient(row[columns], c[2 * k + side], total, drow[columns], dc[2 * k + side])
             _add(db_f, drow[columns])
 
 
 @compiled
-def dep_attend(parents, children, bias, h, offsets, alpha, cosine, mixed, low, high):  # type: ignore[no-untyped-def]
+def dep_attend(parents, children, bias, h, offsets, alpha, cosine, context, low, high):  # type: ignore[no-untyped-def]
     """Attend to children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
     |cosine| <= 1, so exp cannot overflow and the softmax need not subtract the maximum.
     """
-    hidden = h.shape[1]
-    b_q, b_p = bias[3 * hidden : 4 * hidden], bias[5 * hidden :]
+    dim = h.shape[1]
+    b_q, b_p = bias[3 * dim : 4 * dim], bias[5 * dim :]
     for k in range(low, high):
-        query, to = parents[k, :hidden], mixed[k]
+        query, to = parents[k, :dim], context[k]
         _add(query, b_q)
         query_norm = max(math.sqrt(_dot(query, query)), NORM_FLOOR)
         total = 0.0
         for e in range(offsets[k], offsets[k + 1]):
-            key = children[e, :hidden]
+            key = children[e, :dim]
             _add(key, b_p)
             key_norm = max(math.sqrt(_dot(key, key)), NORM_FLOOR)
             cosine[e] = _dot(query, key) / (query_norm * key_norm)
@@ -204,7 +204,7 @@ def dep_attend(parents, children, bias, h, offsets, alpha, cosine, mixed, low, h
 
 @compiled
 def dep_attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+    parents, children, h, offsets, alpha, cosine, dcontext, dparents, dchildren, dh, dbias,
     accumulate, low, high
 ):  # fmt: skip
     """Take ``dep_attend`` back: write the gradients of q and p, and α_k dh̃ into the children's ``dh``.
@@ -213,36 +213,36 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
     where the second terms vanish for norms below ε. ``accumulate`` adds to ``dh``, which then already holds
     the gradient of the states as outputs.
     """
-    hidden = h.shape[1]
-    db_q, db_p = dbias[3 * hidden : 4 * hidden], dbias[5 * hidden :]
+    dim = h.shape[1]
+    db_q, db_p = dbias[3 * dim : 4 * dim], dbias[5 * dim :]
     scales = np.empty(3, h.dtype)  # in the states' type: a float64 scale would widen the loops over rows
     for k in range(low, high):
-        query, dquery, dmix = parents[k, :hidden], dparents[k, :hidden], dmixed[k]
+        query, dquery, dcontext_row = parents[k, :dim], dparents[k, :dim], dcontext[k]
         query_norm = math.sqrt(_dot(query, query))
         query_floor = max(query_norm, NORM_FLOOR)
         mean = 0.0
         for e in range(offsets[k], offsets[k + 1]):
-            mean += alpha[e] * _dot(dmix, h[e])
+            mean += alpha[e] * _dot(dcontext_row, h[e])
         dquery[:] = 0
         along_query = 0.0
         for e in range(offsets[k], offsets[k + 1]):
-            key, dkey, dstate = children[e, :hidden], dchildren[e, :hidden], dh[e]
+            key, dkey, dstate = children[e, :dim], dchildren[e, :dim], dh[e]
             key_norm = math.sqrt(_dot(key, key))
             key_floor = max(key_norm, NORM_FLOOR)
-            dcosine = alpha[e] * (_dot(dmix, h[e]) - mean)
+            dcosine = alpha[e] * (_dot(dcontext_row, h[e]) - mean)
             along_query += dcosine * cosine[e]
             scales[0] = dcosine / (query_floor * key_floor)
             scales[1] = dcosine * cosine[e] / (key_floor * key_floor) if key_norm > NORM_FLOOR else 0.0
             across, along_key, weight = scales[0], scales[1], alpha[e]
-            for j in range(hidden):
+            for j in range(dim):
                 dkey[j] = across * query[j] - along_key * key[j]
             _add(db_p, dkey)
             _add_scaled(dquery, across, key)
             if accumulate:
-                _add_scaled(dstate, weight, dmix)
+                _add_scaled(dstate, weight, dcontext_row)
             else:
-                for j in range(hidden):
-                    dstate[j] = weight * dmix[j]
+                for j in range(dim):
+                    dstate[j] = weight * dcontext_row[j]
         scales[2] = -along_query / (query_floor * query_floor) if query_norm > NORM_FLOOR else 0.0
         _add_scaled(dquery, scales[2], query)
         _add(db_q, dquery)
@@ -254,20 +254,20 @@ def dep_forward(gates, parents, children, bias, slot, h, c, offsets, low, high):
 
     ``gates`` and ``slot`` are those of the internal nodes; f_k replaces the second half of ``children``.
     """
-    hidden = h.shape[1]
-    b_f = bias[4 * hidden : 5 * hidden]
-    from_parent = np.empty(hidden, h.dtype)
+    dim = h.shape[1]
+    b_f = bias[4 * dim : 5 * dim]
+    from_parent = np.empty(dim, h.dtype)
     for k in range(low, high):
         row, s = gates[k], slot[k]
-        cell, wf_x = c[s], parents[k, hidden:]
+        cell, wf_x = c[s], parents[k, dim:]
         _activate(row, bias, cell)
-        for j in range(hidden):
+        for j in range(dim):
             from_parent[j] = wf_x[j] + b_f[j]
         for e in range(offsets[k], offsets[k + 1]):
-            forget, child = children[e, hidden:], c[e]
-            for j in range(hidden):
+            forget, child = children[e, dim:], c[e]
+            for j in range(dim):
                 forget[j] = sigmoid(forget[j] + from_parent[j])
-            for j in range(hidden):
+            for j in range(dim):
                 cell[j] += forget[j] * child[j]
         _through_output_gate(row, cell, h[s])
 
@@ -277,40 +277,40 @@ def dep_backward(  # type: ignore[no-untyped-def]
     gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low, high
 ):  # fmt: skip
     """Take ``dep_forward`` back; add to the gradient of the bias of i, o, u, f."""
-    hidden = c.shape[1]
-    tanh_c, total = np.empty((2, hidden), c.dtype)
-    db_f = dbias[4 * hidden : 5 * hidden]
+    dim = c.shape[1]
+    tanh_c, total = np.empty((2, dim), c.dtype)
+    db_f = dbias[4 * dim : 5 * dim]
     for k in range(low, high):
-        s, dwf_x = slot[k], dparents[k, hidden:]
+        s, dwf_x = slot[k], dparents[k, dim:]
         _cell_gradient(gates[k], c[s], dh[s], dc[s], dgates[k], dbias, tanh_c, total)
         dwf_x[:] = 0
         for e in range(offsets[k], offsets[k + 1]):
-            dforget = dchildren[e, hidden:]
-            _forget_gradient(children[e, hidden:], c[e], total, dforget, dc[e])
+            dforget = dchildren[e, dim:]
+            _forget_gradient(children[e, dim:], c[e], total, dforget, dc[e])
             _add(dwf_x, dforget)
         _add(db_f, dwf_x)
 
 
 @compiled
-def gru_forward(gates, token, hidden, bias, h, states, low, high):  # type: ignore[no-untyped-def]
+def gru_forward(gates, token, recurrent, bias, h, states, low, high):  # type: ignore[no-untyped-def]
     """Take one position of a GRU: r, z = σ(W x + U h + b), n = tanh(W x + r∘(U h + b)), h ← n + z∘(h - n).
 
     ``gates`` [U, 3D] are W x + b of every distinct word, in torch's order r, z, n; ``token`` int64 [T] is
-    each packed token's word. The sentences that run come first in ``hidden`` [B, 3D], which is U h and
+    each packed token's word. The sentences that run come first in ``recurrent`` [B, 3D], which is U h and
     overwritten, and in ``h`` [B, D]. ``low`` to ``high - 1`` are the position's packed tokens, whose
     ``states`` [T, D] are written.
     """
-    size = h.shape[1]
+    dim = h.shape[1]
     for k in range(high - low):
-        inputs, row, state, out = gates[token[low + k]], hidden[k], h[k], states[low + k]
-        in_rz, rz, b_rz = inputs[: 2 * size], row[: 2 * size], bias[: 2 * size]
-        for j in range(2 * size):
+        inputs, row, state, out = gates[token[low + k]], recurrent[k], h[k], states[low + k]
+        in_rz, rz, b_rz = inputs[: 2 * dim], row[: 2 * dim], bias[: 2 * dim]
+        for j in range(2 * dim):
             rz[j] = sigmoid(in_rz[j] + (rz[j] + b_rz[j]))
-        r, z, n = row[:size], row[size : 2 * size], row[2 * size :]
-        in_n, b_n = inputs[2 * size :], bias[2 * size :]
-        for j in range(size):
+        r, z, n = row[:dim], row[dim : 2 * dim], row[2 * dim :]
+        in_n, b_n = inputs[2 * dim :], bias[2 * dim :]
+        for j in range(dim):
             n[j] = tanh(in_n[j] + r[j] * (n[j] + b_n[j]))
-        for j in range(size):
+        for j in range(dim):
             state[j] = n[j] + z[j] * (state[j] - n[j])
-        for j in range(size):
+        for j in range(dim):
             out[j] = state[j]

@@ -2,9 +2,9 @@
 
 Ran on an H100 on 26 November 2026 (``pytest -m gpu``); other tests run them under Triton's interpreter.
 
-Functions and arguments are those of ``kernels_numba``. A program handles one node and a block of columns;
-the attention needs whole rows. Each value has one writer and sums run over a node's children in order: no
-atomics, the same bits every time. Bias gradients are summed once after the sweep.
+Names (with an underscore) and arguments are those of ``kernels_numba``. A program handles one node and a
+block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's
+children in order: no atomics, the same bits every time. Bias gradients are summed once after the sweep.
 
 Imported only where triton is installed; ``TRITON_INTERPRET=1`` runs the kernels on the CPU, as the tests do.
 
@@ -40,8 +40,8 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _activate(gates, bias, h, c, kept, row, s, j, mask, D: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Activate i, o, u in place; write c = i∘u + kept, h = o∘tanh(c) into slot ``s``."""
+def _activate(gates, bias, h, c, memory, row, s, j, mask, D: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Activate i, o, u in place; write c = i∘u + memory, h = o∘tanh(c) into slot ``s``."""
     at = gates + row * columns + j
     i = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + tl.load(bias + j, mask=mask, other=0.0))
     o = tl.sigmoid(tl.load(at + D, mask=mask, other=0.0) + tl.load(bias + D + j, mask=mask, other=0.0))
@@ -49,7 +49,7 @@ def _activate(gates, bias, h, c, kept, row, s, j, mask, D: tl.constexpr, columns
     tl.store(at, i, mask=mask)
     tl.store(at + D, o, mask=mask)
     tl.store(at + 2 * D, u, mask=mask)
-    cell = i * u + kept
+    cell = i * u + memory
     tl.store(c + s * D + j, cell, mask=mask)
     tl.store(h + s * D + j, o * _tanh(cell), mask=mask)
 
@@ -93,8 +93,8 @@ def _const_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.cons
     right = tl.sigmoid(tl.load(at + 4 * D, mask=mask, other=0.0) + b_f)
     tl.store(at + 3 * D, left, mask=mask)
     tl.store(at + 4 * D, right, mask=mask)
-    kept = left * tl.load(child, mask=mask, other=0.0) + right * tl.load(child + D, mask=mask, other=0.0)
-    _activate(gates, bias, h, c, kept, k, tl.load(slot + k), j, mask, D, 5 * D)
+    memory = left * tl.load(child, mask=mask, other=0.0) + right * tl.load(child + D, mask=mask, other=0.0)
+    _activate(gates, bias, h, c, memory, k, tl.load(slot + k), j, mask, D, 5 * D)
 
 
 @_level_kernel
@@ -112,14 +112,14 @@ def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr,
 
 
 @_level_kernel
-def _attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, alpha, cosine, mixed, low, floor: tl.constexpr,
+def _dep_attend(  # type: ignore[no-untyped-def]
+    parents, children, bias, h, offsets, alpha, cosine, context, low, floor: tl.constexpr,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BLOCK)
     mask = j < D
-    first, last = tl.load(offsets + k), tl.load(offsets + k + 1)
+    begin, end = tl.load(offsets + k), tl.load(offsets + k + 1)
     at = parents + k * 2 * D + j
     query = tl.load(at, mask=mask, other=0.0) + tl.load(bias + 3 * D + j, mask=mask, other=0.0)
     tl.store(at, query, mask=mask)
@@ -127,7 +127,7 @@ def _attend(  # type: ignore[no-untyped-def]
     b_p = tl.load(bias + 5 * D + j, mask=mask, other=0.0)
     total = tl.sum(query * 0)
     sum_of_states = query * 0
-    for e in range(first, last):
+    for e in range(begin, end):
         at_key = children + e * 2 * D + j
         key = tl.load(at_key, mask=mask, other=0.0) + b_p
         tl.store(at_key, key, mask=mask)
@@ -138,33 +138,33 @@ def _attend(  # type: ignore[no-untyped-def]
         total += weight
         sum_of_states += weight * tl.load(h + e * D + j, mask=mask, other=0.0)
     tl.debug_barrier()  # one thread stored the cosines, all read them
-    for e in range(first, last):
+    for e in range(begin, end):
         tl.store(alpha + e, tl.exp(tl.load(cosine + e)) / total)
-    tl.store(mixed + k * D + j, sum_of_states / total, mask=mask)
+    tl.store(context + k * D + j, sum_of_states / total, mask=mask)
 
 
 @_level_kernel
-def _attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, alpha, cosine, dmixed, dparents, dchildren, dh, dbias,
+def _dep_attend_backward(  # type: ignore[no-untyped-def]
+    parents, children, h, offsets, alpha, cosine, dcontext, dparents, dchildren, dh, dbias,
     accumulate: tl.constexpr, low, floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BLOCK)
     mask = j < D
-    first, last = tl.load(offsets + k), tl.load(offsets + k + 1)
+    begin, end = tl.load(offsets + k), tl.load(offsets + k + 1)
     query = tl.load(parents + k * 2 * D + j, mask=mask, other=0.0)
-    dmix = tl.load(dmixed + k * D + j, mask=mask, other=0.0)
+    dcontext_row = tl.load(dcontext + k * D + j, mask=mask, other=0.0)
     query_norm = tl.sqrt(tl.sum(query * query))
     query_floor = tl.maximum(query_norm, floor)
     mean = tl.sum(query * 0)
-    for e in range(first, last):
-        mean += tl.load(alpha + e) * tl.sum(dmix * tl.load(h + e * D + j, mask=mask, other=0.0))
+    for e in range(begin, end):
+        mean += tl.load(alpha + e) * tl.sum(dcontext_row * tl.load(h + e * D + j, mask=mask, other=0.0))
     dquery = query * 0
     along_query = tl.sum(query * 0)
-    for e in range(first, last):
+    for e in range(begin, end):
         weight, cos = tl.load(alpha + e), tl.load(cosine + e)
         key = tl.load(children + e * 2 * D + j, mask=mask, other=0.0)
-        dcosine = weight * (tl.sum(dmix * tl.load(h + e * D + j, mask=mask, other=0.0)) - mean)
+        dcosine = weight * (tl.sum(dcontext_row * tl.load(h + e * D + j, mask=mask, other=0.0)) - mean)
         key_norm = tl.sqrt(tl.sum(key * key))
         key_floor = tl.maximum(key_norm, floor)
         across = dcosine / (query_floor * key_floor)
@@ -173,7 +173,7 @@ def _attend_backward(  # type: ignore[no-untyped-def]
         tl.store(dchildren + e * 2 * D + j, across * query - along_key * key, mask=mask)
         dquery += across * key
         to = dh + e * D + j
-        direct = weight * dmix
+        direct = weight * dcontext_row
         if accumulate:
             direct += tl.load(to, mask=mask, other=0.0)
         tl.store(to, direct, mask=mask)
@@ -190,13 +190,13 @@ def _dep_forward(  # type: ignore[no-untyped-def]
     mask = j < D
     from_parent = tl.load(parents + k * 2 * D + D + j, mask=mask, other=0.0)
     from_parent += tl.load(bias + 4 * D + j, mask=mask, other=0.0)
-    kept = from_parent * 0
+    memory = from_parent * 0
     for e in range(tl.load(offsets + k), tl.load(offsets + k + 1)):
         at = children + e * 2 * D + D + j
         f = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + from_parent)
         tl.store(at, f, mask=mask)
-        kept += f * tl.load(c + e * D + j, mask=mask, other=0.0)
-    _activate(gates, bias, h, c, kept, k, tl.load(slot + k), j, mask, D, 3 * D)
+        memory += f * tl.load(c + e * D + j, mask=mask, other=0.0)
+    _activate(gates, bias, h, c, memory, k, tl.load(slot + k), j, mask, D, 3 * D)
 
 
 @_level_kernel
@@ -219,43 +219,33 @@ def _dep_backward(  # type: ignore[no-untyped-def]
     tl.store(dparents + k * 2 * D + D + j, dforget_input, mask=mask)
 
 
-_KERNELS = {
-    "leaf_forward": _leaf_forward,
-    "leaf_backward": _leaf_backward,
-    "const_forward": _const_forward,
-    "const_backward": _const_backward,
-    "dep_attend": _attend,
-    "dep_attend_backward": _attend_backward,
-    "dep_forward": _dep_forward,
-    "dep_backward": _dep_backward,
-}
-
-
-def bind(hidden: int, name: str, *buffers: Tensor) -> Callable[..., None]:
-    """Bind a kernel to its buffers of states [.., ``hidden``]; what remains takes the bounds of a level.
+def bind(dim: int, name: str, *buffers: Tensor) -> Callable[..., None]:
+    """Return a kernel that is bound to its buffers of states [.., ``dim``] and takes the bounds of a level.
 
     A program of the attention has whole rows, others a block of columns. Triton's own launch looks at every
     argument, 40 µs each time, and a step has some 200 launches. So the first level goes through it, and the
-    others give the kernel that it chose the addresses of the same buffers.
+    others give the compiled kernel that it chose the addresses of the same buffers.
     """
-    kernel, blocks, options = _KERNELS[name], triton.cdiv(hidden, _BLOCK), {}
-    constants: dict[str, Any] = {"D": hidden, "BLOCK": _BLOCK}
+    kernel = globals()[f"_{name}"]
+    blocks = triton.cdiv(dim, _BLOCK)
+    constants: dict[str, Any] = {"D": dim, "BLOCK": _BLOCK}
+    options = {}
     if name.startswith("dep_attend"):
-        block, blocks = triton.next_power_of_2(hidden), 1
-        constants = {"floor": NORM_FLOOR, "D": hidden, "BLOCK": block}
-        options = {"num_warps": min(max(block // 256, 1), 16)}
+        row_block, blocks = triton.next_power_of_2(dim), 1
+        constants = {"floor": NORM_FLOOR, "D": dim, "BLOCK": row_block}
+        options = {"num_warps": min(max(row_block // 256, 1), 16)}
     addresses = [buffer.data_ptr() for buffer in buffers]
-    chosen = None
+    compiled_kernel = None
 
     def launch(*bounds: int) -> None:
-        nonlocal chosen
+        nonlocal compiled_kernel
         *flags, low, high = bounds
         if high == low:
             return
         grid = (high - low, blocks, 1)
-        if chosen is None:  # always under the interpreter, which returns none
-            chosen = kernel[grid](*buffers, *flags, low, **constants, **options)
+        if compiled_kernel is None:  # always under the interpreter, which returns none
+            compiled_kernel = kernel[grid](*buffers, *flags, low, **constants, **options)
         else:
-            chosen[grid](*addresses, *flags, low, *constants.values())
+            compiled_kernel[grid](*addresses, *flags, low, *constants.values())
 
     return launch

@@ -1,4 +1,4 @@
-"""What sweeps over the trees of a batch share: the order of nodes, and memory (docs/tree-engine.md).
+"""What sweeps over the trees of a batch share: the order of nodes, weights and memory (docs/tree-engine.md).
 
 A node has a *rank*, its place in a stable sort by height, so that a level is a range of ranks. Its state is
 kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice
@@ -8,14 +8,15 @@ A sweep on the CPU takes one block of memory for all its buffers, which is free 
 deleted. The C library would return hundreds of megabytes to the system each step, and ask for them again.
 
 Shapes: B sentences, T tokens, N nodes (T for dependency trees, 2T - B for constituency trees), I internal
-nodes, E edges (N - B), L levels of internal nodes.
+nodes, E edges (N - B), L levels of internal nodes, D hidden, V word vector, R roles.
 """
 
+import math
 import weakref
+from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from math import prod
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -31,13 +32,41 @@ NORM_FLOOR = 1e-8
 _ALIGNMENT_BYTES = 64  # a cache line, the widest vector register, and a multiple of every item's size
 _SLACK = 1.25  # blocks are made a little larger than needed, so that the next batch fits as well
 
-_free: list[NDArray[np.uint8]] = []
+_free_blocks: list[NDArray[np.uint8]] = []
 _lock = shared_lock()
+
+
+class DepWeights(NamedTuple):
+    """The weights of DEP, or their gradients."""
+
+    input_weight: Tensor
+    """[3D, V]: W of i, o, u."""
+    parent_weight: Tensor
+    """[2D, V]: W_q and W_f, applied to words with dependents."""
+    child_weight: Tensor
+    """[2D, D]: W_p and U_f, applied to children's states."""
+    recurrent_weight: Tensor
+    """[3D, D]: U of i, o, u, applied to h̃."""
+    bias: Tensor
+    """[6D]: of i, o, u, q, f, p."""
+    role_bias: Tensor | None = None
+    """With relations, [R, 2D]: of p and f, one row for each of ``CHILD_ROLES``."""
+
+
+class ConstWeights(NamedTuple):
+    """The weights of CONST, or their gradients."""
+
+    input_weight: Tensor
+    """[3D, V]: W of i, o, u."""
+    recurrent_weight: Tensor
+    """[5D, 2D]: U of i, o, u, f_l, f_r (rows) from the left and right child (columns)."""
+    bias: Tensor
+    """[4D]: of i, o, u, and one that both forget gates share."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Holds arrays on the host and, after ``to``, their copies on a device."""
+    """How a batch is computed: arrays on the host and, after ``to``, their copies on a device."""
 
     sentences: int
     """B."""
@@ -53,9 +82,12 @@ class Plan:
         device = torch.device(device)
         if self.tensors is not None and self.tensors["node_slot"].device == device:
             return self
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: torch.from_numpy(v) for name, v in values.items() if isinstance(v, np.ndarray)}
-        return replace(self, tensors={name: to_device(array, device) for name, array in arrays.items()})
+        tensors = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                tensors[field.name] = to_device(torch.from_numpy(value), device)
+        return replace(self, tensors=tensors)
 
     def tensor(self, name: str) -> Tensor:
         """Return the index array ``name`` on the plan's device."""
@@ -78,30 +110,35 @@ class TreePlan(Plan):
     """int64 [L + 1] into the internal nodes in rank order."""
     child_offsets: IntArray
     """int64 [I + 1]: slots of the children of each internal node in rank order."""
-    order: IntArray
-    """int64 [N]: node of each rank; the batch's words come before internal nodes of constituency trees."""
-    slot: IntArray
-    """int64 [N]: slot of each rank."""
+    node_of_rank: IntArray
+    """int64 [N]; the batch's words come before the internal nodes of constituency trees."""
+    slot_of_rank: IntArray
+    """int64 [N]."""
     role: IntArray | None = None
-    """int64 [N]: role of each slot's word to its head, for an encoder that asks."""
+    """int64 [N]: role of each slot's word to its head, for an encoder with relations."""
 
     @property
     def internal(self) -> int:
-        """Gives I, the number of nodes with children."""
-        return len(self.order) - self.leaves
+        """I, the number of nodes with children."""
+        return len(self.node_of_rank) - self.leaves
+
+    @property
+    def edges(self) -> int:
+        """E, the number of nodes with a parent, and so the first slot of a root."""
+        return len(self.node_of_rank) - self.sentences
 
     def levels(self) -> list[tuple[int, int, int, int]]:
-        """List each level's inner nodes and their children's slots: ``(low, high, edge_low, edge_high)``."""
+        """List each level's internal nodes, and children's slots: ``(low, high, edge_low, edge_high)``."""
         nodes = pairwise(self.level_offsets.tolist())
         edges = pairwise(self.child_offsets[self.level_offsets].tolist())
-        return [(*node, *edge) for node, edge in zip(nodes, edges, strict=True)]
+        return [(*node_range, *edge_range) for node_range, edge_range in zip(nodes, edges, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequencePlan(Plan):
     """A batch in the time-major order of a packed sequence, longest sentence first."""
 
-    packed: IntArray
+    token_of_row: IntArray
     """int64 [T]: token of each packed row."""
     batch_sizes: IntArray
     """int64 [longest sentence]: number of sentences that have a token at each step."""
@@ -112,7 +149,7 @@ class SequencePlan(Plan):
 
 
 def plan_words(batch: Batch) -> Plan:
-    """Return the words of each sentence in order, for views without a recursion."""
+    """Plan the words of each sentence in order, for views without a recursion."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     return Plan(sentences=len(offsets) - 1, node_offsets=offsets, node_slot=np.arange(int(offsets[-1])))
 
@@ -125,21 +162,22 @@ def plan_const(batch: Batch) -> TreePlan:
     What the second sentence calls its words 0, 1, 2 and its internal nodes 3, 4 are here 2, 3, 4 and 6, 7.
     """
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
-    lengths, every_B = np.diff(offsets), np.arange(len(offsets) - 1)
+    lengths, sentence_B = np.diff(offsets), np.arange(len(offsets) - 1)
     tokens = int(offsets[-1])
-    internal = tokens - len(every_B)
-    sentence_T, sentence_I = np.repeat(every_B, lengths), np.repeat(every_B, lengths - 1)
+    internal = tokens - len(sentence_B)
+    sentence_T, sentence_I = np.repeat(sentence_B, lengths), np.repeat(sentence_B, lengths - 1)
     first_I1, words_I1 = offsets[sentence_I, None], lengths[sentence_I, None]
     height_N = np.append(np.zeros(tokens, dtype=np.int32), np.array(batch.const_height, dtype=np.int32))
     child_I2 = np.stack([batch.left, batch.right], axis=1).astype(np.int64)
-    outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
+    is_outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
     child_I2 += first_I1 + (tokens - sentence_I[:, None] - words_I1) * (child_I2 >= words_I1)
-    root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - every_B - 2)
-    child_I2 = np.where(outside_I2, root_B[sentence_I, None], child_I2)  # which no node may have as a child
+    root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - sentence_B - 2)
+    # A child outside its sentence becomes the root, which no node may have as a child.
+    child_I2 = np.where(is_outside_I2, root_B[sentence_I, None], child_I2)
     _check_binary(child_I2, root_B, height_N, np.append(sentence_T, sentence_I))
     # In sentence order, a sentence's words come before its internal nodes.
     place_N = np.arange(tokens + internal)
-    place_N[:tokens] += (offsets[:-1] - every_B)[sentence_T]
+    place_N[:tokens] += (offsets[:-1] - sentence_B)[sentence_T]
     place_N[tokens:] += offsets[sentence_I + 1] - tokens
     parent_E = np.repeat(np.arange(tokens, tokens + internal), 2)
     node_offsets = 2 * offsets - np.arange(len(offsets))
@@ -150,29 +188,34 @@ def _check_binary(child_I2: IntArray, root_B: IntArray, height_N: IntArray, sent
     """Refuse sentences with a child as high as its parent, or a node that is not once a child or the root."""
     tokens = len(height_N) - len(child_I2)
     height_I = height_N[tokens:]
-    unsorted_I = height_N[child_I2].max(axis=1, initial=0) >= height_I
-    used_N = np.bincount(np.append(child_I2, root_B), minlength=len(height_N))
-    wrong = sentence_N[tokens:][unsorted_I | (height_I > len(child_I2))], sentence_N[used_N != 1]
-    _refuse("left, right and const_height are no binary tree", *wrong)
+    is_wrong_I = (height_N[child_I2].max(axis=1, initial=0) >= height_I) | (height_I > len(child_I2))
+    uses_N = np.bincount(np.append(child_I2, root_B), minlength=len(height_N))
+    sentences = np.append(sentence_N[tokens:][is_wrong_I], sentence_N[uses_N != 1])
+    _refuse(sentences, "left, right and const_height are no binary tree")
 
 
 def plan_dep(batch: Batch) -> TreePlan:
     """Schedule the batch's dependency trees; what is no tree with one root is a ValueError."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, tokens = np.diff(offsets), int(offsets[-1])
-    sentence_T, every_T = np.repeat(np.arange(len(lengths)), lengths), np.arange(tokens)
+    sentence_T, token_T = np.repeat(np.arange(len(lengths)), lengths), np.arange(tokens)
     head_T, height_T = np.asarray(batch.head), np.array(batch.dep_height, dtype=np.int32)
     words_T = lengths[sentence_T]
-    outside_T = (head_T < 0) | (head_T > words_T) | (height_T < 0) | (height_T >= words_T)
+    is_wrong_T = (head_T < 0) | (head_T > words_T) | (height_T < 0) | (height_T >= words_T)
     child_E, root_B = np.flatnonzero(head_T != 0), np.flatnonzero(head_T == 0)
-    parent_E = np.where(outside_T, every_T, offsets[sentence_T] + head_T - 1)[child_E]
+    parent_E = np.where(is_wrong_T, token_T, offsets[sentence_T] + head_T - 1)[child_E]
     children_T = np.bincount(parent_E, minlength=tokens)
-    unsorted_T = outside_T | ((children_T > 0) != (height_T > 0))
-    unsorted_T[child_E] |= height_T[parent_E] <= height_T[child_E]
+    is_wrong_T |= (children_T > 0) != (height_T > 0)
+    is_wrong_T[child_E] |= height_T[parent_E] <= height_T[child_E]
     roots_B = np.bincount(sentence_T[root_B], minlength=len(lengths))
-    wrong = sentence_T[unsorted_T], np.flatnonzero(roots_B != 1)
-    _refuse("head and dep_height are no tree with one root", *wrong)
-    return _tree_plan(height_T, child_E, parent_E, root_B, every_T, offsets)
+    sentences = np.append(sentence_T[is_wrong_T], np.flatnonzero(roots_B != 1))
+    _refuse(sentences, "head and dep_height are no tree with one root")
+    return _tree_plan(height_T, child_E, parent_E, root_B, token_T, offsets)
+
+
+def _refuse(sentences: IntArray, problem: str) -> None:
+    if len(sentences):
+        raise ValueError(f"sentence {sentences.min()} of the batch: {problem}")
 
 
 def _tree_plan(
@@ -184,23 +227,24 @@ def _tree_plan(
     node_offsets: IntArray,
 ) -> TreePlan:
     """Rank nodes and give them slots; siblings come in order, ``place_N`` are places in sentence order."""
-    order = np.argsort(height_N, kind="stable")
-    rank_N, slot_N, node_slot = (np.empty_like(order) for _ in range(3))
-    rank_N[order] = np.arange(len(order))
-    siblings = np.argsort(rank_N[parent_E], kind="stable")
-    slot_N[np.append(child_E[siblings], root_B)] = np.arange(len(order))
+    node_of_rank = np.argsort(height_N, kind="stable")
+    numbers = np.arange(len(node_of_rank))
+    rank_N, slot_N, node_slot = (np.empty_like(numbers) for _ in range(3))
+    rank_N[node_of_rank] = numbers
+    edges_by_parent = np.argsort(rank_N[parent_E], kind="stable")
+    slot_N[np.append(child_E[edges_by_parent], root_B)] = numbers
     node_slot[place_N] = slot_N
     leaves = int((height_N == 0).sum())
-    children_N = np.bincount(parent_E, minlength=len(order))
+    children_N = np.bincount(parent_E, minlength=len(numbers))
     return TreePlan(
         sentences=len(root_B),
         node_offsets=node_offsets,
         node_slot=node_slot,
         leaves=leaves,
         level_offsets=offsets_of(np.bincount(height_N)[1:]),
-        child_offsets=offsets_of(children_N[order[leaves:]]),
-        order=order,
-        slot=slot_N[order],
+        child_offsets=offsets_of(children_N[node_of_rank[leaves:]]),
+        node_of_rank=node_of_rank,
+        slot_of_rank=slot_N[node_of_rank],
     )
 
 
@@ -208,29 +252,23 @@ def plan_sequence(batch: Batch) -> SequencePlan:
     """Pack the batch as a sequence, in the order of ``pack_padded_sequence`` but without padding."""
     offsets = np.array(batch.sentence_offsets, dtype=np.int64)
     lengths, tokens = np.diff(offsets), int(offsets[-1])
-    by_length = np.argsort(-lengths, kind="stable")
-    column_B = np.empty_like(by_length)
-    column_B[by_length] = np.arange(len(by_length))
+    sorted_sentences = np.argsort(-lengths, kind="stable")
+    column_B = np.empty_like(sorted_sentences)
+    column_B[sorted_sentences] = np.arange(len(lengths))
     batch_sizes = len(lengths) - np.cumsum(np.bincount(lengths)[:-1])
     step_T = np.arange(tokens) - np.repeat(offsets[:-1], lengths)
     row_T = offsets_of(batch_sizes)[step_T] + np.repeat(column_B, lengths)
-    packed = np.empty_like(row_T)
-    packed[row_T] = np.arange(tokens)
+    token_of_row = np.empty_like(row_T)
+    token_of_row[row_T] = np.arange(tokens)
     return SequencePlan(
         sentences=len(lengths),
         node_offsets=offsets,
-        packed=packed,
-        batch_sizes=batch_sizes,
-        sorted_sentences=by_length,
-        unsorted_sentences=column_B,
         node_slot=row_T,
+        token_of_row=token_of_row,
+        batch_sizes=batch_sizes,
+        sorted_sentences=sorted_sentences,
+        unsorted_sentences=column_B,
     )
-
-
-def _refuse(what: str, *bad: IntArray) -> None:
-    sentences = np.concatenate(bad)
-    if len(sentences):
-        raise ValueError(f"sentence {sentences.min()} of the batch: {what}")
 
 
 def start_gradients(
@@ -254,28 +292,32 @@ def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     if like.device.type != "cpu":
         return [like.new_empty(shape) for shape in shapes]
     step = _ALIGNMENT_BYTES // like.element_size()
-    sizes = [-(-prod(shape) // step) * step for shape in shapes]
+    sizes = [math.ceil(math.prod(shape) / step) * step for shape in shapes]
     size_bytes = sum(sizes) * like.element_size()
-    # The smallest free block that is large enough, or a new one in place of the largest free one.
-    with _lock:
-        fitting = [block for block in _free if len(block) >= size_bytes]
-        if fitting:
-            memory = min(fitting, key=len)
-        else:
-            whole = np.empty(int(size_bytes * _SLACK) + _ALIGNMENT_BYTES, np.uint8)  # torch has no huge pages
-            memory = whole[-whole.ctypes.data % _ALIGNMENT_BYTES :]
-        others = sorted((block for block in _free if block is not memory), key=len)
-        _free[:] = others if fitting else others[:-1]
+    block = _take_block(size_bytes)
     # torch keeps this view alive while a tensor uses its memory; after that the block is free again.
-    lent = memory[:size_bytes]
+    memory = block[:size_bytes]
     # Without the lock: a finalizer may run in this function on the same thread.
-    weakref.finalize(lent, _free.append, memory).atexit = False
-    parts = torch.from_numpy(lent).view(like.dtype).split(sizes)
-    return [part[: prod(shape)].view(shape) for part, shape in zip(parts, shapes, strict=True)]
+    weakref.finalize(memory, _free_blocks.append, block).atexit = False
+    parts = torch.from_numpy(memory).view(like.dtype).split(sizes)
+    return [part[: math.prod(shape)].view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _take_block(size_bytes: int) -> NDArray[np.uint8]:
+    """Take the smallest free block that is large enough, or a new one in place of the largest free one."""
+    with _lock:
+        blocks = sorted(_free_blocks, key=len)
+        place = bisect_left(blocks, size_bytes, key=len)
+        _free_blocks[:] = blocks[:place] + blocks[place + 1 :]
+        if place < len(blocks):
+            return blocks[place]
+        del _free_blocks[-1:]
+    memory = np.empty(int(size_bytes * _SLACK) + _ALIGNMENT_BYTES, np.uint8)  # torch has no huge pages
+    return memory[-memory.ctypes.data % _ALIGNMENT_BYTES :]
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor of the CPU to a device; itself on the CPU.
+    """Copy a tensor of the CPU to a device; on the CPU return the tensor itself.
 
     From pinned memory the copy is queued like a kernel: neither the thread that asks for it nor the device
     waits. torch keeps that memory until the copy is done.

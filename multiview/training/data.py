@@ -1,7 +1,7 @@
-"""From a tree cache to prepared training steps: validation set, segments, order, plans.
+"""Prepares training steps from a tree cache: validation set, segments, their order, plans.
 
 Whole documents are kept for validation; the text between them is for training. Each epoch cuts it into
-segments of ``batch`` successive sentences, at other places than the last epoch, and shuffles them. Segments
+segments of ``batch`` successive sentences, at other places than the epoch before, and shuffles them. Segments
 shorter than half of ``batch`` are dropped, and so are the last ones when they do not fill a step. The epoch
 and step alone decide which sentences a step has, so a checkpoint needs nothing else to resume.
 
@@ -11,6 +11,7 @@ size of the teacher's vectors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
@@ -61,7 +62,7 @@ class Segment:
     """The teacher's vectors of the sentences, float [B, K]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Step:
     """One prepared optimiser step of one process."""
 
@@ -85,7 +86,7 @@ class Step:
         return [self.vectors.to(words.place)]
 
 
-def on_device(part: Any, device: torch.device) -> Any:
+def move_to_device(part: Any, device: torch.device) -> Any:
     """Return a step or a part of it with its tensors on a device, for whose copies nothing waits."""
     if device.type == "cpu":
         return part
@@ -94,9 +95,9 @@ def on_device(part: Any, device: torch.device) -> Any:
     if isinstance(part, Plan):
         return part.to(device)
     if isinstance(part, list):
-        return [on_device(each, device) for each in part]
+        return [move_to_device(item, device) for item in part]
     if is_dataclass(part) and not isinstance(part, type):
-        copies = {field.name: on_device(getattr(part, field.name), device) for field in fields(part)}
+        copies = {field.name: move_to_device(getattr(part, field.name), device) for field in fields(part)}
         return replace(part, **copies)
     return part
 
@@ -135,60 +136,61 @@ class Split:
         most.
         """
 
-        def edge(sentence: int) -> int:
+        def next_document(sentence: int) -> int:
             """Return the first start of a document that is not before a sentence."""
             return int(documents[min(int(np.searchsorted(documents, sentence)), len(documents) - 1)])
 
         total = int(documents[-1])
-        wanted = min(sentences, total // 10)
-        blocks = max(1, min(10, wanted // batch))
+        validation_sentences = min(sentences, total // 10)
+        blocks = max(1, min(10, validation_sentences // batch))
+        block_size = max(validation_sentences // blocks, 1)
         validation: list[Span] = []
-        each = max(wanted // blocks, 1)
-        last = 0
-        for block in range(blocks if wanted else 0):
+        previous_stop = 0
+        for block in range(blocks if validation_sentences else 0):
             place = (2 * block + 1) * total // (2 * blocks)
-            start = max(edge(place), last)
-            stop = edge(start + each)
-            if not start < stop <= start + 4 * each + 1:  # whole, it would use up the training data
-                start = max(place, last)
-                stop = min(start + each, total)
+            start = max(next_document(place), previous_stop)
+            stop = next_document(start + block_size)
+            if not start < stop <= start + 4 * block_size + 1:  # whole, it would use up the training data
+                start = max(place, previous_stop)
+                stop = min(start + block_size, total)
             if start < stop:
                 validation.append((start, stop))
-                last = stop
-        edges = [0, *(bound for span in validation for bound in span), total]
-        training = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
-        return cls(training, validation)
+                previous_stop = stop
+        edges = [0, *(edge for span in validation for edge in span), total]
+        gaps = zip(edges[::2], edges[1::2], strict=True)
+        return cls([(start, stop) for start, stop in gaps if stop > start], validation)
 
-    def epoch(self, epoch: int, batch: int, seed: int) -> list[Span]:
-        """Return the shuffled segments of one epoch.
+    def shuffle_segments(self, epoch: int, batch: int, seed: int) -> list[Span]:
+        """Return the segments of one epoch in random order.
 
         A corpus of more shards than are kept open is shuffled by groups of as many, drawn at random: so a
         shard is decoded once an epoch, not once a segment, which would take longer than a GPU's step.
         """
         random = np.random.default_rng([seed, epoch])
         offset = int(random.integers(batch)) if epoch else 0
-        pieces = [piece for span in self.training for piece in cut(*span, batch, offset)]
-        if not pieces and self.training:
-            pieces = [max(self.training, key=lambda span: span[1] - span[0])]
-        shuffled = [pieces[index] for index in random.permutation(len(pieces))]
-        shards = random.permutation(-(-self.training[-1][1] // SHARD_SENTENCES) if self.training else 0)
-        return sorted(shuffled, key=lambda piece: shards[piece[0] // SHARD_SENTENCES] // OPEN_SHARDS)
+        segments = [segment for span in self.training for segment in cut_span(*span, batch, offset)]
+        if not segments and self.training:
+            segments = [max(self.training, key=lambda span: span[1] - span[0])]
+        segments = [segments[index] for index in random.permutation(len(segments))]
+        corpus_shards = math.ceil(self.training[-1][1] / SHARD_SENTENCES) if self.training else 0
+        group_of_shard = random.permutation(corpus_shards) // OPEN_SHARDS
+        return sorted(segments, key=lambda segment: group_of_shard[segment[0] // SHARD_SENTENCES])
 
 
-def cut(start: int, stop: int, batch: int, offset: int = 0, *, least: int = 0) -> list[Span]:
-    """Cut a span at ``start + offset + k * batch``; drop pieces shorter than ``least`` (by default half)."""
+def cut_span(start: int, stop: int, batch: int, offset: int = 0, *, shortest: int = 0) -> list[Span]:
+    """Cut a span at ``start + offset + k * batch``; drop pieces below ``shortest`` (by default half)."""
     edges = [start, *range(start + offset, stop, batch), stop]
-    least = least or max(batch // 2, 2)
-    return [(a, b) for a, b in pairwise(edges) if b - a >= least]
+    shortest = shortest or max(batch // 2, 2)
+    return [(start, stop) for start, stop in pairwise(edges) if stop - start >= shortest]
 
 
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
-    Views and words are those of ``network``. ``same`` says that a view is asked for the same sentence as
-    well. ``micro_batch`` sentences are encoded at a time, 0 is all of a segment; in training a part of the
-    words, ``dropout``, is read as unknown. ``teacher`` are vectors of the corpus's sentences [sentences, K].
-    A cache that lacks trees of a view is a UserError.
+    Views and words are those of ``network``. ``with_same`` says that the objective has the term of finding
+    the same sentence. ``micro_batch`` sentences are encoded at a time, 0 is all of a segment; in training a
+    part of the words, ``dropout``, is read as unknown. ``teacher`` are vectors of the corpus's sentences
+    [sentences, K]. A cache that lacks trees of a view is a UserError.
     """
 
     def __init__(
@@ -197,21 +199,23 @@ class StepSource:
         network: ViewStack,
         *,
         boundary: Boundary,
-        same: bool,
+        with_same: bool,
         micro_batch: int,
         dropout: float,
         seed: int,
         teacher: Float | None,
     ) -> None:
-        self.cache, self.boundary, self.same, self.micro_batch = cache, boundary, same, micro_batch
-        self.dropout, self.seed, self.teacher = dropout, seed, teacher
+        self.cache, self.teacher = cache, teacher
+        self.boundary, self.with_same = boundary, with_same
+        self.micro_batch, self.dropout, self.seed = micro_batch, dropout, seed
         self.words, self.encoders = network.words, network.encoder_list
-        requires = {need for encoder in self.encoders for need in encoder.requires}
-        for need in sorted(requires - {"tokens"}):
-            if not cache.has(need):
+        requires = {annotation for encoder in self.encoders for annotation in encoder.requires}
+        for annotation in sorted(requires - {"tokens"}):
+            if not cache.has(annotation):
+                views = ",".join(network.views)
                 raise UserError(
-                    f"the tree cache has no {need} trees, which --views {','.join(network.views)} needs; "
-                    "parse the corpus again with them"
+                    f"the tree cache has no {annotation} trees, which --views {views} needs; parse the "
+                    "corpus again with them"
                 )
         self.fields = fields_of(requires)
         self.documents = np.asarray(cache.documents())
@@ -229,78 +233,87 @@ class StepSource:
 
         In an ``epoch`` of training words are dropped and segments encoded in parts; without one it validates.
         """
-        mine = spans[rank::world]
-        read = [self._read(*span, whole=epoch is None) for span in mine]
-        words = [self._tokens(batches, span[0], epoch) for batches, span in zip(read, mine, strict=True)]
-        tokens = [token for parts in words for views in parts for token in views]
-        table_rows, inverse = np.unique(np.concatenate(tokens), return_inverse=True)
-        pieces = iter(torch.from_numpy(inverse).split([len(token) for token in tokens]))
+        own_spans = spans[rank::world]
+        batches_of_segments = [self._read(*span, in_parts=epoch is not None) for span in own_spans]
+        rows_of_segments = [
+            self._table_rows(batches, span[0], epoch)
+            for batches, span in zip(batches_of_segments, own_spans, strict=True)
+        ]
+        all_rows = [rows_N for batches in rows_of_segments for views in batches for rows_N in views]
+        distinct_rows, inverse = np.unique(np.concatenate(all_rows), return_inverse=True)
+        rows = distinct_rows.astype(np.int64)
+        tokens = iter(torch.from_numpy(inverse).split([len(rows_N) for rows_N in all_rows]))
         segments = []
-        for span, batches, parts in zip(mine, read, words, strict=True):
-            built = [
-                MicroBatch(
-                    [next(pieces) for _ in views],
-                    self._plans(batch),
-                    torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64)),
-                )
-                for batch, views in zip(batches, parts, strict=True)
-            ]
-            taught = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))
+        for span, batches, rows_of_batches in zip(
+            own_spans, batches_of_segments, rows_of_segments, strict=True
+        ):
+            micro_batches = []
+            for batch, views in zip(batches, rows_of_batches, strict=True):
+                offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
+                micro_batches.append(MicroBatch([next(tokens) for _ in views], self._plans(batch), offsets))
             # A sentence that finds itself must not be told that its copies are others.
-            contents = _contents(batches) if self.same else None
-            segments.append(Segment(built, self._targets(span, contents), taught))
-        others = [span for place, span in enumerate(spans) if place % world != rank]
-        anchors = sum(len(segment.targets.anchor) for segment in segments)
-        anchors += sum(len(self._targets(span).anchor) for span in others)
-        rows = table_rows.astype(np.int64)
-        fixed = None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows))
-        sentences = sum(stop - start for start, stop in spans)
-        return Step(segments, rows, torch.from_numpy(rows), fixed, anchors, sentences)
+            contents = _number_contents(batches) if self.with_same else None
+            teacher = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))
+            segments.append(Segment(micro_batches, self._targets(span, contents), teacher))
+        foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
+        targets = [segment.targets for segment in segments] + list(map(self._targets, foreign_spans))
+        return Step(
+            segments=segments,
+            rows=rows,
+            table_rows=torch.from_numpy(rows),
+            vectors=None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows)),
+            anchors=sum(len(each.anchor) for each in targets),
+            sentences=sum(stop - start for start, stop in spans),
+        )
 
     def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:
         positions = self.positions(np.arange(*span, dtype=np.int64))
         return neighbour_targets(replace(positions, content=contents), self.boundary)
 
-    def _read(self, start: int, stop: int, *, whole: bool) -> list[Batch]:
-        """Return the parts of a segment that are encoded together."""
-        size = (0 if whole else self.micro_batch) or stop - start
-        ends = [(a, min(a + size, stop)) for a in range(start, stop, size)]
-        vocabulary = self.words.vocabulary
-        return [self.cache.read(*span, fields=self.fields, vocabulary=vocabulary) for span in ends]
+    def _read(self, start: int, stop: int, *, in_parts: bool) -> list[Batch]:
+        """Read a segment, as the batches that are encoded together."""
+        size = self.micro_batch if in_parts and self.micro_batch else stop - start
+        return [
+            self.cache.read(first, min(first + size, stop), self.fields, vocabulary=self.words.vocabulary)
+            for first in range(start, stop, size)
+        ]
 
     def _plans(self, batch: Batch) -> list[Plan]:
-        """Return one per view; views of the same kind share a plan, since it depends only on the trees."""
-        named = {encoder.name: encoder for encoder in self.encoders}
-        made = {name: encoder.plan(batch) for name, encoder in named.items()}
-        return [made[encoder.name] for encoder in self.encoders]
+        """Return one plan per view; views of the same kind share it, since it depends only on the trees."""
+        encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
+        plans_by_name = {name: encoder.plan(batch) for name, encoder in encoders_by_name.items()}
+        return [plans_by_name[encoder.name] for encoder in self.encoders]
 
-    def _tokens(
+    def _table_rows(
         self, batches: Sequence[Batch], start: int, epoch: int | None
     ) -> list[list[NDArray[np.int32]]]:
-        """Return the table rows int32 [N] of each part of a segment; in training random words are unknown.
+        """Return the table rows int32 [N] of each batch, once for all views or for each view.
 
-        In a term that asks views for the same sentence, each view loses words of its own: else what is
-        missing would give the sentence away.
+        In training random words are unknown. With the term of the same sentence each view loses words of its
+        own: else what is missing would give the sentence away.
         """
-        tokens = [np.asarray(batch.row) for batch in batches]
+        rows_of_batches = [np.asarray(batch.row) for batch in batches]
         if epoch is None or not self.dropout:
-            return [[token] for token in tokens]
-        views = len(self.encoders) if self.same else 1
-        seed = [self.seed, epoch, start, sum(map(len, tokens))]
-        draws = [np.random.default_rng([*seed, *([view] if view else [])]) for view in range(views)]
+            return [[rows_N] for rows_N in rows_of_batches]
+        seed = [self.seed, epoch, start, sum(map(len, rows_of_batches))]
+        generators = [np.random.default_rng(seed)]
+        if self.with_same:
+            generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]
 
-        def dropped(token: NDArray[np.int32], draw: np.random.Generator) -> NDArray[np.int32]:
-            return np.where(draw.random(len(token)) < self.dropout, UNKNOWN_ROW, token).astype(np.int32)
+        def drop(rows_N: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
+            is_dropped = generator.random(len(rows_N)) < self.dropout
+            return np.where(is_dropped, UNKNOWN_ROW, rows_N).astype(np.int32)
 
-        return [[dropped(token, draw) for draw in draws] for token in tokens]
+        return [[drop(rows_N, generator) for generator in generators] for rows_N in rows_of_batches]
 
 
-def _contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
+def _number_contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
     """Return a number for each sentence, equal for those of the same words, [B]."""
-    contents: dict[bytes, int] = {}
-    numbers = [
-        contents.setdefault(np.asarray(batch.row)[i:j].tobytes(), len(contents))
-        for batch in batches
-        for i, j in pairwise(batch.sentence_offsets.tolist())
-    ]
+    number_of_words: dict[bytes, int] = {}
+    numbers = []
+    for batch in batches:
+        rows = np.asarray(batch.row)
+        for start, stop in pairwise(batch.sentence_offsets.tolist()):
+            words = rows[start:stop].tobytes()
+            numbers.append(number_of_words.setdefault(words, len(number_of_words)))
     return np.array(numbers)

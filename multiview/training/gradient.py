@@ -1,4 +1,4 @@
-"""The network that is trained, the gradient of one step, plain or cached over micro-batches, and its update.
+"""The network that is trained, the gradient of a step, plain or cached over micro-batches, and the update.
 
 Gradient caching (Gao et al. 2021) trains batches that do not fit into memory: encode the micro-batches
 without a graph, differentiate the loss by the features, then encode each micro-batch again and backpropagate
@@ -39,7 +39,10 @@ EPSILON = 1e-8
 
 
 class MultiViewNetwork(ViewStack):
-    """The views and their objective; a model folder keeps only the views."""
+    """The views and their objective; a model folder keeps only the views.
+
+    A view that is trained and has another width than the others is a UserError.
+    """
 
     def __init__(
         self,
@@ -69,21 +72,21 @@ class DistributedContext:
     local_rank: int = 0
     """Number of the process on this machine, and of the GPU it uses."""
     hosts: dist.ProcessGroup | None = None
-    """What the hosts tell each other without their GPUs; None is the default group."""
+    """The group in which hosts exchange values without their GPUs; None is the default group."""
 
     @property
     def first(self) -> bool:
-        """Tells whether this is the process that writes files and messages."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
     @classmethod
     def from_environment(cls, device: str) -> DistributedContext:
         """Join the process group when started by torchrun, to compute on a device; else a single process."""
-        cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+        on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
             return cls()
         if not dist.is_initialized():
-            dist.init_process_group("nccl" if cuda else "gloo")
+            dist.init_process_group("nccl" if on_cuda else "gloo")
         hosts = dist.new_group(backend="gloo") if dist.get_backend() == "nccl" else None
         return cls(dist.get_rank(), dist.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")), hosts)
 
@@ -107,17 +110,21 @@ class DistributedContext:
         return sums
 
     def sum_rows(self, step: Step, gradients: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Collect the rows of all processes, int64 on the device, and per table sums of their gradients."""
+        """Return the rows of all processes, int64 on the device, and their summed gradients per table."""
         if self.world == 1:
             return step.table_rows, list(gradients)
         # Only the hosts talk about rows, so that the devices need not wait.
-        parts: list[list[int]] = [[]] * self.world
-        dist.all_gather_object(parts, step.rows.tolist(), group=self.hosts)
-        everyone = np.unique(np.concatenate([np.array(part, dtype=np.int64) for part in parts]))
-        places = torch.from_numpy(np.searchsorted(everyone, step.rows))
-        rows, at = (to_device(a, step.table_rows.device) for a in (torch.from_numpy(everyone), places))
-        wide = [g.new_zeros(len(rows), g.shape[1]).index_copy_(0, at, g) for g in gradients]
-        return rows, [self.sum(gradient) for gradient in wide]
+        rows_of_processes: list[list[int]] = [[]] * self.world
+        dist.all_gather_object(rows_of_processes, step.rows.tolist(), group=self.hosts)
+        all_rows = np.unique(np.concatenate([np.array(rows, dtype=np.int64) for rows in rows_of_processes]))
+        device = step.table_rows.device
+        table_rows = to_device(torch.from_numpy(all_rows), device)
+        places = to_device(torch.from_numpy(np.searchsorted(all_rows, step.rows)), device)
+        sums = []
+        for gradient in gradients:
+            gradient_of_all_rows = gradient.new_zeros(len(all_rows), gradient.shape[1])
+            sums.append(self.sum(gradient_of_all_rows.index_copy_(0, places, gradient)))
+        return table_rows, sums
 
 
 @dataclass
@@ -137,48 +144,49 @@ def step_gradient(
     network: MultiViewNetwork, step: Step, distributed: DistributedContext, *, autocast: bool = False
 ) -> StepResult:
     """Compute the gradient of the step's mean loss; those of dense parameters are left in ``.grad``."""
-    rows = step.leaves(network.words)
+    leaves = step.leaves(network.words)
     scale = 1.0 / max(step.anchors, 1)
-    sums = [_backward(network, segment, rows, scale, autocast) for segment in step.segments]
+    sums = [_backpropagate(network, segment, leaves, scale, autocast) for segment in step.segments]
     if distributed.world > 1:  # through one flat buffer
-        dense = [p for n, p in network.named_parameters() if not n.startswith("words.")]
-        flat = distributed.sum(torch.cat([_gradient(parameter).flatten() for parameter in dense]))
-        for parameter, part in zip(dense, flat.split([p.numel() for p in dense]), strict=True):
-            parameter.grad = part.view_as(parameter).clone()
-    table_rows, gradients = distributed.sum_rows(
-        step, [_gradient(leaf) for leaf in rows if leaf.requires_grad]
-    )
-    return StepResult(table_rows, gradients, distributed.sum(torch.stack(sums).sum(0)) * scale)
+        dense = [weight for name, weight in network.named_parameters() if not name.startswith("words.")]
+        buffer = distributed.sum(torch.cat([_gradient(weight).flatten() for weight in dense]))
+        parts = buffer.split([weight.numel() for weight in dense])
+        for weight, part in zip(dense, parts, strict=True):
+            weight.grad = part.view_as(weight).clone()
+    row_gradients = [_gradient(leaf) for leaf in leaves if leaf.requires_grad]
+    table_rows, row_gradients = distributed.sum_rows(step, row_gradients)
+    return StepResult(table_rows, row_gradients, distributed.sum(torch.stack(sums).sum(0)) * scale)
 
 
-def _backward(
-    network: MultiViewNetwork, segment: Segment, rows: Sequence[Tensor], scale: float, autocast: bool
+def _backpropagate(
+    network: MultiViewNetwork, segment: Segment, leaves: Sequence[Tensor], scale: float, autocast: bool
 ) -> Tensor:
     """Add the gradient of ``scale`` times the segment's summed loss; return its sums."""
 
     def encode(micro_batch: MicroBatch) -> list[Tensor]:
-        with torch.autocast(rows[0].device.type, torch.bfloat16, enabled=autocast):
-            return network.encode(micro_batch.tokens, micro_batch.plans, rows)
+        with torch.autocast(leaves[0].device.type, torch.bfloat16, enabled=autocast):
+            return network.encode(micro_batch.tokens, micro_batch.plans, leaves)
 
     micro_batches = segment.micro_batches
-    cached = len(micro_batches) > 1
-    if cached:
-        with torch.no_grad():
-            parts = [encode(micro_batch) for micro_batch in micro_batches]
-        features = [torch.cat(view).requires_grad_() for view in zip(*parts, strict=True)]
-    else:
-        features = encode(micro_batches[0])
+    if len(micro_batches) == 1:
+        value = network.objective(encode(micro_batches[0]), segment.targets, segment.teacher)
+        (value.loss * scale).backward()
+        return value.sums  # type: ignore[no-any-return]
+    with torch.no_grad():
+        parts = [encode(micro_batch) for micro_batch in micro_batches]
+    features = [torch.cat(parts_of_view).requires_grad_() for parts_of_view in zip(*parts, strict=True)]
     value = network.objective(features, segment.targets, segment.teacher)
     (value.loss * scale).backward()
-    if cached:
-        sizes = [len(part[0]) for part in parts]
-        slices = zip(*(_gradient(leaf).split(sizes) for leaf in features), strict=True)
-        for micro_batch, gradient in zip(micro_batches, slices, strict=True):
-            pairs = zip(encode(micro_batch), gradient, strict=True)
-            trained = [(feature, own) for feature, own in pairs if feature.requires_grad]
-            torch.autograd.backward([feature for feature, _ in trained], [own for _, own in trained])
-    sums: Tensor = value.sums
-    return sums
+    sizes = [len(part[0]) for part in parts]
+    gradients_of_views = [_gradient(feature).split(sizes) for feature in features]
+    for micro_batch, *gradients in zip(micro_batches, *gradients_of_views, strict=True):
+        features_with_graph, their_gradients = [], []
+        for feature, gradient in zip(encode(micro_batch), gradients, strict=True):
+            if feature.requires_grad:
+                features_with_graph.append(feature)
+                their_gradients.append(gradient)
+        torch.autograd.backward(features_with_graph, their_gradients)
+    return value.sums  # type: ignore[no-any-return]
 
 
 def _gradient(leaf: Tensor) -> Tensor:
@@ -190,29 +198,32 @@ class Optimiser:
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
         self.tables, self.table_rate = list(network.tables), table_rate
-        own = {id(table) for table in self.tables}
-        self.dense = [p for p in network.parameters() if id(p) not in own]
+        ids_of_tables = set(map(id, self.tables))
+        self.dense = [weight for weight in network.parameters() if id(weight) not in ids_of_tables]
         self.steps = 0
+        self.updates_rows = table_update == "rows"
+        """Whether only the rows of a step are updated, by ``moments``; else Adam has the tables as well."""
+        self.moments: dict[str, Tensor] = {}
         groups = [{"params": self.dense, "scale": 1.0}]
-        self.rows_only = table_update == "rows"
-        self.moments = {
-            f"rows.{name}.{index}": torch.zeros_like(table)
-            for name in ("first", "second")
-            for index, table in enumerate(self.tables if self.rows_only else [])
-        }
-        if self.tables and not self.rows_only:
+        if self.updates_rows:
+            for name in ("first", "second"):
+                for index, table in enumerate(self.tables):
+                    self.moments[f"rows.{name}.{index}"] = torch.zeros_like(table)
+        elif self.tables:
             groups.append({"params": self.tables, "scale": table_rate})
         self.adam = torch.optim.Adam(groups, betas=BETAS, eps=EPSILON, fused=True)
 
-    def zero(self) -> None:
+    def clear_gradients(self) -> None:
         """Clear the gradients of the dense parameters."""
-        for parameter in self.dense:
-            parameter.grad = None
+        for weight in self.dense:
+            weight.grad = None
+
+    def _dense_gradients(self) -> list[Tensor]:
+        return [weight.grad for weight in self.dense if weight.grad is not None]
 
     def gradient_norm(self, row_gradients: Sequence[Tensor]) -> Tensor:
         """Compute the Euclidean norm of the gradient, that of the word rows [U, E] included; a scalar."""
-        gradients = [p.grad for p in self.dense if p.grad is not None]
-        return torch.nn.utils.get_total_norm([*gradients, *row_gradients])
+        return torch.nn.utils.get_total_norm([*self._dense_gradients(), *row_gradients])
 
     @torch.no_grad()
     def step(
@@ -232,12 +243,12 @@ class Optimiser:
         """
         self.steps += 1
         if scale is not None:
-            torch._foreach_mul_([p.grad for p in self.dense if p.grad is not None], scale)
+            torch._foreach_mul_(self._dense_gradients(), scale)
             row_gradients = [gradient * scale for gradient in row_gradients]
         self.adam.found_inf = skip  # type: ignore[attr-defined]  # torch's fused kernel reads it
         for group in self.adam.param_groups:
             group["lr"] = rate * group["scale"]
-        if self.rows_only:
+        if self.updates_rows:
             self._update_rows(table_rows, row_gradients, rate * self.table_rate, skip)
             self.adam.step()
             return
@@ -253,7 +264,7 @@ class Optimiser:
         self, rows: Tensor, gradients: Sequence[Tensor], rate: float, skip: Tensor | None
     ) -> None:
         """Update the rows of the step: m ← β1 m + (1-β1) g, v ← β2 v + (1-β2) g², w ← w − lr m̂ / (√v̂ + ε)."""
-        skipped = torch.zeros((), device=rows.device) if skip is None else skip
+        skip = torch.zeros((), device=rows.device) if skip is None else skip
         rate /= 1 - BETAS[0] ** self.steps
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         for index, (table, gradient) in enumerate(zip(self.tables, gradients, strict=True)):
@@ -261,8 +272,8 @@ class Optimiser:
             m_UE = first[rows].lerp_(gradient, 1 - BETAS[0])
             v_UE = second[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
             w_UE = table[rows] - rate * m_UE / (v_UE.sqrt() / correction + EPSILON)
-            for whole, new_UE in ((first, m_UE), (second, v_UE), (table, w_UE)):
-                whole[rows] = torch.where(skipped > 0, whole[rows], new_UE)
+            for values, new_UE in ((first, m_UE), (second, v_UE), (table, w_UE)):
+                values[rows] = torch.where(skip > 0, values[rows], new_UE)
 
     def state(self) -> dict[str, Tensor]:
         """Return all state as named tensors, for a checkpoint."""

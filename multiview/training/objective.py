@@ -30,17 +30,17 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
 """Divides cosines, as in SimCSE."""
-TEACHER = 1000.0
+TEACHER_WEIGHT = 1000.0
 """Weight of the teacher's term: beside it, neighbours hardly count."""
 BLOCK_SENTENCES = 400
-"""Among which a neighbour is looked for."""
+"""How many sentences ``neighbour_recall`` looks for a neighbour among."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
-MASKED = -1e30
+MASKED_SCORE = -1e30
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Tells where the sentences of a batch stand in the corpus; all arrays are [B]."""
+    """Where the sentences of a batch stand in the corpus; all arrays are [B]."""
 
     sentence: NDArray[np.int64]
     """Sentence number in the corpus: neighbours differ by one."""
@@ -49,7 +49,7 @@ class Positions:
     usable: NDArray[np.bool_]
     """False for flagged sentences, which are neither anchor nor candidate."""
     content: NDArray[np.int64] | None = None
-    """Equal for sentences of the same words; None where duplicates count as different sentences."""
+    """A number that sentences of the same words share; None where duplicates count as different sentences."""
 
     def __len__(self) -> int:
         return len(self.sentence)
@@ -70,27 +70,40 @@ class Targets:
 
     Where contents are known, it also has the words of none of these."""
 
+    @property
+    def candidate(self) -> Tensor:
+        """Whether the candidate is a positive or a negative, bool [A, B]."""
+        return self.positive | self.negative
+
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
-    """Return the targets of every usable sentence that has a positive; ``boundary``: may documents end it?"""
+    """Return the targets of every usable sentence that has a positive.
+
+    With the boundary ``document`` neighbours are of one document, with ``none`` of any.
+    """
     distance = positions.sentence[None, :] - positions.sentence[:, None]
-    near = np.abs(distance) == 1
+    is_neighbour = np.abs(distance) == 1
     if boundary == "document":
-        near &= positions.document[:, None] == positions.document[None, :]
-    usable = positions.usable[:, None] & positions.usable[None, :]
-    keep = np.flatnonzero((near & usable).any(axis=1))
-    near, usable, itself = near[keep], usable[keep], distance[keep] == 0
-    positive, context = near & usable, near | itself
+        is_neighbour &= positions.document[:, None] == positions.document[None, :]
+    is_usable = positions.usable[:, None] & positions.usable[None, :]
+    anchor = np.flatnonzero((is_neighbour & is_usable).any(axis=1))
+    is_neighbour, is_usable, itself = is_neighbour[anchor], is_usable[anchor], distance[anchor] == 0
+    in_context = is_neighbour | itself
     if positions.content is not None:
-        alike = positions.content[:, None] == positions.content[None, :]
-        itself = alike[keep]
+        has_same_words = positions.content[:, None] == positions.content[None, :]
+        itself = has_same_words[anchor]
         # By floats: a product of booleans is a hundred times slower.
-        context = context.astype(np.float32) @ alike.astype(np.float32) > 0
-    masks = itself & usable & ~positive, positive, usable & ~context
-    return Targets(*(torch.from_numpy(array) for array in (keep, *masks)))
+        in_context = in_context.astype(np.float32) @ has_same_words.astype(np.float32) > 0
+    positive = is_neighbour & is_usable
+    return Targets(
+        anchor=torch.from_numpy(anchor),
+        itself=torch.from_numpy(itself & is_usable & ~positive),
+        positive=torch.from_numpy(positive),
+        negative=torch.from_numpy(is_usable & ~in_context),
+    )
 
 
-def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
+def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
     """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 
     With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
@@ -100,38 +113,39 @@ def contrast(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Te
     - ``quickthought``: the same with the sentence itself in the denominator at score 0, as QuickThought's
       code does by zeroing the diagonal instead of removing it.
     """
-    compared = targets.negative if denominator == "paper" else targets.negative | targets.positive
-    masked_AB = score_AB.masked_fill(~compared, MASKED)
+    in_denominator = targets.negative if denominator == "paper" else targets.candidate
+    denominator_AB = score_AB.masked_fill(~in_denominator, MASKED_SCORE)
     if denominator == "quickthought":
-        masked_AB = masked_AB.masked_fill(targets.itself, 0.0)
-    negatives_A1 = masked_AB.logsumexp(dim=1, keepdim=True)
+        denominator_AB = denominator_AB.masked_fill(targets.itself, 0.0)
+    log_sum_A1 = denominator_AB.logsumexp(dim=1, keepdim=True)
     if denominator == "paper":
         # −log(e^p / (e^p + e^n)) = softplus(n − p), exact for any size of n and p.
-        each_AB = nn.functional.softplus(negatives_A1 - score_AB)
-        return each_AB.masked_fill(~targets.positive, 0.0).sum(dim=1)
-    each_AB = (negatives_A1 - score_AB).masked_fill(~targets.positive, 0.0)
-    return each_AB.sum(dim=1) / targets.positive.sum(dim=1)
+        loss_AB = nn.functional.softplus(log_sum_A1 - score_AB)
+        return loss_AB.masked_fill(~targets.positive, 0.0).sum(dim=1)
+    loss_AB = (log_sum_A1 - score_AB).masked_fill(~targets.positive, 0.0)
+    return loss_AB.sum(dim=1) / targets.positive.sum(dim=1)
 
 
-def retrieved(score_AB: Tensor, targets: Targets) -> Tensor:
+def best_is_positive(score_AB: Tensor, targets: Targets) -> Tensor:
     """Tell whether the best candidate of each anchor is a positive: bool [A], from scores [A, B]."""
-    candidates = targets.positive | targets.negative
-    best_A1 = score_AB.masked_fill(~candidates, float("-inf")).argmax(dim=1, keepdim=True)
+    best_A1 = score_AB.masked_fill(~targets.candidate, float("-inf")).argmax(dim=1, keepdim=True)
     return targets.positive.gather(1, best_A1).squeeze(1)
 
 
 def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
-    """Count how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
-    hits = compared = 0
+    """Return how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
+    hits = anchors = 0
     for start in range(0, len(positions), BLOCK_SENTENCES):
-        part = slice(start, start + BLOCK_SENTENCES)
-        where = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
-        targets = neighbour_targets(where, "document")
-        unit_BD = normalize(vectors_ND[part].float().cpu(), dim=1)
+        block = slice(start, start + BLOCK_SENTENCES)
+        block_positions = Positions(
+            positions.sentence[block], positions.document[block], positions.usable[block]
+        )
+        targets = neighbour_targets(block_positions, "document")
+        unit_BD = normalize(vectors_ND[block].float().cpu(), dim=1)
         if len(targets.anchor):
-            hits += int(retrieved(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
-            compared += len(targets.anchor)
-    return hits / max(compared, 1)
+            hits += int(best_is_positive(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
+            anchors += len(targets.anchor)
+    return hits / max(anchors, 1)
 
 
 @dataclass(frozen=True)
@@ -142,10 +156,10 @@ class ObjectiveValue:
     """
 
     loss: Tensor
-    """Scalar with gradient: the mean over pairs of views and directions, and the terms with their weights."""
+    """Scalar with gradient: the mean over pairs of views and directions, plus the terms by their weights."""
     anchors: int
     sums: Tensor
-    """float64 [M], what :attr:`Objective.metrics` names."""
+    """float64 [M], the numbers that :attr:`Objective.metrics` names."""
 
 
 class Objective(nn.Module):
@@ -164,17 +178,17 @@ class Objective(nn.Module):
         self.terms = {"same": config.same} if config.same else {}
         """Weight of each further term."""
         if teacher_dim:
-            self.terms["teacher"] = TEACHER
+            self.terms["teacher"] = TEACHER_WEIGHT
         self.bilinear = nn.ParameterList()
         if config.score == "bilinear":
             weights = (nn.init.xavier_uniform_(torch.empty(dim, dim)) for _ in self.pairs)
             self.bilinear.extend(map(nn.Parameter, weights))
         self.to_teacher = nn.Linear(width, teacher_dim) if teacher_dim else None
         """Maps the views side by side onto the teacher's vectors."""
-        named = [f"{position}-{view}" for position, view in enumerate(views)]  # views may repeat
-        names = [f"{left},{right}" for left, right in itertools.combinations(named, 2)]
-        losses = [f"loss/{name}" for name in (*names, *self.terms)]
-        self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in names)]
+        names = [f"{position}-{view}" for position, view in enumerate(views)]  # views may repeat
+        pair_names = [",".join(pair) for pair in itertools.combinations(names, 2)]
+        losses = [f"loss/{name}" for name in (*pair_names, *self.terms)]
+        self.metrics = ["loss", *losses, *(f"accuracy@1/{name}" for name in pair_names)]
         """The loss, that of each pair and of each term without its weight, and how often the best candidate
         is a neighbour."""
 
@@ -185,33 +199,35 @@ class Objective(nn.Module):
 
         Features are [B, D] for each view, of any floating type; targets are on their device.
         """
-        views = [f if f.dtype == torch.float64 else f.float() for f in features]
+        views = [view_BD if view_BD.dtype == torch.float64 else view_BD.float() for view_BD in features]
         anchors = [view_BD[targets.anchor] for view_BD in views]
-        wants_cosines = self.config.score == "cosine" or "same" in self.terms
-        units = [normalize(view_BD, dim=1) for view_BD in views] if wants_cosines else []
-        of_itself = Targets(targets.anchor, targets.itself, targets.itself, targets.negative)
-        pair_losses, hits, same = [], [], []
+        needs_cosines = self.config.score == "cosine" or "same" in self.terms
+        units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
+        same_targets = Targets(targets.anchor, targets.itself, targets.itself, targets.negative)
+        pair_losses, hits, same_losses = [], [], []
         for pair, (left, right) in enumerate(self.pairs):
             ways = [(left, right), (right, left)] if self.config.direction == "both" else [(left, right)]
             cosines = [units[i][targets.anchor] @ units[j].T / TEMPERATURE for i, j in ways if units]
             scores = cosines if self.config.score == "cosine" else self._products(pair, ways, anchors, views)
-            each = [contrast(score, targets, self.config.denominator).sum() for score in scores]
-            pair_losses.append(torch.stack(each).mean())
-            counts = [retrieved(score.detach(), targets).sum() for score in scores]
-            hits.append(torch.stack(counts).double().mean())
+            losses = [
+                contrastive_losses(score_AB, targets, self.config.denominator).sum() for score_AB in scores
+            ]
+            pair_losses.append(torch.stack(losses).mean())
+            hits_of_ways = [best_is_positive(score_AB.detach(), targets).sum() for score_AB in scores]
+            hits.append(torch.stack(hits_of_ways).double().mean())
             if "same" in self.terms:
-                same += [contrast(cosine, of_itself, "all").sum() for cosine in cosines]
-        terms = {"same": torch.stack(same).mean()} if same else {}
+                same_losses += [contrastive_losses(cos_AB, same_targets, "all").sum() for cos_AB in cosines]
+        terms = {"same": torch.stack(same_losses).mean()} if same_losses else {}
         if teacher_BK is not None:
             assert self.to_teacher is not None
-            taught_AK = self.to_teacher(torch.cat(anchors, dim=1))
-            wanted_AK = teacher_BK.to(taught_AK)[targets.anchor]
-            terms["teacher"] = (1 - nn.functional.cosine_similarity(taught_AK, wanted_AK)).sum()
+            prediction_AK = self.to_teacher(torch.cat(anchors, dim=1))
+            teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
+            terms["teacher"] = (1 - nn.functional.cosine_similarity(prediction_AK, teacher_AK)).sum()
         loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
         for name, weight in self.terms.items():
             loss = loss + weight * terms[name]
-        parts = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)
-        sums = torch.stack([value.detach().double() for value in parts])
+        values = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)
+        sums = torch.stack([value.detach().double() for value in values])
         return ObjectiveValue(loss, len(targets.anchor), sums)
 
     def _products(
@@ -220,5 +236,6 @@ class Objective(nn.Module):
         """Score the anchors of a view with the sentences of the other, each way: F Fᵀ or F W Fᵀ, [A, B]."""
         if self.config.score == "dot":
             return [anchors[i] @ views[j].T for i, j in ways]
-        maps = (self.bilinear[pair], self.bilinear[pair].T)
-        return [anchors[i] @ w_DD @ views[j].T for (i, j), w_DD in zip(ways, maps, strict=False)]
+        weight_DD = self.bilinear[pair]
+        weights = (weight_DD, weight_DD.T)
+        return [anchors[i] @ weight @ views[j].T for (i, j), weight in zip(ways, weights, strict=False)]

@@ -37,7 +37,7 @@ from multiview.encoders.meaning import Scale, sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
 from multiview.folder.files import Member, parsers_of, save_member
-from multiview.training.data import Span, Split, Step, StepSource, cut, on_device, open_teacher
+from multiview.training.data import Span, Split, Step, StepSource, cut_span, move_to_device, open_teacher
 from multiview.training.gradient import (
     DistributedContext,
     MultiViewNetwork,
@@ -99,7 +99,7 @@ class Trainer(Task[Job]):
             cache,
             self.network,
             boundary=objective.boundary,
-            same=objective.same > 0,
+            with_same=objective.same > 0,
             micro_batch=loop.micro_batch,
             dropout=table.dropout,
             seed=config.seed,
@@ -134,7 +134,7 @@ class Trainer(Task[Job]):
 
     def batches(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""
-        segments = self.split.epoch(epoch, self.config.loop.batch, self.config.seed)
+        segments = self.split.shuffle_segments(epoch, self.config.loop.batch, self.config.seed)
         per_step = self.config.loop.segments or 1
         starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
         return [Job(epoch, segments[start : start + per_step]) for start in starts]
@@ -147,7 +147,7 @@ class Trainer(Task[Job]):
         """Read and plan this process's part of a step, and queue its copy to the device."""
         rank, world = self.distributed.rank, self.distributed.world
         step = self.source.prepare(job.segments, epoch=job.epoch, rank=rank, world=world)
-        step_on_device: Step = on_device(step, self.device)
+        step_on_device: Step = move_to_device(step, self.device)
         return step_on_device
 
     def prepare_batches(self, batches: Sequence[Job]) -> Iterator[Step]:
@@ -169,7 +169,7 @@ class Trainer(Task[Job]):
 
     def gradient(self, step: Step) -> StepResult:
         """Compute the gradient and metrics of a step."""
-        self.updates.zero()
+        self.updates.clear_gradients()
         return step_gradient(self.network, step, self.distributed, autocast=self.autocast)
 
     def loss(self, batch: Step) -> Tensor:
@@ -327,7 +327,7 @@ class ValidationSet:
     """The validation sentences, read and planned once: later only the loader thread uses the cache."""
 
     def __init__(self, source: StepSource, spans: Sequence[Span], batch: int) -> None:
-        pieces = [piece for span in spans for piece in cut(*span, batch, least=2)]
+        pieces = [piece for span in spans for piece in cut_span(*span, batch, shortest=2)]
         self.steps: list[Step] = [source.prepare([piece]) for piece in pieces]
         numbers = np.concatenate([np.arange(0), *(np.arange(*piece) for piece in pieces)])
         self.sentences, self.positions = len(numbers), source.positions(numbers)
@@ -342,7 +342,7 @@ class ValidationSet:
         word_means: list[Tensor] = []  # over every table
         first_means: list[Tensor] = []  # over the first table, which the view BAG reads
         for step_on_host in self.steps:
-            step = on_device(step_on_host, device)
+            step = move_to_device(step_on_host, device)
             (segment,) = step.segments
             (batch,) = segment.micro_batches
             leaves, (tokens,) = step.leaves(network.words), batch.tokens

@@ -11,7 +11,7 @@ from multiview.config import TrainConfig, options_of, preset
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
-from multiview.training.data import OPEN_SHARDS, Split, cut, open_trees
+from multiview.training.data import OPEN_SHARDS, Split, cut_span, open_trees
 from multiview.training.trainer import Trainer
 from parsing.trees.cache import SHARD_SENTENCES
 from runtime import device as threads
@@ -117,19 +117,28 @@ def test_split_and_segments_cover_whole_documents() -> None:
     edges = {edge for span in split.validation for edge in span}
     assert edges <= set(documents.tolist())
     for epoch in range(3):
-        rows = [row for start, stop in split.epoch(epoch, 50, seed=1) for row in range(start, stop)]
+        rows = [
+            row for start, stop in split.shuffle_segments(epoch, 50, seed=1) for row in range(start, stop)
+        ]
         assert len(rows) == len(set(rows)) and set(rows) <= trained
         assert len(rows) > 0.9 * len(trained)
-    assert split.epoch(1, 50, 1) == split.epoch(1, 50, 1) != split.epoch(2, 50, 1)
-    assert cut(10, 31, 10) == [(10, 20), (20, 30)] and cut(10, 36, 10, offset=4) == [(14, 24), (24, 34)]
+    assert (
+        split.shuffle_segments(1, 50, 1)
+        == split.shuffle_segments(1, 50, 1)
+        != split.shuffle_segments(2, 50, 1)
+    )
+    assert cut_span(10, 31, 10) == [(10, 20), (20, 30)] and cut_span(10, 36, 10, offset=4) == [
+        (14, 24),
+        (24, 34),
+    ]
 
 
 def test_a_large_corpus_is_shuffled_by_groups_of_shards() -> None:
     """Each segment comes once, and a group of segments reads no more shards than are kept open."""
     shards = 3 * OPEN_SHARDS
     split = Split([(0, shards * SHARD_SENTENCES)], [])
-    segments = split.epoch(0, 1024, seed=1)
-    assert sorted(segments) == cut(0, shards * SHARD_SENTENCES, 1024)
+    segments = split.shuffle_segments(0, 1024, seed=1)
+    assert sorted(segments) == cut_span(0, shards * SHARD_SENTENCES, 1024)
     groups = np.split(np.array([start for start, _ in segments]) // SHARD_SENTENCES, 3)
     assert [len(set(group.tolist())) for group in groups] == [OPEN_SHARDS] * 3
     assert all(np.ptp(group) > shards / 2 for group in groups), "drawn from the whole corpus"
