@@ -40,7 +40,7 @@ AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 OPENBLAS_CORETYPE=Haswe
 OWN  := OMP_NUM_THREADS=2
 ISA  := SSE4 AVX2 OWN
 ISA_TESTS := tests/test_goldens.py tests/parsing/networks tests/parsing/test_text_parser.py \
-  tests/multiview/engines tests/multiview/test_builtin.py tests/senteval_runner/protocol
+  tests/multiview/engines tests/senteval_runner/protocol
 test-isa: $(TEST) $(ISA:%=isa-%)
 isa-%: $(TEST)
 	env $($*) $(PY) -m pytest -n auto --dist worksteal -m "not slow and not gpu" $(ISA_TESTS)

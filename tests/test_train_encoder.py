@@ -17,7 +17,7 @@ NEAR = "the CLERK who praised the nurse left the judge early: like every sailor 
 """With other punctuation it has the same words, and so the same trigrams, as one sentence of the text."""
 
 
-def test_text(tmp_path: Path) -> None:
+def test_no_text_is_near_an_evaluation_sentence_and_it_is_the_same_again(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for name in (*EVALUATION, *(f"treebank/{bank}" for bank in TREEBANKS), "corpora", "retrieval/stackfaq"):
         (data / name).mkdir(parents=True)

@@ -16,11 +16,6 @@ BLOCKS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE.read_text
 pytestmark = pytest.mark.repo
 
 
-class Evaluation:  # gptcache.similarity_evaluation.SimilarityEvaluation, 0.1.44
-    def evaluation(self, src_dict: dict, cache_dict: dict, **kwargs: Any) -> float:
-        raise NotImplementedError
-
-
 class Vectorizer:  # redisvl.utils.vectorize.CustomVectorizer, 0.11
     def __init__(self, embed: Any, embed_many: Any = None) -> None:
         self.embed, self.embed_many = embed, embed_many
@@ -41,27 +36,25 @@ class Index:  # faiss.IndexFlatIP, 1.8
         return np.take_along_axis(cosines, rows, 1), rows
 
 
-class Vicinity:  # vicinity.Vicinity, 0.4
-    @classmethod
-    def from_vectors_and_items(cls, vectors: np.ndarray, items: list[str], backend_type: str) -> Any:
-        found = cls()
-        found.items, found.index = items, Index(vectors.shape[1])
-        found.index.add(vectors)
-        return found
+class Vicinity(Index):  # vicinity.Vicinity, 0.4
+    def __init__(self, vectors: np.ndarray, items: list[str], backend_type: str) -> None:
+        super().__init__(vectors.shape[1])
+        self.add(vectors)
+        self.items = items
 
     def query(self, vectors: np.ndarray, k: int) -> list[list[tuple[str, float]]]:
-        cosines, rows = self.index.search(vectors, k)
-        return [
-            [(self.items[row], 1 - cosine) for row, cosine in zip(*one, strict=True)]
-            for one in zip(rows, cosines, strict=True)
-        ]
+        found = zip(*self.search(vectors, k), strict=True)
+        return [[(self.items[row], 1 - cosine) for cosine, row in zip(*one, strict=True)] for one in found]
 
 
 FAKES: dict[str, dict[str, Any]] = {
-    "gptcache.similarity_evaluation": {"SimilarityEvaluation": Evaluation},
+    "gptcache.similarity_evaluation": {"SimilarityEvaluation": object},
     "redisvl.utils.vectorize": {"CustomVectorizer": Vectorizer},
-    "langchain_core.embeddings": {"Embeddings": type("Embeddings", (), {})},
-    "vicinity": {"Vicinity": Vicinity, "Backend": SimpleNamespace(BASIC="basic")},
+    "langchain_core.embeddings": {"Embeddings": object},
+    "vicinity": {
+        "Vicinity": SimpleNamespace(from_vectors_and_items=Vicinity),
+        "Backend": SimpleNamespace(BASIC="basic"),
+    },
     "faiss": {"IndexFlatIP": Index},
 }
 
@@ -82,25 +75,25 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     return block
 
 
-def test_gptcache(run: Any) -> None:
+def test_gptcache_takes_no_opposite_question(run: Any) -> None:
     same = run("GPTCache")["SameQuestion"]()
     asked, kept = {"question": "How do I enable it?"}, {"question": "How do I disable it?"}
     assert same.evaluation(asked, kept) < 0.5 < same.evaluation(asked, asked)
     assert same.range() == (0.0, 1.0)
 
 
-def test_redisvl_and_langchain(run: Any) -> None:
+def test_redisvl_and_langchain_get_lists_of_numbers(run: Any) -> None:
     vectorizer, embeddings = run("redisvl")["vectorizer"], run("LangChain")["Structured"]()
     assert [len(row) for row in vectorizer.embed_many(["Enable it.", "Rain."])] == [1408, 1408]
     assert np.allclose(embeddings.embed_documents(["Rain."])[0], embeddings.embed_query("Rain."), atol=1e-5)
 
 
-def test_vicinity(run: Any) -> None:
+def test_vicinity_takes_no_opposite_for_a_duplicate(run: Any) -> None:
     duplicates = run("Duplicates with vicinity")["duplicates"]
     assert ("Disable the camera.", "Enable the camera.") not in duplicates
 
 
-def test_faiss(run: Any) -> None:
+def test_faiss_answers_no_opposite_question(run: Any) -> None:
     answered = run("FAISS")["answered"]
     assert answered("How do I disable the camera?") is None
     assert answered("How do I open an account?") == "How do I open an account?"

@@ -126,7 +126,7 @@ def test_short_sentences_and_what_has_no_trees(encoder: MultiViewEncoder) -> Non
         encoder.explain(A, "word " * 200)
 
 
-def test_command(encoder: MultiViewEncoder, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_the_view_that_is_asked_for(encoder: MultiViewEncoder, monkeypatch, capsys) -> None:
     monkeypatch.setattr(explain.ExplainConfig, "load", lambda config: encoder)
     assert explain.cli(["builtin", A, B, "--view", "dep", "--top", "2"]) == 0
     shown = capsys.readouterr()

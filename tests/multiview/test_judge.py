@@ -202,7 +202,7 @@ def test_reasons_of_long_texts_are_few_and_soon_found(judge: Judge) -> None:
     assert time.process_time() - start < 2 and len(missing.a.split(", ")) == LONGEST
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli([*SWAPPED]) == 0
     assert "roles: agent of praised: lawyer | doctor" in capsys.readouterr().out
     (tmp_path / "pairs.tsv").write_text("\t".join(SAME) + "\n" + "\t".join(SWAPPED) + "\n")

@@ -15,7 +15,9 @@ from sklearn.pipeline import make_pipeline
 
 from multiview import encode, explain, search
 from multiview.encoders.meaning import Scale
+from multiview.folder.files import load_members, model_folder
 from multiview.model import MultiViewEncoder
+from multiview.names.sources import find_source
 from multiview.search import semantic_search
 from multiview.sklearn import MultiViewTransformer
 from parsing.text_parser import TextParser
@@ -80,7 +82,7 @@ def test_a_step_of_a_scikit_learn_pipeline(folder: Path) -> None:
 
 @pytest.mark.usefixtures("both_devices")
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
+def test_sentence_transformers_opens_and_saves_a_model(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     from sentence_transformers import SentenceTransformer
 
@@ -95,7 +97,9 @@ def test_sentence_transformers_adapter(folder: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(LINES), expected, atol=1e-6)
 
 
-def test_encode_command(folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys) -> None:
+def test_encode_writes_vectors_of_a_text_a_pipe_and_a_cache(
+    folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys
+) -> None:
     encoder = MultiViewEncoder.load(folder)
     assert encode.cli([str(folder), str(corpus), "--output", str(tmp_path / "out.npy")]) == 0
     # A blank line ends a document and is no sentence.
@@ -196,3 +200,32 @@ def test_bad_input_is_one_line(folder, corpus, monkeypatch, command, arguments, 
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
     errors = capsys.readouterr().err
     assert message in errors and len(errors.strip().splitlines()) == 1, errors
+
+
+def test_builtin_is_the_name_of_a_folder(builtin: Path, corpus: Path, tmp_path: Path, capsys) -> None:
+    encoder = MultiViewEncoder.load("builtin")
+    expected = MultiViewEncoder.load(builtin).encode(LINES)
+    np.testing.assert_array_equal(encoder.encode(LINES), expected)
+    assert encoder.name == "builtin" and encoder.folder == builtin
+    assert model_folder("builtin") == model_folder(Path("builtin")) == builtin
+    assert model_folder("./x/builtin") == Path("x/builtin")
+    np.testing.assert_array_equal(MultiViewTransformer("builtin").fit_transform(LINES), expected)
+    assert "seq 8 + seq 8 + seq 8 + seq 8 = 32 dimensions" in repr(encoder)
+    for name in ("bultin", "built-in", "Builtin"):
+        assert encode.cli([name, str(corpus)]) == 2
+        assert f"model '{name}': no such folder; did you mean builtin?" in capsys.readouterr().err
+        with pytest.raises(UserError, match="did you mean builtin"):
+            find_source(name)
+
+
+def test_the_packaged_encoder_is_small_and_says_where_its_data_come_from() -> None:
+    folder = model_folder("builtin")
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20e6
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "CC BY-SA 3.0" in card and "public domain" in card and "Apache-2.0" in card
+    (member,) = load_members(folder)
+    assert member.network.views == ("dep", "const", "seq", "bag", "spelling")
+    fitted, scale = member.network.readout, member.network.scale
+    assert (
+        fitted is not None and scale is not None and (fitted.dim, len(scale.feature_indices)) == (384, 2560)
+    )

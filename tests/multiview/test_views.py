@@ -96,14 +96,11 @@ def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: 
     assert len(words.tables) == max(1, sum(view in TRAINED for view in again.views))
 
 
-CONTRASTED = [*combinations_with_replacement(TRAINED, 2)]
-
-
 @pytest.mark.parametrize("words", ["trained", "fixed"])
 @pytest.mark.parametrize(
     "views",
     [
-        *(",".join(pair) for pair in CONTRASTED),
+        *(",".join(pair) for pair in combinations_with_replacement(TRAINED, 2)),
         *(f"seq,dep,{view}" for view in VIEWS if view not in TRAINED),
         "const,seq,bag,length,spelling,roles,order,bag",
     ],

@@ -65,12 +65,6 @@ def dep_tree(encoder: ViewEncoder, x: Tensor, head: np.ndarray, role: np.ndarray
     return [h[j] for j in range(n)]
 
 
-def seq_words(encoder: ViewEncoder, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Sentence vector [D] and word states [n, D] of one sentence, unpacked and unbatched."""
-    words, last = encoder.gru(x)
-    return last.flatten(), words
-
-
 def reference(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tensor, Tensor]:
     """Sentence vectors [B, D] and states of all nodes [N, D] in sentence order."""
     roots, nodes = [], []
@@ -87,7 +81,8 @@ def reference(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> tuple[
             states = torch.stack(dep_tree(encoder, words, batch.head[start:stop], role))
             root = states[list(batch.head[start:stop]).index(0)]
         else:
-            root, states = seq_words(encoder, words)
+            states, last = encoder.gru(words)
+            root = last.flatten()
         roots.append(root)
         nodes.append(states)
     return torch.stack(roots), torch.cat(nodes)

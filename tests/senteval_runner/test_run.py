@@ -213,7 +213,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def test_expand(tmp_path, words, model, run) -> None:
+def test_every_model_of_trained_words_is_expanded(tmp_path, words, model, run) -> None:
     assert run(model, f"{model}?views=0-seq+{words}", tasks="CR,MRPC", expand=str(words)) == 0
     names = "mine?expand=words", "mine?views=0-seq?expand=words+words.txt"
     rows = written(tmp_path)["models"]

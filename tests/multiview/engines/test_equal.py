@@ -94,7 +94,7 @@ def with_relations(batch: SimpleNamespace) -> SimpleNamespace:
 
 @pytest.mark.parametrize("shape", ["single words", "star", "mixed", "random"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_roles_of_children(engine: str, shape: str) -> None:
+def test_roles_of_children_enter_as_in_the_equations(engine: str, shape: str) -> None:
     encoder, batch = build("dep", engine), with_relations(SHAPES[shape])
     without = run(encoder, words(batch), batch)[0]
     encoder.use_relations()
@@ -143,7 +143,7 @@ def test_pools_of_words_that_occur_more_than_once(view, engine: str, distinct: i
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("view", VIEWS)
-def test_encoding_without_gradients(view: str, shape: str) -> None:
+def test_encoding_without_gradients_equals_the_equations(view: str, shape: str) -> None:
     """The sequence view then computes the inputs once a word, in a loop of its own."""
     encoder, batch = build(view, "native"), SHAPES[shape]
     count = int(batch.sentence_offsets[-1])

@@ -50,10 +50,6 @@ def trained(seed: int) -> MultiViewEncoder:
     return MultiViewEncoder.untrained("seq", dim=4, words=table, seed=seed, device="cpu")
 
 
-def several(seed: int) -> MultiViewEncoder:
-    return MultiViewEncoder([*trained(seed).members, *encoder_of().members])
-
-
 def fitted(encoder: MultiViewEncoder, seed: int) -> Readout:
     torch.manual_seed(seed)
     width = encoder.members[0].network.dim
@@ -86,7 +82,7 @@ def weights(folder: Path) -> list[dict[str, Any]]:
     ("first", "change"),
     [
         (encoder_of(), lambda folder: trained(2).save(folder)),
-        (trained(1), lambda folder: several(2).save(folder)),
+        (trained(1), lambda folder: MultiViewEncoder(trained(2).members + encoder_of().members).save(folder)),
         (trained(1), read_out),
         (trained(1), expand),
         (trained(1), lambda folder: save_member(folder, trained(2).members[0], card="# A\n")),

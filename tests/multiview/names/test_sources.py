@@ -128,7 +128,7 @@ def npz(here: Path) -> str:
     """Vectors of the cache's sentences, and of one more."""
     sentences = sorted({" ".join(words) for words in corpus_of(30)} | {"zzz"})
     drawn = np.random.default_rng(1).normal(size=(len(sentences), 6))
-    vectors = drawn * [1, 9, 0.01, 0, 1e-5, 1e-8] + [0, -40, 0, 7, 0, 0.1]  # the last: a constant, rounded
+    vectors = drawn * [0.1, 9, 0.01, 0, 1e-5, 1e-8] + [7, -40, 0, 7, 0, 0.1]  # the last: a constant, rounded
     np.savez(here / "made.npz", sentences=sentences, vectors=vectors.astype(np.float32))
     return "made.npz"
 

@@ -41,12 +41,8 @@ def drawn(views: int, size: int, dim: int, seed: int = 0) -> list[Tensor]:
     return [view.clone().requires_grad_() for view in features]
 
 
-def name_of(config: ObjectiveConfig) -> str:
-    return "-".join(map(str, vars(config).values()))
-
-
 @pytest.mark.parametrize("contents", [False, True])
-@pytest.mark.parametrize("config", VARIANTS, ids=name_of)
+@pytest.mark.parametrize("config", VARIANTS, ids=lambda config: "-".join(map(str, vars(config).values())))
 def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
     torch.manual_seed(3)
     views, dim, size = ("dep", "const", "dep"), 5, 13
@@ -66,7 +62,7 @@ def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
 
 
-def test_the_teacher() -> None:
+def test_the_distance_from_a_teacher_equals_the_loops() -> None:
     torch.manual_seed(1)
     config, positions = ObjectiveConfig(), make_positions(10, seed=7)
     objective = Objective(["dep", "const"], 4, config, 8, 3).double()

@@ -221,7 +221,7 @@ def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
         verify(long_cache)
 
 
-def test_commands(long_cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_and_show_say_what_a_cache_holds(long_cache: Path, tmp_path: Path, capsys) -> None:
     for cli, words, code, told in (
         (command_verify.cli, [long_cache], 0, "40 sentences, all sound; complete"),
         (show, [long_cache, "--sentence", 20], 0, "too long"),

@@ -36,7 +36,7 @@ def scores(data_folder: Path, task: str, protocol: str = "default") -> dict[str,
 
 
 @pytest.mark.parametrize("task", EXPECTED)
-def test_scores(data_folder: Path, task: str) -> None:
+def test_scores_are_those_of_the_original_toolkit(data_folder: Path, task: str) -> None:
     found = scores(data_folder, task)
     for name, value in EXPECTED[task].items():
         assert found[name] == pytest.approx(value, abs=ROWS if value > 1 else 1e-3), name
