@@ -139,9 +139,7 @@ STATIC: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", STATIC)
-def test_static_vectors_are_refused_in_one_line(
-    case, static, toy_trees, tmp_path, capsys, monkeypatch
-) -> None:
+def test_wrong_static_vectors_are_one_line(case, static, toy_trees, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(static, "static")
     name, change = STATIC[case]

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[str, Callable[[np.ndarray], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_train_verify_and_export_refuse_a_shard_alike(
+def test_train_verify_and_export_refuse_shards_alike(
     case: str, toy_trees: Path, arrays, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

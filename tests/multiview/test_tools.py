@@ -97,7 +97,7 @@ def test_sentence_transformers_opens_and_saves_a_model(folder: Path, tmp_path: P
     np.testing.assert_allclose(MultiViewEncoder.load(tmp_path / "copy").encode(LINES), expected, atol=1e-6)
 
 
-def test_encode_writes_vectors_of_a_text_a_pipe_and_a_cache(
+def test_encode_takes_a_text_a_pipe_and_a_tree_cache(
     folder: Path, corpus: Path, tmp_path: Path, toy_trees, monkeypatch, capsys
 ) -> None:
     encoder = MultiViewEncoder.load(folder)

@@ -91,7 +91,7 @@ def test_other_parsers_have_other_trees(tmp_path: Path, data: Path) -> None:
     assert not seen and find_caches(tmp_path, {"dep": {"name": "nobody"}}) is None
 
 
-def test_trees_of_another_device_are_found_and_of_other_rules_of_characters_not(
+def test_trees_of_another_device_are_found_of_other_rules_of_characters_not(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model does not mind the device, and nothing is parsed again."""
