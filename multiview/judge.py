@@ -8,9 +8,9 @@
     python -m multiview.judge "How do I enable 2FA?" "How do I disable 2FA?"
     python -m multiview.judge pairs.tsv
 
-A logistic regression of the numbers of the pair, :data:`NUMBERS`, of their squares and products.
-FILE has two sentences a row, with a tab between; out come the probability, the sentences and the reasons.
-English only.
+The judge is a logistic regression of the pair's numbers (:data:`NUMBERS`), their squares and their products.
+It reads English only. A file has two sentences a row, with a tab between them; for each row the command
+prints the probability, both sentences and the reasons.
 
 Legend of dimension suffixes: n pairs, F numbers of a pair, W weights.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -39,7 +39,7 @@ from runtime.errors import UserError
 from runtime.files import output_file, path_of, read_record, write_record
 
 if TYPE_CHECKING:  # they import torch
-    from multiview.comparison.facts import ReadPairs
+    from multiview.comparison.facts import PairFacts
     from multiview.comparison.reasons import Reason
     from multiview.model import MultiViewEncoder
 
@@ -74,39 +74,32 @@ NUMBERS: Mapping[str, str] = {
     "words alone": "root of how many words have no equal: a red hat | a red coat",
     "extra words": "root of how many words one has more, function words too: it is good | it is a good one",
 }
-"""The numbers of a pair, each with what it says and an example."""
-PACKAGED = Path(__file__).with_name("judges")
+"""The numbers of a pair, each with its meaning and an example."""
+JUDGE_FOLDER = Path(__file__).with_name("judges")
+"""The folder of the judges in the package."""
 STRENGTH = 5.0
-"""Of the ridge, for a thousand pairs."""
-ALIKE = 1e-5
-"""Numbers that vary less are always the same, but for rounding."""
+"""Strength of the ridge, for a thousand pairs."""
+MIN_DEVIATION = 1e-5
+"""Numbers that vary less are always the same but for rounding."""
 BATCH = 512
-STEPS = 30
-"""Of Newton's method, at most."""
+MAX_STEPS = 30
+"""Most steps of Newton's method."""
 _Number = Annotated[float, Ge(-1e9), Le(1e9)]
+_Deviation = Annotated[float, Ge(1e-6), Le(1e9)]
 
 
 @configuration
-class _Record:
-    """The file of a judge, as :class:`Weights` has it."""
+class Weights:
+    """A fitted logistic regression, and what it was fitted on, as the file of a judge has them."""
 
     numbers: list[str]
+    """The names in :data:`NUMBERS`."""
     mean: list[_Number]
-    deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
+    """[F], the mean of each number."""
+    deviation: list[_Deviation]
+    """[F], the standard deviation of each number; 1 for a number that is always the same."""
     weight: list[_Number]
-    about: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A fitted logistic regression, and what it was fitted on."""
-
-    mean: Floats
-    """[F], of the numbers of :data:`NUMBERS`."""
-    deviation: Floats
-    """[F], 1 of a number that is always the same."""
-    weight: Floats
-    """[W], of 1, the numbers, and the products of two; W = 1 + F + F (F + 1) / 2."""
+    """[W], weights of 1, the numbers, and the products of two; W = 1 + F + F (F + 1) / 2."""
     about: dict[str, Any]
     """Data, licences and the encoder of the meanings."""
 
@@ -121,102 +114,101 @@ class Weights:
         about: dict[str, Any] | None = None,
     ) -> Self:
         """Fit by Newton's method; ``share_n`` says how much each pair counts, all the same by default."""
-        share = np.ones(len(label_n)) if share_n is None else share_n
-        share = share * (1000 / share.sum())
-        mean, deviation = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
-        shape = cls(mean, np.where(deviation > ALIKE, deviation, 1), np.empty(0), about or {})
-        design = shape._design(numbers_nF)
-        weight, ridge = np.zeros(design.shape[1]), np.full(design.shape[1], strength)
-        ridge[0] = 1e-6
-        for _ in range(STEPS):
-            chance = expit(design @ weight)
-            slope = design.T @ (share * (label_n - chance)) - ridge * weight
-            curve = (design * (share * chance * (1 - chance))[:, None]).T @ design + np.diag(ridge)
-            step = np.linalg.solve(curve, slope)
-            weight += step
-            if np.abs(step).max() < 1e-6:
+        share_n = np.ones(len(label_n)) if share_n is None else share_n
+        share_n = share_n * (1000 / share_n.sum())
+        mean_F, deviation_F = numbers_nF.mean(axis=0), numbers_nF.std(axis=0)
+        deviation_F = np.where(deviation_F > MIN_DEVIATION, deviation_F, 1)
+        design_nW = _design(numbers_nF, mean_F, deviation_F)
+        weight_W, ridge_W = np.zeros(design_nW.shape[1]), np.full(design_nW.shape[1], strength)
+        ridge_W[0] = 1e-6
+        for _ in range(MAX_STEPS):
+            chance_n = expit(design_nW @ weight_W)
+            gradient_W = design_nW.T @ (share_n * (label_n - chance_n)) - ridge_W * weight_W
+            variance_n = share_n * chance_n * (1 - chance_n)
+            hessian_WW = (design_nW * variance_n[:, None]).T @ design_nW + np.diag(ridge_W)
+            step_W = np.linalg.solve(hessian_WW, gradient_W)
+            weight_W += step_W
+            if np.abs(step_W).max() < 1e-6:
                 break
-        return cls(shape.mean, shape.deviation, weight, shape.about)
-
-    def _design(self, numbers_nF: Floats) -> Floats:
-        """Put the numbers at one scale, beside their products: [n, W]."""
-        scaled = np.clip((numbers_nF - self.mean) / self.deviation, -5, 5)
-        one, other = np.triu_indices(len(self.mean))
-        return np.column_stack([np.ones(len(scaled)), scaled, scaled[:, one] * scaled[:, other]])
+        mean, deviation, weight = (np.round(x, 6).tolist() for x in (mean_F, deviation_F, weight_W))
+        return cls(numbers=[*NUMBERS], mean=mean, deviation=deviation, weight=weight, about=about or {})
 
     def probabilities(self, numbers_nF: Floats) -> Floats:
         """Return the probability that both sentences say the same, [n]."""
-        chance: Floats = expit(self._design(numbers_nF) @ self.weight)
-        return chance
+        design_nW = _design(numbers_nF, np.array(self.mean), np.array(self.deviation))
+        chance_n: Floats = expit(design_nW @ np.array(self.weight))
+        return chance_n
 
     def save(self, path: Path) -> None:
         """Write JSON; a UserError says that no file can have that name, or that ``about`` is no JSON."""
         path = output_file(path_of(path, "judge"))
-        parts = {name: np.round(getattr(self, name), 6).tolist() for name in ("mean", "deviation", "weight")}
         try:
-            write_record(path, {"numbers": [*NUMBERS], **parts, "about": self.about})
+            write_record(path, asdict(self))
         except (TypeError, ValueError) as error:
             raise UserError(f"{path}: what the judge is about is no JSON ({error})") from None
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what :meth:`save` wrote; a file that is missing or holds something else is a UserError."""
-        record, count = config_from_json(_Record, read_record(path), where=path), len(NUMBERS)
-        if record.numbers != [*NUMBERS]:
+        weights, count = config_from_json(cls, read_record(path), where=path), len(NUMBERS)
+        if weights.numbers != [*NUMBERS]:
             raise UserError(f"{path}: no judge, or one of other numbers of a pair; fit it anew")
-        parts = [np.array(part, np.float64) for part in (record.mean, record.deviation, record.weight)]
-        if [len(part) for part in parts] != [count, count, 1 + count + count * (count + 1) // 2]:
+        sizes = [len(weights.mean), len(weights.deviation), len(weights.weight)]
+        if sizes != [count, count, 1 + count + count * (count + 1) // 2]:
             raise UserError(f"{path}: its weights do not fit its numbers; fit it anew")
-        mean, deviation, weight = parts
-        return cls(mean, deviation, weight, record.about)
+        return weights
+
+
+def _design(numbers_nF: Floats, mean_F: Floats, deviation_F: Floats) -> Floats:
+    """Bring the numbers to one scale, and add 1 and their products: [n, W]."""
+    scaled_nF = np.clip((numbers_nF - mean_F) / deviation_F, -5, 5)
+    left, right = np.triu_indices(len(mean_F))
+    return np.column_stack([np.ones(len(scaled_nF)), scaled_nF, scaled_nF[:, left] * scaled_nF[:, right]])
 
 
 def read_numbers(
     pairs: Sequence[tuple[Text, Text]], source: MultiViewEncoder, encoder: Any = None
-) -> tuple[ReadPairs, Floats]:
-    """Parse the sentences of pairs, each once, and return them with their numbers, [n, F]."""
+) -> tuple[PairFacts, Floats]:
+    """Parse the sentences of pairs, each once, and return their facts and the pairs' numbers, [n, F]."""
     import torch
 
-    from multiview.comparison.facts import Facts, Forms, ReadPairs, read_facts
-    from multiview.comparison.pair_numbers import numbers
+    from multiview.comparison.facts import read_pairs
+    from multiview.comparison.pair_numbers import compute_numbers
     from multiview.pretrained import check_vectors, unit_rows
     from runtime.device import torch_threads
 
-    place: dict[Text, int] = {}
-    row_n2 = np.array([[place.setdefault(text, len(place)) for text in pair] for pair in pairs], np.int64)
-    texts, forms, parts, order = list(place), Forms(), [], []
+    places: dict[Text, int] = {}
+    place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs], np.int64)
+    texts = list(places)
     with torch.inference_mode(), torch_threads(1):
-        for places, batch in source.reader.batches(texts, {"tokens", "dep"}, None, BATCH):
-            parts.append(read_facts(batch, forms))
-            order.append(places)
-        known = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Facts)}
-        read = ReadPairs(Facts(**known), forms, np.argsort(np.concatenate(order))[row_n2])
-        by_name = numbers(read, source.members[0].network.words)
+        facts = read_pairs(source.reader.batches(texts, {"tokens", "dep"}, None, BATCH), place_n2)
+        numbers = compute_numbers(facts, source.members[0].network.words)
     if encoder is not None:
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
         vectors = unit_rows(check_vectors(encoder.encode(strings), strings, type(encoder).__name__)[0])
-        by_name["topic"] = np.einsum("nd,nd->n", *vectors[row_n2.T])
-    return read, np.column_stack([by_name[name] for name in NUMBERS]).astype(np.float64)
+        numbers["topic"] = np.einsum("nd,nd->n", *vectors[place_n2.T])
+    return facts, np.column_stack([numbers[name] for name in NUMBERS]).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is said of one pair; it prints as text."""
+    """The judgement of one pair; it prints as text."""
 
     a: Text
     b: Text
     probability: float
-    """That both say the same."""
+    """The probability that both say the same."""
     numbers: dict[str, float] = field(hash=False)
-    """By the names in :data:`NUMBERS`."""
-    _read: tuple[ReadPairs, int] = field(repr=False, compare=False)
+    """The pair's numbers, by the names in :data:`NUMBERS`."""
+    _facts: PairFacts = field(repr=False, compare=False)
+    _pair: int = field(repr=False, compare=False)
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """List where the two differ, what turns the sense first."""
+        """Where the two sentences differ, what turns the sense first."""
         from multiview.comparison.reasons import reasons_of
 
-        return reasons_of(*self._read)
+        return reasons_of(self._facts, self._pair)
 
     def __str__(self) -> str:
         verdict = f"{self.probability:.2f} that both say the same"
@@ -224,10 +216,10 @@ class Judgement:
 
 
 class Judge:
-    """Judges pairs of sentences.
+    """A judge of pairs of sentences.
 
-    ``source``, ``builtin`` by default, parses and has the words; ``encoder`` gives the meanings, by
-    ``encode(list of str) -> [n, D]``, which are the sums of the words without it.
+    ``source``, ``builtin`` by default, parses the sentences and has the vectors of the words. ``encoder``
+    computes the meanings by ``encode(list of str) -> [n, D]``; without one they are the sums of the words.
     """
 
     def __init__(self, weights: Weights, encoder: Any = None, source: MultiViewEncoder | None = None) -> None:
@@ -238,13 +230,13 @@ class Judge:
     def load(
         cls, name: str | Path = "pairs", *, encoder: Any = None, source: MultiViewEncoder | None = None
     ) -> Self:
-        """Load the judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or a saved one's file.
+        """Load the judge in the package, ``pairs``, its twin ``pairs-without-mrpc``, or the file of another.
 
         A file that is missing, and a judge that was fitted beside another encoder, are a UserError.
         """
         path = path_of(name, "judge")
-        packaged = path_of(PACKAGED / f"{path.name}.json", "judge")
-        weights = Weights.load(packaged if str(path) == packaged.stem and packaged.is_file() else path)
+        judges_in_package = {file.stem: file for file in JUDGE_FOLDER.glob("*.json")}
+        weights = Weights.load(judges_in_package.get(str(path), path))
         fitted_beside, present = weights.about.get("encoder", ""), _name_of(encoder)
         if fitted_beside != present:
             fault = f"was fitted beside {fitted_beside or 'no encoder'}, not {present or 'none'}"
@@ -264,23 +256,23 @@ class Judge:
     ) -> Self:
         """Fit a judge to pairs of one's own, in seconds.
 
-        Labels, one a pair, are 1 or True where both say the same, else 0; both must occur. ``about`` is what
-        the file is to say of data and licences, ``strength`` that of the ridge for a thousand pairs, from
-        1e-6 to 1e9. A UserError names what is not so.
+        There is a label for each pair: 1 or True where both say the same, else 0; both must occur. ``about``
+        goes into the judge's file and may name data and licences. ``strength`` is that of the ridge for a
+        thousand pairs, from 1e-6 to 1e9. A UserError names the argument that is wrong.
         """
-        checked, label_list = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
+        pair_list, label_list = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
         for number, label in enumerate(label_list):
             if not isinstance(label, Real | np.bool_) or label not in (0, 1):
                 raise UserError(f"Judge.fit: label {number}, {described(label)}, is neither 0 nor 1")
-        if len(label_list) != len(checked) or len({int(label) for label in label_list}) < 2:
+        if len(label_list) != len(pair_list) or len({int(label) for label in label_list}) < 2:
             raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
         if not isinstance(strength, Real) or not 1e-6 <= strength <= 1e9:
             raise UserError(f"Judge.fit: strength: {described(strength)} is not from 1e-6 to 1e9")
         if not isinstance(about or {}, Mapping):
             raise UserError(f"Judge.fit: about: {described(about)} is no mapping")
         source = _source_for(encoder, source)
-        _, numbers_nF = read_numbers(checked, source, encoder)
-        about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(checked)}
+        _, numbers_nF = read_numbers(pair_list, source, encoder)
+        about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list)}
         label_n = np.array([int(label) for label in label_list])
         weights = Weights.fit(numbers_nF, label_n, strength=float(strength), about=about)
         return cls(weights, encoder, source)
@@ -296,24 +288,26 @@ class Judge:
     def pairs(self, pairs: Iterable[Sequence[Any]]) -> list[Judgement]:
         """Judge pairs of sentences, each a string or tokens.
 
-        By rule a sentence says the same as itself, and one without words as no other. A UserError names what
-        is no pair.
+        By rule a sentence says the same as itself, and one without words says the same as no other. A
+        UserError names what is no pair.
         """
-        checked = read_pairs(pairs, "judge")
-        if not checked:
+        pair_list = read_pairs(pairs, "judge")
+        if not pair_list:
             return []
-        read, numbers_nF = read_numbers(checked, self.source, self.encoder)
-        chances = self.weights.probabilities(numbers_nF)
-        chances[(read.facts.words[read.rows] == 0).any(axis=1)] = 0.0
-        chances[[_plain(a) == _plain(b) for a, b in checked]] = 1.0
-        rows = zip(checked, chances.tolist(), numbers_nF.tolist(), strict=True)
-        return [
-            Judgement(a, b, chance, dict(zip(NUMBERS, row, strict=True)), (read, place))
-            for place, ((a, b), chance, row) in enumerate(rows)
-        ]
+        pair_facts, numbers_nF = read_numbers(pair_list, self.source, self.encoder)
+        has_no_words = (pair_facts.facts.word_count[pair_facts.row_n2] == 0).any(axis=1)
+        is_same = [_normalise(a) == _normalise(b) for a, b in pair_list]
+        chance_n = self.weights.probabilities(numbers_nF)
+        chance_n[has_no_words] = 0.0
+        chance_n[is_same] = 1.0
+        judgements = []
+        for pair, (a, b) in enumerate(pair_list):
+            numbers = dict(zip(NUMBERS, numbers_nF[pair].tolist(), strict=True))
+            judgements.append(Judgement(a, b, float(chance_n[pair]), numbers, pair_facts, pair))
+        return judgements
 
 
-def _plain(text: Text) -> str:
+def _normalise(text: Text) -> str:
     """Take off capitals, blanks beyond one, and a full stop or exclamation mark at the end."""
     words = " ".join(text.split() if isinstance(text, str) else text).casefold()
     return words.rstrip(" .!") or words

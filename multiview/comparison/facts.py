@@ -2,11 +2,11 @@
 
 A word is read as its base and a sign (:mod:`multiview.encoders.poles`).
 
-Legend of dimension suffixes: S sentences, T words of all, M arcs, U distinct words, n pairs.
+Legend of dimension suffixes: B sentences of a batch, S of all, T words of all, M arcs, U distinct words, n
+pairs.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -19,24 +19,26 @@ from parsing.trees.role_rules import KIND, ROLES
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-LONGEST = 400
+MAX_WORDS = 400
 """Words of a text that are compared; the parsers take fewer."""
 _NEG = ROLES.index("neg")
-_FEW = (
+_NUMBER_WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
 )
-_VALUES = {word: str(value) for value, word in enumerate(_FEW.split())}
+_DIGITS = {word: str(value) for value, word in enumerate(_NUMBER_WORDS.split())}
 _ENDINGS = {"ies": "y", "ied": "y", "es": "", "s": "", "ed": "", "ing": ""}
+"""Endings of inflected forms, each with what stands there in the base."""
 
 
 class WordClass(IntEnum):
-    """The class of a word that is compared in a way of its own; other words have none, 0."""
+    """The class of a word that is compared in a way of its own."""
 
+    NONE = 0
     NUMBER = 1
     NAME = 2
     PARTICLE = 3
-    """On, off, up and down: content or not as the parser has it, so that they are compared for their own."""
+    """On, off, up and down. The parser decides whether they are content, so they are compared separately."""
 
 
 class Form(NamedTuple):
@@ -45,36 +47,44 @@ class Form(NamedTuple):
     text: str
     base: str
     """The base that all forms of the word share."""
-    key: int
-    """The number of the base."""
+    base_number: int
     sign: int
     word_class: int
 
 
-class Forms:
-    """The distinct words of some sentences."""
+class FormTable:
+    """The distinct words of some sentences, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self.listed: list[Form] = []
+        self.forms: list[Form] = []
         self.bases: dict[str, int] = {}
+        """The number of each base."""
         self._place: dict[str, int] = {}
 
-    def places(self, types: Sequence[str]) -> Ints:
-        """Return the place of each word among ``listed``, [U]; new words join the list."""
-        for word in types:
-            if self._place.setdefault(word, len(self.listed)) == len(self.listed):
+    def add(self, words: Sequence[str]) -> Ints:
+        """Add the words that are new, and return the place of each word in ``forms``, [U]."""
+        for word in words:
+            if word not in self._place:
+                self._place[word] = len(self.forms)
                 base, sign = base_of(word)
-                key = self.bases.setdefault(base, len(self.bases))
-                self.listed.append(Form(word, base, key, sign, _class_of(word)))
-        return np.array([self._place[word] for word in types], np.int64)
+                base_number = self.bases.setdefault(base, len(self.bases))
+                self.forms.append(Form(word, base, base_number, sign, _class_of(word)))
+        return np.array([self._place[word] for word in words], np.int64)
+
+    def columns(self) -> tuple[Ints, Ints, Ints]:
+        """Return each form's number of its base, sign and class, [U] each."""
+        rows = [(form.base_number, form.sign, form.word_class) for form in self.forms]
+        base_number, sign, word_class = np.array(rows, np.int64).reshape(-1, 3).T
+        return base_number, sign, word_class
 
 
-def _class_of(word: str) -> int:
-    if word[:1].isdigit() or word[-1:].isdigit() or word.lower() in _VALUES:
+def _class_of(word: str) -> WordClass:
+    if word[:1].isdigit() or word[-1:].isdigit() or word.lower() in _DIGITS:
         return WordClass.NUMBER
     if word.lower() in {*PARTICLES, *PARTICLES.values()}:
         return WordClass.PARTICLE
-    return WordClass.NAME if word.isupper() or (word[:1].isupper() and word[1:].islower()) else 0
+    is_capitalised = word[:1].isupper() and word[1:].islower()
+    return WordClass.NAME if word.isupper() or is_capitalised else WordClass.NONE
 
 
 def base_of(word: str) -> tuple[str, int]:
@@ -82,85 +92,111 @@ def base_of(word: str) -> tuple[str, int]:
     base, sign = base_and_sign(word.lower())
     if base in PARTICLES:
         return PARTICLES[base], -sign
-    base = _VALUES.get(base, base)
-    if poles(base) or not base.isalpha():
-        return base, sign
-    endings = (ending for ending in _ENDINGS if base.endswith(ending) and len(base) > len(ending) + 2)
-    ending = next(endings, "")
-    if ending and not base.endswith(("ss", "us", "is")):
-        base = base.removesuffix(ending) + _ENDINGS[ending]
-        if ending in ("ed", "ing") and base[-1] == base[-2] and base[-1] not in "sl":
-            base = base[:-1]  # stopping
-    return (base.removesuffix("e") if len(base) > 3 else base), sign
+    base = _DIGITS.get(base, base)
+    is_listed = bool(poles(base))
+    return (base if is_listed or not base.isalpha() else _stem(base)), sign
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Words and arcs of sentences; those of one sentence follow one another. Words are places in a Forms.
+def _stem(word: str) -> str:
+    """Take off the ending of an inflected form, and a final e: cities is city, stopping is stop."""
+    endings = [ending for ending in _ENDINGS if word.endswith(ending) and len(word) > len(ending) + 2]
+    if endings and not word.endswith(("ss", "us", "is")):
+        ending = endings[0]
+        word = word.removesuffix(ending) + _ENDINGS[ending]
+        if ending in ("ed", "ing") and word[-1] == word[-2] and word[-1] not in "sl":
+            word = word[:-1]  # stopping
+    return word.removesuffix("e") if len(word) > 3 else word
 
-    ``words`` and ``arcs`` [S] say how many a sentence has, ``negations`` [S] how many words are denied.
-    """
 
-    words: Ints
-    word: Ints
-    """[T]."""
-    content: Flags
+class Facts(NamedTuple):
+    """Words and arcs of sentences, sentence by sentence; a form is its place in a :class:`FormTable`."""
+
+    word_count: Ints
+    """[S], how many words a sentence has."""
+    form: Ints
+    """[T], the form of each word."""
+    is_content: Flags
     """[T], whether the word is no function word, nor one that denies."""
-    preposition: Flags
-    denied: Ints
-    """[T], -1 of what a negation turns, else 1."""
-    first: Flags
+    is_preposition: Flags
+    """[T]."""
+    sign: Ints
+    """[T], -1 for a word that is denied, else 1."""
+    is_first: Flags
     """[T], whether the word begins its sentence."""
-    arcs: Ints
+    arc_count: Ints
+    """[S], how many arcs a sentence has."""
     role: Ints
-    """[M]."""
+    """[M], the place of the arc's role in :data:`parsing.trees.role_rules.ROLES`."""
     head: Ints
+    """[M], the form of the arc's head."""
     dependent: Ints
-    turned: Ints
-    """[M], -1 where one of the two is denied."""
-    head_denied: Ints
-    negations: Ints
+    """[M], the form of its dependent."""
+    arc_sign: Ints
+    """[M], -1 where one of the two is denied, else 1."""
+    head_sign: Ints
+    """[M], -1 where the head is denied, else 1."""
+    negation_count: Ints
+    """[S], how many words of a sentence are denied."""
 
 
-def read_facts(batch: Batch, forms: Forms) -> Facts:
-    """Read the sentences of a batch."""
+def _read_facts(batch: Batch, forms: FormTable) -> Facts:
+    """Read the sentences of a batch, and add their words to the table."""
     trees = WordTrees.of(batch)
-    types, word_N, relation = trees.types, trees.word_N, trees.relation_N
-    form_N = forms.places(types)[word_N]
+    word_N = trees.word_N
+    form_N = forms.add(trees.types)[word_N]
     arcs = trees.canonical_arcs()
     sign_N = trees.negation_signs(arcs, with_particles=False).astype(np.int64)
-    content_N = np.isin(np.arange(len(word_N)), trees.content_tokens())
-    place_N = np.arange(len(word_N)) - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
-    spoken = np.array([any(map(str.isalnum, word)) for word in types], bool)[word_N]
-    word = np.flatnonzero(spoken & (place_N < LONGEST))
-    stated = np.flatnonzero(arcs.role != _NEG)
-    stated = stated[np.argsort(_sentence(batch, arcs.head[stated]), kind="stable")]
-    head, dependent = arcs.head[stated], arcs.dependent[stated]
+
+    token_N = np.arange(len(word_N))
+    is_content_N = np.isin(token_N, trees.content_tokens())
+    position_N = token_N - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
+    has_letters = np.array([any(map(str.isalnum, word)) for word in trees.types], bool)[word_N]
+    word_T = np.flatnonzero(has_letters & (position_N < MAX_WORDS))
+
+    arc_M = np.flatnonzero(arcs.role != _NEG)
+    arc_M = arc_M[np.argsort(_sentence_of(batch, arcs.head[arc_M]), kind="stable")]
+    head_M, dependent_M = arcs.head[arc_M], arcs.dependent[arc_M]
     return Facts(
-        words=np.bincount(_sentence(batch, word), minlength=len(batch)),
-        word=form_N[word],
-        content=content_N[word],
-        preposition=(relation[word] & KIND.CASE) > 0,
-        denied=sign_N[word],
-        first=place_N[word] == 0,
-        arcs=np.bincount(_sentence(batch, head), minlength=len(batch)),
-        role=arcs.role[stated],
-        head=form_N[head],
-        dependent=form_N[dependent],
-        turned=sign_N[head] * sign_N[dependent],
-        head_denied=sign_N[head],
-        negations=np.bincount(_sentence(batch, np.flatnonzero(sign_N < 0)), minlength=len(batch)),
+        word_count=np.bincount(_sentence_of(batch, word_T), minlength=len(batch)),
+        form=form_N[word_T],
+        is_content=is_content_N[word_T],
+        is_preposition=(trees.relation_N[word_T] & KIND.CASE) > 0,
+        sign=sign_N[word_T],
+        is_first=position_N[word_T] == 0,
+        arc_count=np.bincount(_sentence_of(batch, head_M), minlength=len(batch)),
+        role=arcs.role[arc_M],
+        head=form_N[head_M],
+        dependent=form_N[dependent_M],
+        arc_sign=sign_N[head_M] * sign_N[dependent_M],
+        head_sign=sign_N[head_M],
+        negation_count=np.bincount(_sentence_of(batch, np.flatnonzero(sign_N < 0)), minlength=len(batch)),
     )
 
 
-def _sentence(batch: Batch, token: NDArray[np.integer]) -> Ints:
+def _sentence_of(batch: Batch, token: NDArray[np.integer]) -> Ints:
     return np.searchsorted(batch.sentence_offsets, token, side="right") - 1
 
 
-class ReadPairs(NamedTuple):
-    """Pairs of sentences with the facts that were read of them."""
+class PairFacts(NamedTuple):
+    """Pairs of sentences with their facts."""
 
     facts: Facts
-    forms: Forms
-    rows: Ints
-    """[n, 2], the sentences of each pair."""
+    forms: FormTable
+    row_n2: Ints
+    """[n, 2], the row in ``facts`` of both sentences of each pair."""
+
+
+def read_pairs(batches: Iterable[tuple[Ints, Batch]], place_n2: Ints) -> PairFacts:
+    """Read the facts of sentences that are paired.
+
+    Each batch comes with the places [B] of its sentences; ``place_n2`` are those of each pair's sentences.
+    """
+    forms = FormTable()
+    places: list[Ints] = []
+    parts: list[Facts] = []
+    for place_B, batch in batches:
+        places.append(place_B)
+        parts.append(_read_facts(batch, forms))
+    facts = Facts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    row_of_place = np.argsort(np.concatenate(places))
+    return PairFacts(facts, forms, row_of_place[place_n2])

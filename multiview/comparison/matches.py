@@ -1,8 +1,8 @@
 """Why two sentences are close: the subtrees that match best, drawn on both trees.
 
-Pairs of subtrees are ranked by the cosine of their vectors times the square root of the words of the smaller
-one, so that of two pairs about as close the larger one comes first. The best pair is taken, then the best of
-those that are left, and so on:
+Pairs of subtrees are ranked by the cosine of their vectors times the square root of the number of words in
+the smaller one, so that of two pairs about as close the larger one comes first. The best pair is taken, then
+the best of the remaining pairs, and so on:
 
 - a subtree is in one match at most;
 - a pair inside a match, on both sides, says nothing new and is left out;
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.floating]
 Tree = Literal["dep", "const", ""]
-"""What the nodes of a view are; "" if they are no subtrees."""
+"""The tree whose subtrees the nodes of a view are; "" if they are no subtrees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Subtree:
     """A word with all below it (DEP), or a constituent (CONST)."""
 
     positions: tuple[int, ...]
-    """Of its words, from 0."""
+    """The positions of its words, from 0."""
     words: str
-    """With … where a discontinuous subtree leaves words out."""
+    """The words with blanks between, and … where a discontinuous subtree leaves words out."""
     top: int
-    """Position of the highest word; of a constituent, that of its first word."""
+    """The position of the highest word, or of a constituent's first word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,35 +58,37 @@ class Match:
     a: Subtree
     b: Subtree
     cosine: float
-    """Of the two nodes' vectors."""
+    """The cosine of the two nodes' vectors."""
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Says what of two sentences matches, by view; it prints as text."""
+    """Which parts of two sentences match, view by view; it prints as text."""
 
     a: ParsedSentence
     b: ParsedSentence
     cosine: float
-    """Of the sentences' vectors, as :meth:`multiview.model.MultiViewEncoder.similarity` gives it."""
+    """The cosine of the two sentences, as :meth:`multiview.model.MultiViewEncoder.similarity` returns it."""
     cosines: Mapping[str, float]
-    """Of meaning and structure, where vectors have both; and of each view, the second of a name ``dep 2``."""
+    """The cosines of meaning and structure, where vectors have both, and of each view; see ``ViewNodes``."""
     trees: Mapping[str, Tree]
     """The tree of each view that has one."""
     matches: Sequence[Match]
-    """View by view, best first."""
+    """The matches view by view, best first."""
     bindings: Sequence[Binding] = ()
-    """Who did what to whom in both, those first that differ; empty without dependency trees."""
+    """Who did what to whom in both sentences, differences first; empty without dependency trees."""
 
     def __str__(self) -> str:
-        views = ", ".join(f"{view} {cosine:.4f}" for view, cosine in self.cosines.items())
-        parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", f"cosine {self.cosine:.4f} ({views})"]
+        cosines = ", ".join(f"{name} {cosine:.4f}" for name, cosine in self.cosines.items())
+        parts = [f"A  {_text(self.a)}\nB  {_text(self.b)}", f"cosine {self.cosine:.4f} ({cosines})"]
         if self.bindings:
             parts.append("\n".join(["bindings:", *map(str, self.bindings)]))
         for view, tree in self.trees.items():
             matches = [match for match in self.matches if match.view == view]
-            lines = [f"  [{n}] {m.cosine:.4f}  {m.a.words}  |  {m.b.words}" for n, m in enumerate(matches, 1)]
-            parts.append("\n".join([f"{view}:", *(lines or ["  no subtrees match"])]))
+            lines = [f"{view}:"]
+            for number, match in enumerate(matches, start=1):
+                lines.append(f"  [{number}] {match.cosine:.4f}  {match.a.words}  |  {match.b.words}")
+            parts.append("\n".join(lines if matches else [*lines, "  no subtrees match"]))
             parts.append(f"A, {view}\n{_drawing(self.a, tree, [match.a for match in matches])}")
             parts.append(f"B, {view}\n{_drawing(self.b, tree, [match.b for match in matches])}")
         return "\n\n".join(parts)
@@ -96,49 +98,51 @@ class Explanation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViewNodes:
-    """The nodes of one view: a dependency tree's are its words, a constituency tree's those of its cover."""
+    """The nodes of one view: the words of a dependency tree, or the nodes of a constituency tree."""
 
     name: str
-    """Of the view; the second view of a name is ``dep 2``."""
+    """The view's name; the second view of the name dep is ``dep 2``."""
     tree: Tree
     vectors: Float
     """[B, width], the view's part of the sentences' vectors."""
     states: list[Float]
-    """[N, D] of each sentence."""
+    """The nodes' vectors of each sentence, [N, D]."""
 
 
 def nodes_of(batch: Batch, networks: Networks) -> Iterator[ViewNodes]:
     """Yield the nodes of every chosen view of some networks."""
-    seen: Counter[str] = Counter()
-    tokens, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
-    for view, x_UE, token_N in chain(
-        *(network.encoder_inputs(places, *words) for network, places in networks)
-    ):
+    views_of_name: Counter[str] = Counter()
+    token_count, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
+    for view, x_UE, token_N in chain(*(network.inputs(places, *words) for network, places in networks)):
         plan = view.plan(batch)
         h_ND = view.forward_nodes(x_UE, plan, token_N)
         tree: Tree = ""
-        if "const" in view.requires and len(h_ND) == 2 * tokens - len(batch):
+        if "const" in view.requires and len(h_ND) == 2 * token_count - len(batch):
             tree = "const"
-        elif "dep" in view.requires and len(h_ND) == tokens:
+        elif "dep" in view.requires and len(h_ND) == token_count:
             tree = "dep"
-        seen[view.name] += 1
-        name = view.name if seen[view.name] == 1 else f"{view.name} {seen[view.name]}"
+        views_of_name[view.name] += 1
+        number = views_of_name[view.name]
         vectors, nodes = (x.detach().float().cpu().numpy() for x in (view(x_UE, plan, token_N), h_ND))
-        states = np.split(nodes, plan.node_offsets[1:-1])
-        yield ViewNodes(name=name, tree=tree, vectors=vectors, states=states)
+        yield ViewNodes(
+            name=view.name if number == 1 else f"{view.name} {number}",
+            tree=tree,
+            vectors=vectors,
+            states=np.split(nodes, plan.node_offsets[1:-1]),
+        )
 
 
 def explain_pair(
     batch: Batch,
     inventories: Inventories,
     nodes: Sequence[ViewNodes],
-    wholes: Mapping[str, Float],
+    sentence_vectors: Mapping[str, Float],
     top: int,
 ) -> Explanation:
     """Return the best matches of the two sentences of a batch, at most ``top`` for each view.
 
-    ``wholes`` are the sentences' vectors [2, D], first whole, then in parts. A sentence that is too long for
-    the parsers, and views without trees, are a UserError.
+    ``sentence_vectors`` [2, D] are those of the whole sentences under the name "", and of parts of them. A
+    sentence that is too long for the parsers, and views without trees, are a UserError.
     """
     from parsing.trees.batch import TOO_LONG
     from parsing.trees.sentences import batch_sentences
@@ -156,20 +160,21 @@ def explain_pair(
             )
     matches: list[Match] = []
     for view in nodes:
-        matches += _matches_of(view, batch, pair, inventories.dummy_label, top) if view.tree else []
-    vectors = {**wholes, **{view.name: view.vectors for view in nodes}}
+        if view.tree:
+            matches += _matches_of(view, batch, pair, inventories.dummy_label, top)
+    vectors = {**sentence_vectors, **{view.name: view.vectors for view in nodes}}
     cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
-    whole = cosines.pop(next(iter(wholes)))
+    cosine = cosines.pop("")
     bindings = _bindings_of(batch) if "relation" in batch.fields else []
-    return Explanation(pair[0], pair[1], whole, cosines, trees, matches, bindings)
+    return Explanation(pair[0], pair[1], cosine, cosines, trees, matches, bindings)
 
 
 def _bindings_of(batch: Batch) -> list[Binding]:
-    from multiview.comparison.facts import Forms, ReadPairs, read_facts  # here: it compiles
+    from multiview.comparison.facts import read_pairs  # here: it compiles
     from multiview.comparison.reasons import bindings
 
-    forms = Forms()
-    return bindings(ReadPairs(read_facts(batch, forms), forms, np.array([[0, 1]])), 0)
+    pair = np.array([0, 1])
+    return bindings(read_pairs([(pair, batch)], pair[None]), 0)
 
 
 def _matches_of(
@@ -177,27 +182,33 @@ def _matches_of(
 ) -> Iterator[Match]:
     covers, units, subtrees = [], [], []
     for row, sentence in enumerate(pair):
-        cover_NW, named_N = covers_of(batch, row, view.tree, dummy_label)
-        cover_NW = cover_NW[named_N]
+        cover_NW, is_subtree_N = covers_of(batch, row, view.tree, dummy_label)
+        cover_NW = cover_NW[is_subtree_N]
         # The nodes of a dependency tree are its words.
-        tops = np.flatnonzero(named_N) if view.tree == "dep" else cover_NW.argmax(1)
+        top_N = np.flatnonzero(is_subtree_N) if view.tree == "dep" else cover_NW.argmax(1)
         covers.append(cover_NW)
-        units.append(unit_rows(view.states[row][named_N]))
-        subtrees.append([_subtree(sentence, *one) for one in zip(cover_NW, tops.tolist(), strict=True)])
+        units.append(unit_rows(view.states[row][is_subtree_N]))
+        nodes = zip(cover_NW, top_N.tolist(), strict=True)
+        subtrees.append([_subtree(sentence, cover_W, top_word) for cover_W, top_word in nodes])
     cosine_NM = units[0] @ units[1].T
-    trivial_NM = np.zeros(cosine_NM.shape, bool)
-    for place, (one, other) in zip(np.ndindex(cosine_NM.shape), product(*subtrees), strict=True):
-        single = [side.words.lower() for side in (one, other) if len(side.positions) == 1]
-        marks = any(not any(map(str.isalnum, words)) for words in single)
-        trivial_NM[place] = marks or (len(single) == 2 and single[0] == single[1])
+    trivial_NM = np.array([[_is_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]], bool)
+    trivial_NM = trivial_NM.reshape(cosine_NM.shape)  # also where a sentence has no subtrees
     for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
         yield Match(view.name, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m]))
+
+
+def _is_trivial(one: Subtree, other: Subtree) -> bool:
+    """Tell whether two subtrees are the same single word, or one of them is a punctuation mark."""
+    single_words = [side.words.lower() for side in (one, other) if len(side.positions) == 1]
+    if any(not any(map(str.isalnum, word)) for word in single_words):
+        return True
+    return len(single_words) == 2 and single_words[0] == single_words[1]
 
 
 def covers_of(
     batch: Batch, row: int, tree: Tree, dummy_label: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which words are under each node of a sentence, bool [N, W], and which are subtrees, bool [N].
+    """Return which words are under each node of a sentence, bool [N, W], and which nodes are subtrees, [N].
 
     Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
     """
@@ -205,21 +216,21 @@ def covers_of(
 
     start, stop = batch.sentence_offsets[row : row + 2].tolist()
     cover_NW = np.eye(stop - start, dtype=bool)
-    named_N = np.ones(stop - start, dtype=bool)
+    is_subtree_N = np.ones(stop - start, dtype=bool)
     if tree == "dep":
         head = batch.head[start:stop]
         for word in range(stop - start):
-            above = word
-            while above >= 0:
-                cover_NW[above, word] = True
-                above = head[above] - 1
+            ancestor = word
+            while ancestor >= 0:
+                cover_NW[ancestor, word] = True
+                ancestor = head[ancestor] - 1
     else:
-        inner = slice(start - row, stop - row - 1)
-        for left, right in zip(batch.left[inner], batch.right[inner], strict=True):
+        inner_nodes = slice(start - row, stop - row - 1)
+        for left, right in zip(batch.left[inner_nodes], batch.right[inner_nodes], strict=True):
             cover_NW = np.vstack([cover_NW, cover_NW[left] | cover_NW[right]])
-        named_N = np.append(named_N, batch.label[inner] != dummy_label)
-    fallback = batch.flags[row] & (DEP_FALLBACK if tree == "dep" else CONST_FALLBACK)
-    return cover_NW, named_N & (not fallback)
+        is_subtree_N = np.append(is_subtree_N, batch.label[inner_nodes] != dummy_label)
+    is_fallback = batch.flags[row] & (DEP_FALLBACK if tree == "dep" else CONST_FALLBACK)
+    return cover_NW, is_subtree_N & (not is_fallback)
 
 
 def best_matches(
@@ -229,14 +240,15 @@ def best_matches(
     trivial_NM: NDArray[np.bool_],
     top: int,
 ) -> list[tuple[int, int]]:
-    """Return the matches, at most ``top``, best first; of equal ones the first in row order.
+    """Return at most ``top`` matches, best first; of equal ones the first in row order.
 
-    Covers say whether a word is under a subtree, of the first sentence and of the second, whose W is another.
+    The covers say whether a word is under a subtree of the first sentence, and of the second, whose W is
+    another.
     """
     size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
     score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))
-    whole_NM = (size_N == covers_NW.shape[1])[:, None] & (size_M == covers_MW.shape[1])
-    score_NM[whole_NM | trivial_NM | (cosine_NM <= 0)] = 0
+    both_whole_NM = (size_N == covers_NW.shape[1])[:, None] & (size_M == covers_MW.shape[1])
+    score_NM[both_whole_NM | trivial_NM | (cosine_NM <= 0)] = 0
     matches: list[tuple[int, int]] = []
     while len(matches) < top and score_NM.size:
         one, other = divmod(int(score_NM.argmax()), score_NM.shape[1])
@@ -254,18 +266,20 @@ def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> 
     from parsing.trees.drawings import display_name
 
     positions = np.flatnonzero(cover_W).tolist()
-    words = []
-    for before, position in zip([positions[0] - 1, *positions], positions, strict=False):
-        words += ["…"] * (position > before + 1) + [display_name(sentence.words[position])]
+    words: list[str] = []
+    for position in positions:
+        if words and not cover_W[position - 1]:
+            words.append("…")
+        words.append(display_name(sentence.words[position]))
     return Subtree(tuple(positions), " ".join(words), top)
 
 
-def _drawing(sentence: ParsedSentence, tree: Tree, marked: Sequence[Subtree]) -> str:
+def _drawing(sentence: ParsedSentence, tree: Tree, subtrees: Sequence[Subtree]) -> str:
     """Draw the tree of a sentence; the number of a match, in brackets, is at the top of its subtree."""
     tags, spans = list(sentence.tags or ()), list(sentence.spans or ())
     relations = list(sentence.relations or ())
     places = {span[:2]: index for index, span in enumerate(spans)}
-    for number, subtree in enumerate(marked, start=1):
+    for number, subtree in enumerate(subtrees, start=1):
         place = places.get((subtree.positions[0], subtree.positions[-1] + 1))
         if tree == "dep":
             relations[subtree.top] += f" [{number}]"

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from multiview.comparison.facts import ReadPairs, WordClass
+from multiview.comparison.facts import PairFacts, WordClass
 from multiview.encoders.poles import agreement, poles
 from parsing.trees.role_rules import ROLES
 
@@ -22,13 +23,14 @@ class Binding:
     b: tuple[str, ...]
 
     @property
-    def same(self) -> bool:
-        """Tells whether both have the same words."""
+    def is_same(self) -> bool:
+        """Whether both sentences have the same words in the role."""
         return set(self.a) == set(self.b) and " | " not in self.head
 
     def __str__(self) -> str:
-        words = [", ".join(side) or "-" for side in ([self.a] if self.a == self.b else [self.a, self.b])]
-        return f"  {'=' if self.same else '≠'} {self.role} of {self.head}: {' | '.join(words)}"
+        sides = [self.a] if self.a == self.b else [self.a, self.b]
+        words = " | ".join(", ".join(side) or "-" for side in sides)
+        return f"  {'=' if self.is_same else '≠'} {self.role} of {self.head}: {words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,114 +42,147 @@ class Reason:
     a: str
     """What the first sentence has, "" if it has nothing."""
     b: str
+    """What the second sentence has, "" if it has nothing."""
     place: str = ""
-    """Which role differs, such as agent of praised; for reasons of roles alone."""
+    """Which role differs, such as agent of praised; for reasons of roles only."""
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
         return f"{self.kind}: {place}{self.a or '-'} | {self.b or '-'}"
 
 
-def bindings(read: ReadPairs, pair: int) -> list[Binding]:
+class _Arc(NamedTuple):
+    head: str
+    """As shown, with not where it is denied."""
+    dependent: str
+    dependent_base: int
+
+
+class _Slot(NamedTuple):
+    """A role of a word, with the arcs that fill it in either sentence."""
+
+    role: int
+    a: list[_Arc]
+    b: list[_Arc]
+
+    def binding(self) -> Binding:
+        """Return the slot as it is shown."""
+        heads = list(dict.fromkeys(arc.head for arc in [*self.a, *self.b]))
+        is_denied_once = len({head.startswith("not ") for head in heads}) > 1
+        head = " | ".join(heads) if is_denied_once and self.a and self.b else heads[0]
+        words_a, words_b = (tuple(arc.dependent for arc in arcs) for arcs in (self.a, self.b))
+        return Binding(ROLES[self.role], head, words_a, words_b)
+
+
+def bindings(pairs: PairFacts, pair: int) -> list[Binding]:
     """Return who did what to whom in the two sentences of a pair, what differs first."""
-    return sorted((binding for binding, *_ in _bound(read, pair)), key=lambda binding: binding.same)
+    return sorted((slot.binding() for slot in _slots(pairs, pair)), key=lambda binding: binding.is_same)
 
 
-def _bound(read: ReadPairs, pair: int) -> Iterator[tuple[Binding, set[int], set[int]]]:
-    """Yield each role of each word, and the keys of the words that have it on either side."""
-    sides = [_slots(read, row) for row in read.rows[pair].tolist()]
-    for role, key in sides[0] | sides[1]:
-        a, b = (side.get((role, key), []) for side in sides)
-        heads = list(dict.fromkeys(head for head, _, _ in a + b))
-        differ = len({head.startswith("not ") for head in heads}) > 1
-        shown = " | ".join(heads) if differ and a and b else heads[0]
-        words = (tuple(word for _, word, _ in side) for side in (a, b))
-        keys_a, keys_b = ({dependent for *_, dependent in side} for side in (a, b))
-        yield Binding(ROLES[role], shown, *words), keys_a, keys_b
+def _slots(pairs: PairFacts, pair: int) -> list[_Slot]:
+    arcs_a, arcs_b = (_arcs_by_slot(pairs, row) for row in pairs.row_n2[pair].tolist())
+    return [_Slot(slot[0], arcs_a.get(slot, []), arcs_b.get(slot, [])) for slot in arcs_a | arcs_b]
 
 
-def _slots(read: ReadPairs, row: int) -> dict[tuple[int, int], list[tuple[str, str, int]]]:
-    """Return, by role and the head's key, heads and dependents as written, and the dependents' keys."""
-    slots: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
-    facts = read.facts
-    start = int(facts.arcs[:row].sum())
-    for arc in range(start, start + int(facts.arcs[row])):
-        head, dependent = (read.forms.listed[part[arc]] for part in (facts.head, facts.dependent))
-        denied = int(facts.head_denied[arc])
-        shown_head = _shown(head.text.lower(), denied)
-        shown_dependent = _shown(dependent.text.lower(), denied * int(facts.turned[arc]))
-        of_slot = slots.setdefault((int(facts.role[arc]), head.key), [])
-        of_slot.append((shown_head, shown_dependent, dependent.key))
-    return slots
+def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[_Arc]]:
+    """Return the arcs of a sentence by role and the base of the head."""
+    facts, forms = pairs.facts, pairs.forms.forms
+    arcs_by_slot: dict[tuple[int, int], list[_Arc]] = {}
+    start = int(facts.arc_count[:row].sum())
+    for arc in range(start, start + int(facts.arc_count[row])):
+        head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
+        head_sign = int(facts.head_sign[arc])
+        dependent_sign = head_sign * int(facts.arc_sign[arc])
+        slot = (int(facts.role[arc]), head.base_number)
+        arcs_by_slot.setdefault(slot, []).append(
+            _Arc(
+                _with_not(head.text.lower(), head_sign),
+                _with_not(dependent.text.lower(), dependent_sign),
+                dependent.base_number,
+            )
+        )
+    return arcs_by_slot
 
 
-def _shown(text: str, denied: int) -> str:
-    return "not " * (denied < 0) + text
+def _with_not(text: str, sign: int) -> str:
+    return f"not {text}" if sign < 0 else text
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(NamedTuple):
+    """A content word or a particle of a sentence, as it stands there."""
+
     text: str
     base: str
+    base_number: int
     sign: int
     word_class: int
     is_content: bool
 
 
-def _words_of(read: ReadPairs, row: int) -> dict[int, _Word]:
-    """Return the content words, and on, off, up and down, by the keys of their bases."""
-    facts, words = read.facts, dict[int, _Word]()
-    start = int(facts.words[:row].sum())
-    for place in range(start, start + int(facts.words[row])):
-        text, base, key, sign, word_class = read.forms.listed[facts.word[place]]
-        denied, is_content = int(facts.denied[place]), bool(facts.content[place])
-        if word_class == WordClass.NAME and facts.first[place]:
-            word_class = 0
+def _words_of(pairs: PairFacts, row: int) -> dict[int, _Word]:
+    """Return the content words and particles of a sentence by the numbers of their bases."""
+    facts, words = pairs.facts, dict[int, _Word]()
+    start = int(facts.word_count[:row].sum())
+    for word in range(start, start + int(facts.word_count[row])):
+        form = pairs.forms.forms[facts.form[word]]
+        sign, is_content = int(facts.sign[word]), bool(facts.is_content[word])
+        word_class = form.word_class
+        if word_class == WordClass.NAME and facts.is_first[word]:
+            word_class = WordClass.NONE
         if is_content or word_class == WordClass.PARTICLE:
-            shown = text if word_class in (WordClass.NUMBER, WordClass.NAME) else text.lower()
-            words.setdefault(key, _Word(_shown(shown, denied), base, sign * denied, word_class, is_content))
+            keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
+            text = _with_not(form.text if keeps_case else form.text.lower(), sign)
+            number = form.base_number
+            words.setdefault(number, _Word(text, form.base, number, form.sign * sign, word_class, is_content))
     return words
 
 
-def reasons_of(read: ReadPairs, pair: int) -> list[Reason]:
+def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
     """Say why two sentences do not say the same, what turns the sense first; and which other words agree."""
-    a, b = (_words_of(read, row) for row in read.rows[pair].tolist())
-    reasons = [
-        Reason(
-            "opposite" if a[key].word_class == WordClass.PARTICLE else "negation", a[key].text, b[key].text
-        )
-        for key in a
-        if key in b and a[key].sign != b[key].sign
-    ]
-    shared = a.keys() & b.keys()
-    reasons += [
-        Reason("roles", ", ".join(binding.a), ", ".join(binding.b), f"{binding.role} of {binding.head}")
-        for binding, keys_a, keys_b in _bound(read, pair)
-        if keys_a and keys_b and keys_a != keys_b and keys_a | keys_b <= shared and not binding.same
-    ]
-    lone_a = {key: word for key, word in a.items() if key not in b}
-    lone_b = {key: word for key, word in b.items() if key not in a}
-    reasons += _of_lone_words(lone_a, lone_b)
+    words_a, words_b = (_words_of(pairs, row) for row in pairs.row_n2[pair].tolist())
+    shared_bases = words_a.keys() & words_b.keys()
+    reasons = []
+    for base in words_a:
+        if base in words_b and words_a[base].sign != words_b[base].sign:
+            kind = "opposite" if words_a[base].word_class == WordClass.PARTICLE else "negation"
+            reasons.append(Reason(kind, words_a[base].text, words_b[base].text))
+    for slot in _slots(pairs, pair):
+        binding = slot.binding()
+        bases_a, bases_b = ({arc.dependent_base for arc in arcs} for arcs in (slot.a, slot.b))
+        is_exchange = bases_a != bases_b and bases_a | bases_b <= shared_bases
+        if bases_a and bases_b and is_exchange and not binding.is_same:
+            place = f"{binding.role} of {binding.head}"
+            reasons.append(Reason("roles", ", ".join(binding.a), ", ".join(binding.b), place))
+    lone_a = {base: word for base, word in words_a.items() if base not in words_b}
+    lone_b = {base: word for base, word in words_b.items() if base not in words_a}
+    reasons += _reasons_of_lone_words(lone_a, lone_b)
     return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))
 
 
-def _of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -> Iterator[Reason]:
+def _reasons_of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -> Iterator[Reason]:
     """Pair the words that one sentence has alone: opposites, synonyms by a pole, numbers, names; the rest."""
-    for key, word in list(lone_a.items()):
-        near = (other for pole in poles(word.base) for other, y in lone_b.items() if pole in poles(y.base))
-        partner = next(near, -1)
-        if partner < 0:
+    for base, word in list(lone_a.items()):
+        partner = _word_with_a_common_pole(word, lone_b)
+        if partner is None:
             continue
-        sign = agreement(word.base, lone_b[partner].base) * word.sign * lone_b[partner].sign
+        sign = agreement(word.base, partner.base) * word.sign * partner.sign
         if sign:
-            yield Reason("opposite" if sign < 0 else "agreeing", word.text, lone_b.pop(partner).text)
-            del lone_a[key]
+            yield Reason("opposite" if sign < 0 else "agreeing", word.text, partner.text)
+            del lone_a[base], lone_b[partner.base_number]
     for word_class, kind in ((WordClass.NUMBER, "number"), (WordClass.NAME, "name")):
-        keys = (
-            [key for key, word in side.items() if word.word_class == word_class] for side in (lone_a, lone_b)
-        )
-        for key_a, key_b in zip(*keys, strict=False):
-            yield Reason(kind, lone_a.pop(key_a).text, lone_b.pop(key_b).text)
-    texts = [", ".join(x.text for x in side.values() if x.is_content) for side in (lone_a, lone_b)]
-    if any(texts):
-        yield Reason("missing", *texts)
+        of_class_a = [word for word in lone_a.values() if word.word_class == word_class]
+        of_class_b = [word for word in lone_b.values() if word.word_class == word_class]
+        for word_a, word_b in zip(of_class_a, of_class_b, strict=False):
+            yield Reason(kind, word_a.text, word_b.text)
+            del lone_a[word_a.base_number], lone_b[word_b.base_number]
+    missing = [", ".join(word.text for word in side.values() if word.is_content) for side in (lone_a, lone_b)]
+    if any(missing):
+        yield Reason("missing", *missing)
+
+
+def _word_with_a_common_pole(word: _Word, others: dict[int, _Word]) -> _Word | None:
+    for pole in poles(word.base):
+        for other in others.values():
+            if pole in poles(other.base):
+                return other
+    return None

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from multiview.comparison.facts import LONGEST
-from multiview.judge import NUMBERS, PACKAGED, Judge, Weights, cli, read_numbers
+from multiview.comparison.facts import MAX_WORDS
+from multiview.judge import JUDGE_FOLDER, NUMBERS, Judge, Weights, cli, read_numbers
 from runtime.errors import UserError
 from runtime.files import read_record, write_record
 
@@ -163,7 +163,7 @@ def test_what_no_judge_can_be_fitted_to_is_refused(judge, pairs, labels, options
 @pytest.mark.parametrize("key", ["mean", "deviation", "weight", "about", "numbers"])
 @pytest.mark.parametrize("value", [None, 3, "x", [None], ["1"], [[1.0]], [1e308], [10**400], [], "nothing"])
 def test_a_damaged_file_is_refused(tmp_path: Path, key: str, value: Any) -> None:
-    record = read_record(PACKAGED / "pairs.json")
+    record = read_record(JUDGE_FOLDER / "pairs.json")
     repeated = value * len(record[key]) if isinstance(value, list) else value
     changed = {name: part for name, part in record.items() if name != key or value != "nothing"}
     write_record(tmp_path / "own.json", changed | ({} if value == "nothing" else {key: repeated}))
@@ -199,7 +199,7 @@ def test_reasons_of_long_texts_are_few_and_soon_found(judge: Judge) -> None:
     found = judge(*texts)
     start = time.process_time()
     (missing,) = found.reasons
-    assert time.process_time() - start < 2 and len(missing.a.split(", ")) == LONGEST
+    assert time.process_time() - start < 2 and len(missing.a.split(", ")) == MAX_WORDS
 
 
 def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
