@@ -2,8 +2,8 @@
 
     python -m multiview.explain runs/models/dep-const-laptop "A cat sat on the mat." "On a mat lay a cat."
 
-In: a model folder, or ``builtin``, with the view dep or const, and two sentences. Out: text.
-:mod:`multiview.comparison.matches` says how matches are chosen.
+The model is a folder, or ``builtin``, with the view dep or const. :mod:`multiview.comparison.matches` says
+how matches are chosen.
 """
 
 import sys
@@ -26,7 +26,7 @@ class ExplainConfig(ModelOptions):
     view: str = ""
     """Only this view; all by default."""
     top: Count = 5
-    """Matches for each view at most."""
+    """Most matches for each view."""
 
 
 def main(config: ExplainConfig) -> None:

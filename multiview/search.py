@@ -3,11 +3,11 @@
     python -m multiview.search runs/models/dep-const-laptop corpus.txt "How do I open a file?" --keep
     python -m multiview.search runs/models/dep-const-laptop runs/trees/books --vectors v.npy < queries.txt
 
-In: a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes); a text file with one
-sentence per line, or a tree cache; queries as arguments, or one per line of standard input. Out: the nearest
-sentences of each query, with cosine and row.
-``--keep`` keeps the vectors of the corpus, so that the next question encodes itself alone, until text, model
-or share of structure change. ``--vectors`` reads those that ``python -m multiview.encode`` wrote.
+The command reads a model (a folder, ``builtin``, or any name that ``senteval_runner.run`` takes), a text file
+with one sentence per line or a tree cache, and queries: arguments, or the lines of standard input. It prints
+the nearest sentences of each query, with cosine and row. With ``--keep`` the vectors of the corpus are kept
+until text, model or share of structure change, so that the next search encodes the query only. ``--vectors``
+reads those that ``python -m multiview.encode`` wrote.
 
 Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K results.
 """
@@ -39,17 +39,17 @@ from runtime.files import (
     write_record,
 )
 
-KEPT = Path("runs/vectors")
-"""Where ``--keep`` keeps vectors, under names made of what they depend on."""
+VECTOR_FOLDER = Path("runs/vectors")
+"""Folder of the vectors that ``--keep`` keeps, under names made of what they depend on."""
 
 
 class Hit(NamedTuple):
-    """Holds one result."""
+    """One result of a search."""
 
     corpus_id: int
     """Row in the corpus."""
     score: float
-    """Cosine."""
+    """Cosine of query and row."""
 
 
 def semantic_search(
@@ -57,7 +57,7 @@ def semantic_search(
 ) -> list[list[Hit]]:
     """Return the ``top_k`` corpus rows nearest to each query by cosine, best first; equal scores rank by row.
 
-    ``queries_QD`` may be a single vector [D]. What are no finite vectors of one size is a UserError.
+    ``queries_QD`` may be a single vector [D]. Vectors that are not finite, or of two sizes, are a UserError.
     """
     queries, corpus = (np.atleast_2d(rows) for rows in (queries_QD, corpus_ND))
     shapes = f"{list(queries.shape)} of {queries.dtype} and {list(corpus.shape)} of {corpus.dtype}"
@@ -77,8 +77,9 @@ def _lengths(rows_ND: NDArray[Any]) -> NDArray[np.floating]:
     squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND)
     if rows_ND.dtype != np.float32 or not ((squares_N > 1e-30) & (squares_N < 1e30)).all():
         squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND, dtype=np.float64)
-    if not (finite := np.isfinite(squares_N)).all():
-        raise UserError(f"search: vector {finite.argmin()} has NaN, infinity, or numbers too large")
+    is_finite_N = np.isfinite(squares_N)
+    if not is_finite_N.all():
+        raise UserError(f"search: vector {is_finite_N.argmin()} has NaN, infinity, or numbers too large")
     lengths_N: NDArray[np.floating] = np.sqrt(squares_N)
     return lengths_N
 
@@ -105,12 +106,13 @@ def main(config: SearchConfig) -> None:
     if config.corpus == STANDARD_INPUT and not config.queries:
         raise UserError("-: the corpus comes from standard input; give the queries as arguments")
     config.check()
-    corpus, encoder, path = SentenceInput(config.corpus), config.encoder(), config.vectors
+    corpus, encoder = SentenceInput(config.corpus), config.encoder()
     encode_corpus = functools.partial(
         encoder.encode, corpus.texts, trees=corpus.trees, show_progress_bar=None
     )
+    path = config.vectors
     if config.keep and path is None:
-        path = kept_vectors(encoder.key, corpus.content, encode_corpus)
+        path = cached_vectors(encoder.key, corpus.content, encode_corpus)
     corpus_ND = encode_corpus() if path is None else read_array(path, 2)
     for query in config.queries or sentences_of(STANDARD_INPUT):
         query_1D = encoder.encode([query])
@@ -128,24 +130,24 @@ def main(config: SearchConfig) -> None:
 
 
 def shown(text: str) -> str:
-    """Return a sentence on one line, without what a terminal would obey."""
+    """Return a sentence on one line, without characters that control a terminal."""
     return printable(" ".join(text.split()))
 
 
-def kept_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
-    """Return the file of the corpus's vectors, which are made if it is not there or damaged.
+def cached_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
+    """Return the file of the corpus's vectors; they are encoded if it is missing or damaged.
 
-    ``model`` is the encoder's key, of which a plugin's code is no part; ``content`` decides the sentences.
+    ``model`` is the encoder's key, which leaves out the code of plugins; ``content`` decides the sentences.
     """
     digest = hashlib.sha256(content.encode()).hexdigest()
-    about = {"content": digest, "model": model, "version": __version__}
-    path = KEPT / f"search-{json_digest(about, 16)}.npy"
-    record = path.with_suffix(".json")
+    identity = {"content": digest, "model": model, "version": __version__}
+    path = VECTOR_FOLDER / f"search-{json_digest(identity, 16)}.npy"
+    record_path = path.with_suffix(".json")
     try:
-        check_file(path, **read_record(record)["file"])
+        check_file(path, **read_record(record_path)["file"])
     except UserError:
         write_array(path, encode())
-        write_record(record, {**about, "file": file_record(path)})
+        write_record(record_path, {**identity, "file": file_record(path)})
     return path
 
 

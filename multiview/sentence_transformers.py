@@ -17,7 +17,7 @@ from multiview.encoders.meaning import check_share, join_with_structure
 from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import report_in_one_line
-from runtime.cli import Share, config_from_json, configuration
+from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
 from runtime.files import lock_folder, read_json, write_json
@@ -46,18 +46,18 @@ runs. The other model is in `model/`.
 
 
 class TextModule(InputModule):
-    """Takes texts in and gives vectors without gradients, as both modules do."""
+    """What both modules share: texts go in, and vectors without gradients come out."""
 
     @classmethod
     def load(cls, model_name_or_path: str, *_: Any, backend: str = "torch", **options: Any) -> Self:
         """Load what :meth:`save` wrote; most of sentence-transformers' options are ignored."""
         if backend != "torch":
             raise UserError(f"backend={backend!r}: parsers and encoders run on torch alone")
-        trusted = bool(options.get("trust_remote_code"))
-        return cls.opened(Path(model_name_or_path), trusted)  # type: ignore[attr-defined, no-any-return]
+        trusts_code = bool(options.get("trust_remote_code"))
+        return cls.open(Path(model_name_or_path), trusts_code)  # type: ignore[attr-defined, no-any-return]
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_: Any) -> dict[str, Any]:
-        """Pass the texts on; sentence-transformers' trainer takes for a batch what has ``input_ids``."""
+        """Pass the texts on, with ``input_ids``, without which the library's trainer sees no batch."""
         texts = read_sentences(inputs, "encode, in a batch sorted by length")
         return {"texts": texts, "prompt": prompt, "input_ids": torch.zeros(len(texts), 1, dtype=torch.long)}
 
@@ -72,7 +72,7 @@ class TextModule(InputModule):
         return features
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Give D, under the name of sentence-transformers 5."""
+        """Return D, by the name of this method in sentence-transformers 5."""
         return int(self.get_embedding_dimension())
 
 
@@ -86,28 +86,29 @@ class MultiViewModule(TextModule):
         self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
 
     @classmethod
-    def opened(cls, folder: Path, trusted: bool = False) -> Self:
+    def open(cls, folder: Path, trusts_code: bool = False) -> Self:
         """Open a model folder, or ``builtin``."""
         return cls(MultiViewEncoder.load(folder, "cpu"))
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Self:
-        """Move weights to other devices; they stay float32, in which all is computed."""
+        """Move weights to other devices; they stay float32, in which everything is computed."""
 
-        def moved(tensor: torch.Tensor) -> torch.Tensor:
+        def move(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.to(pick_device(fn(tensor.flatten()[:0]).device))
 
-        super()._apply(moved, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(move, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
         """Return the vectors [B, D] of texts that begin with the prompt."""
-        prompt = prompt or ""
-        begun = [prompt + text if isinstance(text, str) else (*prompt.split(), *text) for text in texts]
+        inputs = texts
+        if prompt:
+            inputs = [prompt + text if isinstance(text, str) else (*prompt.split(), *text) for text in texts]
         device = next(self.networks.parameters()).device
-        return self.encoder.encode(begun, convert_to_tensor=True, device=device, show_progress_bar=False)  # type: ignore[return-value]
+        return self.encoder.encode(inputs, convert_to_tensor=True, device=device, show_progress_bar=False)  # type: ignore[return-value]
 
     def get_embedding_dimension(self) -> int:
-        """Give D, the size of a vector."""
+        """Return D, the size of a vector."""
         return self.encoder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
@@ -118,16 +119,16 @@ class MultiViewModule(TextModule):
 
 @configuration
 class StructureRecord:
-    """Records the share in structure.json."""
+    """The content of structure.json."""
 
     structure: Share
     """λ, the share of structure in the cosine."""
     structure_size: int = 1024
-    """Numbers of a structure vector."""
+    """Size of a structure vector."""
 
 
 class StructureModule(TextModule):
-    """Another such model with structure beside it, as :class:`multiview.structure.WithStructure`."""
+    """Another model with structure beside its vectors, as :class:`multiview.structure.WithStructure`."""
 
     def __init__(
         self, model: SentenceTransformer, structure: float, source: MultiViewEncoder | None = None
@@ -137,38 +138,39 @@ class StructureModule(TextModule):
         self.source = source or MultiViewEncoder.load("builtin", "cpu")
 
     @classmethod
-    def opened(cls, folder: Path, trusted: bool = False) -> Self:
-        """Load what was saved; a model that is trusted may trust the one in it."""
+    def open(cls, folder: Path, trusts_code: bool = False) -> Self:
+        """Load what :meth:`save` wrote; whoever trusts the code here trusts that of the model inside."""
         folder = current_folder(folder)
-        path, source = folder / "structure.json", folder / "source"
+        path = folder / "structure.json"
         record = config_from_json(StructureRecord, read_json(path), where=path)
-        name = source if source.is_dir() else "builtin"
-        encoder = MultiViewEncoder.load(name, "cpu", structure_size=record.structure_size)
+        source_folder = folder / "source"
+        source_name = source_folder if source_folder.is_dir() else "builtin"
+        source = MultiViewEncoder.load(source_name, "cpu", structure_size=record.structure_size)
         with report_in_one_line(f"{folder / 'model'}: cannot be loaded"):
-            model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusted)
-        return cls(model, record.structure, encoder)
+            model = SentenceTransformer(str(folder / "model"), trust_remote_code=trusts_code)
+        return cls(model, record.structure, source)
 
     def vectors(self, texts: list[str | tuple[str, ...]], prompt: str | None) -> torch.Tensor:
         """Return the vectors [B, D + S]; structure does not read the prompt."""
-        own = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
-        bound = torch.from_numpy(self.source.structure_vectors(texts)).to(own)
-        return join_with_structure(own, bound, self.structure)
+        meanings = self.model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False)
+        structures = torch.from_numpy(self.source.structure_vectors(texts)).to(meanings)
+        return join_with_structure(meanings, structures, self.structure)
 
     def get_embedding_dimension(self) -> int:
-        """Give D + S, the size of a vector."""
+        """Return D + S, the size of a vector."""
         return int(self.model.get_embedding_dimension() or 0) + self.source.structure_size
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write λ, the other model, and the source if it is not ``builtin``, in one step."""
         folder = Path(output_path)
-        with lock_folder(folder, option="folder"), replace_folder(folder) as new:
-            self.model.save(str(new / "model"))
+        with lock_folder(folder, option="folder"), replace_folder(folder) as new_folder:
+            self.model.save(str(new_folder / "model"))
             if self.source.name != "builtin":
-                save_model(self.source.members, new / "source", self.source.folder)
-            size = self.source.structure_size
-            write_json(new / "structure.json", {"structure": self.structure, "structure_size": size})
+                save_model(self.source.members, new_folder / "source", self.source.folder)
+            record = StructureRecord(structure=self.structure, structure_size=self.source.structure_size)
+            write_json(new_folder / "structure.json", config_to_json(record))
 
 
 def load(folder: Path | str) -> SentenceTransformer:
     """Return a model folder, or ``builtin``, as a ``SentenceTransformer``, without ``trust_remote_code``."""
-    return SentenceTransformer(modules=[MultiViewModule.opened(Path(folder))]).eval()
+    return SentenceTransformer(modules=[MultiViewModule.open(Path(folder))]).eval()

@@ -15,10 +15,10 @@ from multiview.model import MultiViewEncoder
 
 
 class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Sentences to vectors for classifiers: the model's features, whether it has a read-out or not.
+    """Turns sentences into vectors for classifiers: the model's features, with or without a read-out.
 
-    ``model`` is a folder, ``builtin``, or a loaded encoder, which clones share; ``views`` chooses some by
-    name; ``normalize`` scales every vector to length 1; ``structure`` is λ, the share of structure.
+    ``model`` is a folder, ``builtin``, or a loaded encoder, which clones share; ``views`` chooses some views
+    by name; ``normalize`` scales every vector to length 1; ``structure`` is λ, the share of structure.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class MultiViewTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.model, self.views, self.normalize, self.structure = model, views, normalize, structure
 
     def fit(self, X: Iterable[str | Tokens], y: object = None) -> Self:
-        """Load the model; neither sentences nor labels are looked at."""
+        """Load the model; sentences and labels have no say."""
         model = self.model
         self.encoder_ = model if isinstance(model, MultiViewEncoder) else MultiViewEncoder.load(model)
         return self

@@ -1,4 +1,4 @@
-"""Structure beside any encoder: who did what to whom, which averages of words and mean pooling do not see.
+"""Structure beside any encoder: who did what to whom, which averages of words and of states hardly show.
 
     from sentence_transformers import SentenceTransformer
     from multiview.structure import with_structure
@@ -26,10 +26,10 @@ from runtime.errors import UserError
 
 
 class WithStructure:
-    """An encoder whose vectors have a structure part; what else it has is the encoder's own.
+    """An encoder whose vectors have a structure part; its other attributes are those of the model.
 
-    ``model`` is anything with ``encode(list of str) -> [n, D]``, ``structure`` λ, the share of structure in
-    the cosine, from 0 to 1. ``source`` parses and has the words; by default it is ``builtin``.
+    ``model`` is anything with ``encode(list of str) -> [n, D]``; ``structure`` is λ, the share of structure
+    in the cosine, from 0 to 1. ``source``, ``builtin`` by default, parses the sentences and has the words.
     """
 
     def __init__(self, model: Any, structure: float, source: MultiViewEncoder | None = None) -> None:
@@ -38,30 +38,32 @@ class WithStructure:
         self.source = source or MultiViewEncoder.load("builtin")
 
     def __getattr__(self, name: str) -> Any:
-        if name == "model" or name.startswith("__"):  # asked by who copies, before there is a model
+        if name == "model" or name.startswith("__"):  # copying asks before there is a model
             raise AttributeError(name)
         return getattr(self.model, name)
 
     def encode(self, sentences: str | Sequence[str], **options: Any) -> NDArray[np.float32] | torch.Tensor:
         """Encode a sentence to [D + S], a list to [n, D + S]; ``options`` are those of the model.
 
-        What is no sentence, and vectors of the model that are no [n, D] of finite numbers, are a UserError.
+        An input that is no sentence, and vectors of the model that are not finite [n, D], are a UserError.
         """
         texts = read_sentences([sentences] if isinstance(sentences, str) else sentences, "encode")
         if not texts:
             return self.encode(["."], **options)[:0]
         output = self.model.encode(texts, **options)
-        own = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
-        bound = torch.from_numpy(self.source.structure_vectors(texts))
-        joined = join_with_structure(own, bound, self.structure)
-        result = joined[0] if isinstance(sentences, str) else joined
-        place = getattr(output, "device", "cpu")
-        return result.to(place) if options.get("convert_to_tensor") else result.numpy()
+        meanings = torch.from_numpy(check_vectors(output, texts, type(self.model).__name__)[0])
+        structures = torch.from_numpy(self.source.structure_vectors(texts))
+        vectors = join_with_structure(meanings, structures, self.structure)
+        if isinstance(sentences, str):
+            vectors = vectors[0]
+        if options.get("convert_to_tensor"):
+            return vectors.to(getattr(output, "device", "cpu"))
+        return vectors.numpy()
 
     similarity = MultiViewEncoder.similarity
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Give D + S, the size of a vector."""
+        """Return D + S, the size of a vector."""
         return int(self.model.get_sentence_embedding_dimension()) + self.source.structure_size
 
 
@@ -72,10 +74,10 @@ def with_structure(
     *,
     structure_size: int | None = None,
 ) -> Any:
-    """Return the encoder ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
+    """Return ``model`` with a structure part beside its vectors; see :class:`WithStructure`.
 
-    A ``SentenceTransformer`` gives another one, which is saved and loaded like any. Structure has
-    ``structure_size`` numbers, 128, 256, 512 or 1,024, where no ``source`` is given.
+    If it is a ``SentenceTransformer``, so is the result, which can be saved and loaded. Without a ``source``,
+    structure has ``structure_size`` numbers: 128, 256, 512 or 1,024.
     """
     if structure_size is not None:
         if source is not None:
@@ -85,7 +87,7 @@ def with_structure(
     if library is not None and isinstance(model, library.SentenceTransformer):
         from multiview.sentence_transformers import CARD, StructureModule
 
-        joined = library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
-        joined._model_card_text = CARD  # the library's would name neither this package nor the option
-        return joined
+        transformer = library.SentenceTransformer(modules=[StructureModule(model, structure, source)])
+        transformer._model_card_text = CARD  # the library's own names neither this package nor the option
+        return transformer
     return WithStructure(model, structure, source)

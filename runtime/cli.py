@@ -3,14 +3,15 @@
 Exit codes: 0 done; 2 bad input, a full disk or too little memory (one line on stderr); 1 a bug (traceback);
 130 stopped by Ctrl-C (one line that says what is kept).
 
-A range is part of an option's type, and nothing else checks it::
+The range of an option is part of its type, and is checked nowhere else::
 
     @configuration
     class LoopConfig:
         batch: Count = 400
         dropout: Fraction = 0.1
 
-Imports nothing heavy: pydantic is imported when something is checked, tyro when options are parsed.
+This module imports nothing heavy: pydantic is imported when something is checked, tyro when options are
+parsed.
 """
 
 import argparse
@@ -39,28 +40,28 @@ from runtime.surroundings import flush_streams, open_streams
 LOGGER = "multiview_project"
 """The logger of every package."""
 TORCHRUN = "TORCHELASTIC_RUN_ID"
-"""Set in the processes of torchrun."""
+"""The environment variable that torchrun sets in its processes."""
 VERSION_HELP = "--version prints the version of this installation."
 PLUGIN_HELP = "--plugin MODULE imports a module first, here or installed, that registers a view of your own."
 
 Config = TypeVar("Config")
 
 Count = Annotated[int, Ge(1), Le(2**31 - 1)]
-"""A number of things, at least 1, that libraries can hold."""
+"""A number of things, at least 1, that fits the integers of libraries."""
 CountOrNone = Annotated[int, Ge(0), Le(2**31 - 1)]
-"""A number of things; 0 means none, or no limit."""
+"""As :data:`Count`, or 0, which means none or no limit."""
 Seed = Annotated[int, Ge(0), Le(2**32 - 1)]
-"""A seed that every library takes."""
+"""A seed in the range that every library accepts."""
 Share = Annotated[float, Ge(0), Le(1)]
-"""From 0 to 1."""
+"""A share of a whole, from 0 to 1."""
 Epochs = Annotated[int, Ge(1), Le(10_000)]
-"""Passes over the data, which are counted before the first."""
+"""A number of passes over the data."""
 Positive = Annotated[float, Gt(0), Le(1e9)]
 """A number above 0 whose products stay finite."""
 NotNegative = Annotated[float, Ge(0), Le(1e9)]
-"""A number that is 0 or above, as :data:`Positive`."""
+"""A number from 0 whose products stay finite."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
-"""From 0 up to, but not including, 1."""
+"""A number from 0 up to, but not including, 1."""
 
 
 @functools.lru_cache(1000)
@@ -77,7 +78,7 @@ def configuration(cls: type[Config]) -> type[Config]:
 
 
 def check(config: Any) -> None:
-    """Raise UserError for the first value out of its type's range, by its name on the command line."""
+    """Raise a UserError for the first value out of its range, which names the option."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -94,10 +95,10 @@ def config_to_json(config: Any) -> dict[str, Any]:
 
 
 def config_from_json(config_type: type[Config], values: object, *, where: Path | str) -> Config:
-    """Rebuild a configuration from :func:`config_to_json`'s output.
+    """Rebuild a configuration from the output of :func:`config_to_json`.
 
-    A key that is unknown or missing, or a value of another type or out of its range, raises UserError, which
-    names the file ``where``, key and value.
+    A UserError names the file ``where``, the key and the value if a key is unknown or missing, or a value has
+    another type or is out of range.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -105,35 +106,41 @@ def config_from_json(config_type: type[Config], values: object, *, where: Path |
         return TypeAdapter(config_type).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         name, value, requirement = _complaint(error)
-        shown = json.dumps(value, default=str)[:60]
-        raise UserError(f"{where}: {name or 'the whole'} {shown}: {requirement}") from None
+        value_text = json.dumps(value, default=str)[:60]
+        raise UserError(f"{where}: {name or 'the whole'} {value_text}: {requirement}") from None
 
 
 def _complaint(error: Any) -> tuple[str, Any, str]:
-    """Return the first of pydantic's complaints: the path to a value, the value, what it must be."""
-    first = error.errors(include_url=False)[0]
-    if first["type"] == "unexpected_keyword_argument":
-        return ".".join(map(str, first["loc"])), first["input"], "unknown key"
-    text = first["msg"].replace("Input should be ", "must be ")
-    text = text.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
-    text = text.replace("greater than", "above").replace("less than", "below")
-    names = [str(part) for part in first["loc"] if not str(part).startswith("constrained-")]
-    return ".".join(names), first["input"], text
+    """Return the first of pydantic's complaints: the path to a value, the value, and what it must be."""
+    complaint = error.errors(include_url=False)[0]
+    path = [str(part) for part in complaint["loc"] if not str(part).startswith("constrained-")]
+    requirement = complaint["msg"]
+    for phrase, replacement in (
+        ("Input should be ", "must be "),
+        ("greater than or equal to", "at least"),
+        ("less than or equal to", "at most"),
+        ("greater than", "above"),
+        ("less than", "below"),
+    ):
+        requirement = requirement.replace(phrase, replacement)
+    if complaint["type"] == "unexpected_keyword_argument":
+        requirement = "unknown key"
+    return ".".join(path), complaint["input"], requirement
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a command would take, for ``--dry-run``: an amount of work, how fast it is done, other costs."""
+    """What a command would cost, for ``--dry-run``: an amount of work, its speed, and other costs."""
 
     facts: dict[str, str]
-    """Further lines, by a short name."""
+    """The other costs, and what else is shown, by a short name."""
     amount: float | None
-    """None if it is unknown."""
+    """The amount of work; None if it is unknown."""
     unit: str
     """What the amount counts, in the plural."""
     per_second: float
     has_estimated_amount: bool = False
-    """Whether the amount is an estimate, too."""
+    """Whether the amount itself is an estimate."""
 
     def seconds(self, amount: float) -> timedelta:
         """Return how long an amount of work takes."""
@@ -141,12 +148,12 @@ class Estimate:
 
     def text(self, config: Any) -> str:
         """Show the resolved configuration and a line per fact, with work and time at the end."""
-        number, time = "an unknown number of", "unknown"
-        if self.amount is not None:
-            number, time = (
-                f"{'about ' * self.has_estimated_amount}{self.amount:,.0f}",
-                f"about {self.seconds(self.amount)}",
-            )
+        if self.amount is None:
+            number, time = "an unknown number of", "unknown"
+        else:
+            number, time = f"{self.amount:,.0f}", f"about {self.seconds(self.amount)}"
+            if self.has_estimated_amount:
+                number = f"about {number}"
         work = f"{number} {self.unit} at {self.per_second:,.3g} a second"
         rows = {**self.facts, "work": work, "time": time}
         lines = [f"{name:<12} {value}" for name, value in rows.items()]
@@ -163,21 +170,21 @@ class Command:
     """
 
     config: type[Any]
-    """Frozen keyword-only dataclass; attribute docstrings are help texts, annotated ranges are checked."""
+    """The options, a :func:`configuration`; its attributes' docstrings are the help texts."""
     main: Callable[[Any], int | None]
-    """The work; returns an exit code, or None for 0. Imports heavy packages itself."""
+    """The function that does the work and imports heavy packages; its exit code may be None for 0."""
     module: str
     """The words after ``python -m``, including the subcommand."""
     description: str
-    """Shown by ``--help``."""
+    """The first line of ``--help``."""
     owns: Callable[[Any], Path | None] = lambda config: None
-    """The folder that a configuration writes to. One run at a time may own it; a dry run does not."""
+    """Returns the folder that a configuration writes to. One run at a time may own it; a dry run does not."""
     kept_work: str = "what was finished is kept; the same command resumes"
     """What survives Ctrl-C, as one clause of the message."""
     defaults: Callable[[str], Any] | None = None
     """Maps the name after ``--preset``, empty without one, to a configuration that holds the defaults."""
     plugins: bool = False
-    """Takes ``--plugin MODULE``: the command opens models, whose views may be of another package."""
+    """Whether there is ``--plugin MODULE``, for commands that open models with views of other packages."""
 
     def __call__(self, args: Sequence[str] | None = None) -> int:
         """Run with ``args`` (by default the process's own) and return the exit code."""
@@ -187,14 +194,15 @@ class Command:
         open_streams()
         try:
             code = self._run(list(sys.argv[1:] if args is None else args))
-            sys.stdout.flush()  # now: at the end of the process a full disk has no message
+            sys.stdout.flush()  # here, since a full disk has no message at the end of the process
             return code
         except BrokenPipeError:
             return 0
         except KeyboardInterrupt:
             return self._refuse(f"interrupted; {self.kept_work}", 130)
         except Exception as error:
-            if (message := explain(error, kept_work=self.kept_work)) is None:  # a bug
+            message = explain(error, kept_work=self.kept_work)
+            if message is None:  # a bug
                 raise
             return self._refuse(message, 2)
         finally:
@@ -219,72 +227,77 @@ class Command:
     def _parse(self, words: list[str]) -> Any:
         import tyro
 
-        prog, about = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"
+        program, description = f"python -m {self.module}", f"{self.description}\n\n{VERSION_HELP}"
         settings: dict[str, Any] = {
             "console_outputs": TORCHRUN not in os.environ or os.environ["RANK"] == "0"
         }
-        parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
+        parser = argparse.ArgumentParser(program, add_help=False, allow_abbrev=False)
         if self.plugins:
             parser.add_argument("--plugin", action="append", default=[])
             options, words = parser.parse_known_args(words)
-            about = f"{about}\n\n{PLUGIN_HELP}"
+            description = f"{description}\n\n{PLUGIN_HELP}"
             for module in options.plugin:
                 import_plugin(module)
         if self.defaults is not None:
             parser.add_argument("--preset", nargs="?")
             settings["default"] = self.defaults(parser.parse_known_args(words)[0].preset or "")
         rules = tyro.constructors.ConstructorRegistry()
-        named = tyro.constructors.PrimitiveConstructorSpec(
+        path_rule = tyro.constructors.PrimitiveConstructorSpec(
             nargs=1,
             metavar="PATH",
             instance_from_str=_named_path,
             is_instance=lambda value: isinstance(value, Path),
             str_from_instance=lambda path: [str(path)],
         )
-        rules.primitive_rule(lambda info: named if info.type is Path else None)
+        rules.primitive_rule(lambda info: path_rule if info.type is Path else None)
         with rules:
-            return tyro.cli(self.config, prog=prog, description=about, args=words, **settings)
+            return tyro.cli(self.config, prog=program, description=description, args=words, **settings)
 
     def _refuse(self, message: str, code: int) -> int:
-        if TORCHRUN in os.environ:  # where all processes fail alike, and one says so
-            from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
-
-            store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-            if store.add(message, 1) > 1:
-                return code
         with contextlib.suppress(OSError):  # the exit code says it too
-            print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
+            if not _was_printed_by_another_process(message):
+                print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
 
 
+def _was_printed_by_another_process(message: str) -> bool:
+    """Tell whether another process of torchrun, where all fail alike, has printed this message."""
+    if TORCHRUN not in os.environ:
+        return False
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
+
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    return bool(store.add(message, 1) > 1)
+
+
 def _named_path(words: Sequence[str]) -> Path:
-    """Return the path that a word of a command line names; an empty one would be the working folder."""
+    """Return the path that a word names; an empty one, which would be the working folder, is refused."""
     if not words[0]:
         raise UserError("an empty name of a file or folder among the arguments")
     return Path(words[0])
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
-    """Return what holds where a command line says nothing: these values, and the defaults."""
+    """Return a configuration of values and defaults; what has neither must be on the command line."""
     import tyro
 
-    required = {
+    required_options = {
         field.name: tyro.MISSING
         for field in dataclasses.fields(config)  # type: ignore[arg-type]
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
-    return config(**{**required, **values})
+    return config(**{**required_options, **values})
 
 
 def import_plugin(module: str) -> None:
     """Import a module of the user's own; what it defines registers itself (docs/add-a-view.md).
 
-    A model folder never names such a module: what is imported is the user's choice alone. If there is none,
-    or it fails, UserError names its last line and place.
+    A model folder never names such a module, so that only the user decides what is imported. If there is none
+    or it fails, a UserError says where.
     """
-    here = os.getcwd()
-    if here not in sys.path:  # a console script's path starts with its own folder
-        sys.path.insert(0, here)
+    working_folder = os.getcwd()
+    if working_folder not in sys.path:  # a console script's path starts with its own folder
+        sys.path.insert(0, working_folder)
     try:
         if not all(module.split(".")):
             raise ModuleNotFoundError(name=module)
@@ -294,14 +307,14 @@ def import_plugin(module: str) -> None:
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
-            raise UserError(f"--plugin {module}: no such module in {here} or installed") from None
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+            raise UserError(f"--plugin {module}: no such module in {working_folder} or installed") from None
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = "" if isinstance(error, SyntaxError) else f" ({frame.filename}, line {frame.lineno})"
         raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{place}") from None
 
 
 def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
-    """Send INFO and above to ``folder/name`` (appended) and to stderr; return the logger."""
+    """Append messages from INFO on to ``folder/name``, print them to stderr, and return the logger."""
     folder.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger(LOGGER)
     logger.setLevel(logging.INFO)
@@ -309,8 +322,8 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    to_file = logging.FileHandler(folder / name, encoding="utf-8")
-    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logger.addHandler(to_file)
+    file_handler = logging.FileHandler(folder / name, encoding="utf-8")
+    file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(file_handler)
     logger.addHandler(logging.StreamHandler(sys.stderr))
     return logger

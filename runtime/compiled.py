@@ -1,11 +1,11 @@
-"""Functions compiled for this machine's processor, once, by numba; their code is kept on disk.
+"""Functions that numba compiles once for this machine's processor; their code is kept on disk.
 
-At the end are tanh and sigmoid for them.
+At the end are tanh and sigmoid for such functions.
 
-numba's own cache stops a program where it may write to no folder, where the disk is full or a file damaged;
-it mixes up processes that compile at once, and does not see changes of other files. Here a folder that may
-not be written is still read, a file holds one function for one processor and one combination of types and
-says what it was made of, and whatever goes wrong with a file, the function is compiled.
+numba's own cache stops a program if no folder can be written, the disk is full or a file is damaged; it mixes
+up processes that compile at the same time, and does not notice changes in other files. Here a folder that
+cannot be written is still read. A file holds one function for one processor and one combination of types,
+and says what went into it. Whatever is wrong with a file, the function is compiled again.
 """
 
 import atexit
@@ -41,85 +41,85 @@ NOT_STORABLE = (
     "compiled code cannot be kept: NUMBA_CACHE_DIR may name a folder that has room and can be written"
 )
 OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
-"""Other threads run meanwhile. Python's check for a division by zero would keep loops from being vectorised.
-What is left out is for array expressions and for calls from C; it took a tenth of the time."""
+"""Other threads may run meanwhile, and no check for a division by zero keeps loops from being vectorised.
+Array expressions and calls from C are left out, which took a tenth of the time."""
 PART_OPTIONS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
-"""Parts allocate nothing, so that nothing counts references to their arrays: a quarter faster."""
+"""Parts allocate nothing, so that references to arrays need not be counted: a quarter faster."""
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """Make a function that is compiled, or read from disk, when it is first called with arguments of a type.
+    """Make a function that is compiled, or read from disk, at its first call with arguments of some types.
 
     ``options`` are those of ``numba.njit``.
     """
     dispatcher = numba.njit(function, **OPTIONS, **options)
     dispatcher._cache = _CodeFiles(function)
-    dispatcher.compile = pause_collector()(dispatcher.compile)  # a tenth of the time
+    dispatcher.compile = pause_collector()(dispatcher.compile)  # saves a tenth of the time
     return dispatcher
 
 
 def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
-    """Make a function that Python runs itself until its first arguments have had ``rows`` rows in all.
+    """Make a function that Python runs until its first arguments have had ``rows`` rows in total.
 
-    A process for a few sentences then neither compiles it nor reads its code. Both give the same bits where
-    floats are only added and compared.
+    So a process for a few sentences neither compiles it nor reads its code. The bits are the same if floats
+    are only added and compared.
     """
-    dispatcher, left = compiled(function), rows
+    dispatcher = compiled(function)
+    remaining_rows = rows
 
     @functools.wraps(function)
-    def either(*args: Any) -> Any:
-        nonlocal left
-        if left >= 0:
-            left -= len(args[0])
-        if left < 0:
+    def run(*args: Any) -> Any:
+        nonlocal remaining_rows
+        if remaining_rows >= 0:
+            remaining_rows -= len(args[0])
+        if remaining_rows < 0:
             return dispatcher(*args)
         with np.errstate(all="ignore"):  # compiled code does not warn either
             return function(*args)
 
-    either.compiled = dispatcher  # type: ignore[attr-defined]
-    return either
+    run.compiled = dispatcher  # type: ignore[attr-defined]
+    return run
 
 
 def compiled_part(function: Callable[..., Any], **options: Any) -> Any:
-    """Make a function that compiled ones call, too; it is kept as a part of each."""
+    """Make a function that compiled functions may call; its code is kept as a part of theirs."""
     return numba.extending.register_jitable(**PART_OPTIONS, **options)(function)
 
 
 class _CodeFiles(NullCache):  # type: ignore[misc]
-    """The code of a function on disk."""
+    """The files of a function's code."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
-        """Read the code for arguments of these types; None if it is to be compiled."""
+        """Read the code for arguments of these types; return None if it has to be compiled."""
         target.refresh()
         for folder in _code_folders(self.function):
-            with contextlib.suppress(Exception):  # none here, or a damaged one
-                name = self._name(signature, target.codegen())
-                made_of, code = IndexDataCacheFile(str(folder), "", "")._load_data(name)
-                if made_of == self._ingredients:
+            with contextlib.suppress(Exception):  # there is no file here, or a damaged one
+                name = self._file_name(signature, target.codegen())
+                ingredients, code = IndexDataCacheFile(str(folder), "", "")._load_data(name)
+                if ingredients == self._ingredients:
                     return CompileResult._rebuild(target, *code)
-        # Of several workers the first speaks.
+        # Of several workers only the first says so.
         if multiprocessing.current_process().name.rpartition("-")[2] in ("MainProcess", "1"):
             _say(COMPILING)
         return None
 
     def save_overload(self, signature: Any, result: CompileResult) -> None:
-        """Keep the code in the first folder that takes it, or in a temporary one."""
+        """Write the code to the first folder that takes it, or to a temporary one."""
         if result.library.has_dynamic_globals:  # addresses of this process
             return
-        name = self._name(signature, result.library.codegen)
+        name = self._file_name(signature, result.library.codegen)
+        content = (self._ingredients, result._reduce())
         for folder in (*_code_folders(self.function), None):
             with contextlib.suppress(Exception):  # no room, or no right to write
                 folder = folder or _temporary_folder()
                 folder.mkdir(parents=True, exist_ok=True)
-                IndexDataCacheFile(str(folder), "", "")._save_data(
-                    name, (self._ingredients, result._reduce())
-                )
+                IndexDataCacheFile(str(folder), "", "")._save_data(name, content)
                 return
 
-    def _name(self, signature: Any, codegen: Any) -> str:
+    def _file_name(self, signature: Any, codegen: Any) -> str:
         versions = numba.__version__, np.__version__, sys.version
         digest = hashlib.sha256(repr((signature, codegen.magic_tuple(), versions)).encode()).hexdigest()
         return f"{self.function.__module__}.{self.function.__name__}.{digest[:16]}.nbc"
@@ -130,7 +130,7 @@ class _CodeFiles(NullCache):  # type: ignore[misc]
 
 
 def _ingredients(function: Any) -> Iterator[object]:
-    """Yield what is compiled into a function: its file, numbers and arrays, and the same of its parts."""
+    """Yield what goes into a function: its file, its numbers and arrays, and the same of its parts."""
     yield _file_digest(function.__code__.co_filename)
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
@@ -149,18 +149,19 @@ def _file_digest(path: str) -> str:
 
 
 def _code_folders(function: Any) -> list[Path]:
-    """List where code may lie: where NUMBA_CACHE_DIR says, else beside the source or in the user's caches."""
-    source, of_user = Path(function.__code__.co_filename), Path(user_cache_dir("numba", appauthor=False))
+    """List the folders of code: that of NUMBA_CACHE_DIR, else beside the source and in the user's cache."""
+    source = Path(function.__code__.co_filename)
     name = _CacheLocator.get_suitable_cache_subpath(str(source))
     if config.CACHE_DIR:
         return [Path(config.CACHE_DIR, name)]
-    homes = [of_user / name] if of_user.is_absolute() else []  # a relative one is that of a user without home
-    return [source.parent / "__pycache__", *homes]
+    user_cache = Path(user_cache_dir("numba", appauthor=False))
+    folders = [source.parent / "__pycache__", user_cache / name]
+    return folders if user_cache.is_absolute() else folders[:1]  # it is relative for a user without a home
 
 
 @functools.cache
 def _temporary_folder() -> Path:
-    """Return a folder for this process and those that it starts."""
+    """Make a folder for this process and those that it starts."""
     _say(NOT_STORABLE)
     folder = tempfile.mkdtemp(prefix="compiled-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -174,10 +175,10 @@ def _say(line: str) -> None:
 
 
 def tanh(x: Any) -> Any:
-    """Compute tanh of one number. Compiled for float32 it is Eigen's rational approximation (error 3e-7).
+    """Compute tanh of one number; compiled for float32, by Eigen's rational approximation (error 3e-7).
 
-    That takes 0.15 ns an element (measured, one core) against 2.1 of ``torch.tanh`` and 12 of libm, whose
-    calls do not vectorise.
+    This takes 0.15 ns per element (measured on one core), ``torch.tanh`` 2.1, and libm, whose calls do not
+    vectorise, 12.
     """
     return math.tanh(x)
 

@@ -1,8 +1,8 @@
 """Where networks compute: devices, threads, and matrix products by the device's fastest library.
 
-On CPUs with AVX-512, float32 products go to oneDNN. torch's ``mm`` calls MKL, which only uses AVX2 on
-processors that are not Intel's: 100 GFLOP/s a core against oneDNN's 200 (measured at D = 100, 300, 1200 and
-16 rows or more). What is written for CUDA ran on an H100 (docs/scaling.md).
+On CPUs with AVX-512, float32 products go to oneDNN. torch's ``mm`` calls MKL, which uses only AVX2 on
+processors of other makers than Intel: 100 GFLOP/s per core, where oneDNN has 200 (measured at D = 100, 300,
+1200 and 16 rows or more). The code for CUDA ran on an H100 (docs/scaling.md).
 
 Shapes: n rows, k inner dimension, m columns.
 """
@@ -25,26 +25,26 @@ from torch.overrides import TorchFunctionMode
 from runtime.errors import UserError
 from runtime.surroundings import shared_lock
 
-# GNU's OpenMP would wait for ever for threads that a fork leaves behind.
+# GNU's OpenMP would wait for ever for threads that a fork did not copy.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 BUILD_LOCK = shared_lock()
-"""Held by who changes torch's defaults, which threads share."""
+"""Held while torch's defaults, which threads share, are changed."""
 LARGE_FLOP = 2e9
-"""Work of a product that pays for several threads: some tens of milliseconds on one core."""
-WORDS = 20
-"""Words of a sentence, about."""
-FEW_ROWS = 8
-"""Below this many rows MKL is as fast: reading the weights takes the time, and oneDNN's call costs more."""
+"""Work of a product for which several threads pay: some tens of milliseconds on one core."""
+WORDS_PER_SENTENCE = 20
+"""The usual length of a sentence."""
+ONEDNN_ROWS = 8
+"""With fewer rows MKL is as fast: reading the weights takes the time, and oneDNN's call costs more."""
 BLOCK_BYTES = 16 * 2**20
-"""Largest result of oneDNN that is computed at once and then copied to its place."""
+"""The largest result of oneDNN that is computed at once and then copied to its place."""
 
 
 def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -> torch.device:
-    """Return the device of a name: cpu, cuda, cuda:1, ...; None or ``auto`` take a GPU if there is one.
+    """Return the device of a name: cpu, cuda, cuda:1, ...; None or ``auto`` is a GPU if there is one.
 
-    ``local_rank``, the number of this process on the machine, chooses the GPU if the name does not. What is
-    no device, or is not here, is refused.
+    ``local_rank``, the number of this process on the machine, chooses the GPU if the name does not. A name of
+    no device, or of one that is not here, is refused.
     """
     if not isinstance(device, str | int | torch.device | None):
         raise UserError(f"device {device!r:.60} cannot be used: it is no name of one")
@@ -53,36 +53,36 @@ def pick_device(device: str | torch.device | None = None, local_rank: int = 0) -
     if device == "cuda" and local_rank:
         device = f"cuda:{local_rank}"
     try:
-        chosen = torch.empty(1, device=device).device
-        if chosen.type == "meta":
+        torch_device = torch.empty(1, device=device).device
+        if torch_device.type == "meta":
             raise RuntimeError("tensors there have no numbers")
-        if chosen.type == "cuda":  # fp32 is fp32: cuDNN would round what its LSTM multiplies to ten bits
+        if torch_device.type == "cuda":  # or cuDNN's LSTM would round the factors of products to ten bits
             torch.backends.cudnn.allow_tf32 = False
-        return chosen
+        return torch_device
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:  # torch asserts that it has CUDA
         reason = str(error).splitlines()[0]
         raise UserError(f"device {str(device)!r} cannot be used ({reason}); --device takes another") from None
 
 
 def to_host(tensor: Tensor) -> Callable[[], NDArray[np.generic]]:
-    """Queue the copy of a tensor to the host; the result waits for this copy, not for what follows it."""
+    """Queue the copy of a tensor to the host; the returned function waits for this copy, and no more."""
     tensor = tensor.detach()
     if tensor.device.type != "cuda":
         return tensor.cpu().numpy
     host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     host.copy_(tensor, non_blocking=True)
-    done = torch.cuda.Event()
-    done.record()
+    end_of_copy = torch.cuda.Event()
+    end_of_copy.record()
 
     def wait() -> NDArray[np.generic]:
-        done.synchronize()
+        end_of_copy.synchronize()
         return host.numpy()
 
     return wait
 
 
 def pick_masked(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-    """Return ``values_BTD[mask_BT]`` [N, D]; a mask on the host spares the device from counting."""
+    """Return ``values_BTD[mask_BT]`` [N, D]; if the mask is on the host, the device need not count."""
     if values_BTD.device == mask_BT.device:
         return values_BTD[mask_BT]
     sentence_N, position_N = mask_BT.nonzero(as_tuple=True)
@@ -90,26 +90,26 @@ def pick_masked(values_BTD: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def chosen_threads(sentences: int, dim: int, device: torch.device) -> int:
-    """Choose threads for encoding by views of hidden size ``dim``: torch's for large products, else one.
+    """Choose the number of threads for views of hidden size ``dim``: torch's for large products, else one.
 
-    OpenMP waits for the last of an operation's equal parts; on a machine with other work that one is late,
-    and a second thread makes small products slower. The number is chosen once for a run, because the last
-    bits may depend on it. On a GPU there are no large products left for the CPU.
+    OpenMP waits for the last of an operation's equal parts, which is late on a machine with other work, and
+    a second thread makes small products slower. The number is chosen once for a run, because the last bits
+    may depend on it. With a GPU no large products are left for the CPU.
     """
     # The widest weights of a cell: five gates from two children.
-    largest = 2.0 * sentences * WORDS * (5 * dim) * (2 * dim)
-    return torch.get_num_threads() if device.type == "cpu" and largest >= LARGE_FLOP else 1
+    largest_product = 2.0 * sentences * WORDS_PER_SENTENCE * (5 * dim) * (2 * dim)
+    return torch.get_num_threads() if device.type == "cpu" and largest_product >= LARGE_FLOP else 1
 
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Compute with ``count`` threads, then with as many as before; a switch takes under a microsecond."""
-    before = torch.get_num_threads()
+    count_before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(count_before)
 
 
 @contextlib.contextmanager
@@ -126,14 +126,14 @@ def with_torch_defaults() -> Iterator[None]:
 
 @contextlib.contextmanager
 def build_in_float32() -> Iterator[None]:
-    """Make networks in float32 on the CPU, whatever torch's defaults are; its generator stays as it is."""
+    """Make networks in float32 on the CPU, whatever torch's defaults are; its random state is restored."""
     with BUILD_LOCK, torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        before = torch.get_default_dtype()
+        dtype_before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         try:
             yield
         finally:
-            torch.set_default_dtype(before)
+            torch.set_default_dtype(dtype_before)
 
 
 @contextlib.contextmanager
@@ -144,7 +144,7 @@ def build_without_weights() -> Iterator[None]:
 
 
 class _NoNormalWeights(TorchFunctionMode):
-    """Leaves normal distributions out: on the device ``meta`` they import torch's compiler, for a second."""
+    """Skips normal distributions, which on the device ``meta`` import torch's compiler, for a second."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (Tensor.normal_, nn.init.normal_):
@@ -154,14 +154,14 @@ class _NoNormalWeights(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Products:
-    """Computes matrix products with operands cast to ``dtype`` and float32 (or wider) results.
+    """Computes matrix products with operands of type ``dtype`` and results of float32 or wider.
 
     Under bf16 autocast the products read bf16, while states, gates and gradients stay float32. Results are
     written with ``out=``, which autocast ignores.
     """
 
     dtype: torch.dtype | None
-    """Type of the operands; None leaves them as they are."""
+    """The type to which operands are cast; None leaves them as they are."""
     onednn: bool
     """Whether products of many rows go to oneDNN."""
 
@@ -174,12 +174,12 @@ class Products:
         return cls(None, onednn=kind == "cpu" and x.dtype == torch.float32 and _onednn_is_faster())
 
     def cast(self, operand: Tensor) -> Tensor:
-        """Cast an operand, of any shape, to the products' type, so that weights are cast once per sweep."""
+        """Cast an operand of any shape to the products' type, so that weights are cast once per sweep."""
         return operand if self.dtype is None else operand.to(self.dtype)
 
     def mm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
         """Compute ``out = a @ b`` for [n, k] and [k, m]; ``out`` [n, m] must not overlap an operand."""
-        if self.dtype is None and not (self.onednn and len(a) >= FEW_ROWS):
+        if self._is_for_torch(a):
             return torch.mm(a, b, out=out)
         for rows in self._blocks(a, out):
             out[rows] = self.product(a[rows], b)
@@ -187,26 +187,28 @@ class Products:
 
     def addmm(self, a: Tensor, b: Tensor, out: Tensor) -> Tensor:
         """Add ``a @ b`` to ``out``, for [n, k] and [k, m]."""
-        if self.dtype is None and not (self.onednn and len(a) >= FEW_ROWS):
+        if self._is_for_torch(a):
             return torch.addmm(out, a, b, out=out)
         for rows in self._blocks(a, out):
             out[rows] += self.product(a[rows], b)
         return out
 
-    def multiply_words(self, words: Tensor, token: Tensor, weight: Tensor, once: Tensor, out: Tensor) -> None:
-        """Compute ``out[n] = words[token[n]] @ weight.T``; each word is multiplied once, into ``once``.
+    def multiply_words(
+        self, words: Tensor, token: Tensor, weight: Tensor, word_products: Tensor, out: Tensor
+    ) -> None:
+        """Compute ``out[n] = words[token[n]] @ weight.T``; each word is multiplied once.
 
-        Shapes: words [U, E], token int64 [N], weight [K, E], once [U, K], out [N, K]. Two fifths of the
-        tokens of 200 sentences are distinct, and the inputs are half of a tree view's work.
+        Shapes: words [U, E], token int64 [N], weight [K, E], word_products [U, K] (it is overwritten), out
+        [N, K]. Two fifths of the tokens of 200 sentences are distinct; inputs are half of a tree view's work.
         """
-        self.mm(self.cast(words), self.cast(weight).t(), once)
-        torch.index_select(once, 0, token, out=out)
+        self.mm(self.cast(words), self.cast(weight).t(), word_products)
+        torch.index_select(word_products, 0, token, out=out)
 
     def new_mm(self, a: Tensor, b: Tensor) -> Tensor:
         """Return ``a @ b`` [n, m] as a new tensor of the type of ``a``."""
         if not len(b):  # oneDNN refuses it; a batch of single words has no internal nodes
             return a.new_zeros(a.shape[0], b.shape[1])
-        if self.onednn and len(a) >= FEW_ROWS:
+        if self.onednn and len(a) >= ONEDNN_ROWS:
             return self.product(a, b)
         return self.mm(a, b, a.new_empty(a.shape[0], b.shape[1]))
 
@@ -215,23 +217,27 @@ class Products:
 
         oneDNN copies its first operand if it is not contiguous, so ``inputs``, the narrower, comes first.
         """
-        if self.onednn and len(rows) >= FEW_ROWS:
+        if self.onednn and len(rows) >= ONEDNN_ROWS:
             return self.product(inputs.t(), rows).t()
         return self.new_mm(rows.t(), inputs)
 
     def sum_by_word(self, gradient: Tensor, token: Tensor, words: int) -> Tensor:
         """Sum the tokens' gradients [N, K] to [U, K]; ``token`` int64 [N] as in :meth:`multiply_words`."""
-        # embedding's backward pass: it adds whole rows, in a fixed order on every device.
-        summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient, token, words, -1, False)
-        return summed
+        # The backward pass of an embedding adds whole rows, in a fixed order on every device.
+        sums: Tensor = torch.ops.aten.embedding_dense_backward(gradient, token, words, -1, False)
+        return sums
+
+    def _is_for_torch(self, a: Tensor) -> bool:
+        """Tell whether torch multiplies ``a`` as it is: nothing is cast, and oneDNN has too few rows."""
+        return self.dtype is None and not (self.onednn and len(a) >= ONEDNN_ROWS)
 
     def _blocks(self, a: Tensor, out: Tensor) -> Iterator[slice]:
-        """Cut rows into ranges: oneDNN allocates its results, which stay in cache until they are copied."""
+        """Cut rows into ranges of a size at which oneDNN's results stay in cache until they are copied."""
         step = max(BLOCK_BYTES // (out.shape[1] * out.element_size()), 256) if self.onednn else max(len(a), 1)
         return (slice(start, start + step) for start in range(0, len(a), step))
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``a @ b`` by oneDNN or else of operands that are cast, whatever their sizes."""
+        """Return ``a @ b`` by oneDNN, or else by torch with both operands cast, whatever their sizes."""
         if self.onednn:
             result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b.t(), None, "none", [], "")
             return result
@@ -241,7 +247,7 @@ class Products:
 
 @cache
 def _onednn_is_faster() -> bool:
-    """Tell whether the CPU has AVX-512 and torch the operator that passes plain float32 tensors to oneDNN."""
+    """Tell whether the CPU has AVX-512, and torch the operator that passes float32 tensors to oneDNN."""
     return (
         torch.backends.mkldnn.is_available()
         and torch.backends.cpu.get_cpu_capability() == "AVX512"

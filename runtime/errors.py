@@ -5,29 +5,29 @@ import os
 import re
 from collections.abc import Callable, Iterable
 
-LONGEST = 1500
-"""Most characters of a message; values of files have any length."""
+MAX_LENGTH = 1500
+"""Most characters of a message, which may quote a long value of a file."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""A full disk, a full quota, a file above the size limit of the user or file system."""
+"""Error numbers of a full disk, a full quota, and a file above the size limit of the user or file system."""
 NO_MEMORY = re.compile(
     r"out of memory|allocate memory|memory allocation failed|bad_alloc|start new thread"
     "|could not (create|execute) a primitive"  # oneDNN, which names no reason
 )
-"""Libraries report a lack of memory by errors of all types, told apart by the text."""
+"""Matches the text of errors, of many types, by which libraries report a lack of memory."""
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a character of UTF-16, which no UTF-8 text holds."""
+"""Matches half of a character of UTF-16, which UTF-8 text cannot hold."""
 
 
 class UserError(Exception):
-    """Bad input: one line that names the file, the row and the value, and what to do.
+    """An error of the user's, with a message of one line: file, row, value, and what to do.
 
-    Command lines print it and exit with code 2. The middle of a very long message is left out.
+    Commands print the line and exit with code 2. The middle of a very long message is left out.
     """
 
     def __init__(self, message: str) -> None:
         message = " ".join(message.splitlines())
-        if len(message) > LONGEST:
-            message = f"{message[: LONGEST - 500]} [...] {message[-400:]}"
+        if len(message) > MAX_LENGTH:
+            message = f"{message[: MAX_LENGTH - 500]} [...] {message[-400:]}"
         super().__init__(message)
 
 
@@ -41,24 +41,24 @@ class MissingExtraError(UserError):
         super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean dep? `` when one of the known names is close to what was typed."""
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
+    """Return ``did you mean dep? `` if a known name is close to the one that was typed, else nothing."""
     from difflib import get_close_matches
 
-    folded = {one.lower(): one for one in known}
-    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return f"did you mean {folded[near[0]]}? " if near else ""
+    names_by_lower_case = {known_name.lower(): known_name for known_name in known_names}
+    matches = get_close_matches(name.lower(), names_by_lower_case, n=1, cutoff=0.6)
+    return f"did you mean {names_by_lower_case[matches[0]]}? " if matches else ""
 
 
-def collect_refusals(*needed: Callable[[], object]) -> list[str]:
-    """Return the line of each of ``needed`` that raises :class:`UserError`."""
-    lines = []
-    for need in needed:
+def collect_refusals(*checks: Callable[[], object]) -> list[str]:
+    """Call all checks, and return the message of each that raises a :class:`UserError`."""
+    messages = []
+    for check in checks:
         try:
-            need()
+            check()
         except UserError as error:
-            lines.append(str(error))
-    return lines
+            messages.append(str(error))
+    return messages
 
 
 def printable(text: str) -> str:
@@ -67,26 +67,26 @@ def printable(text: str) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Tell whether memory ran out."""
+    """Tell whether an error means that memory ran out."""
     return isinstance(error, MemoryError) or NO_MEMORY.search(str(error)) is not None
 
 
 def out_of_space(error: BaseException) -> bool:
-    """Tell whether a file did not fit. HDF5 and safetensors report it only in the message text."""
-    named = any(os.strerror(number) in str(error) for number in NO_ROOM)
-    return named or getattr(error, "errno", None) in NO_ROOM
+    """Tell whether an error means that a file did not fit; some libraries say so only in the message."""
+    is_in_message = any(os.strerror(number) in str(error) for number in NO_ROOM)
+    return is_in_message or getattr(error, "errno", None) in NO_ROOM
 
 
 def explain(error: Exception, *, kept_work: str) -> str | None:
-    """Explain in one line an error that the user can mend, with what is kept; None stands for a bug."""
-    where = getattr(error, "filename", None)
-    at = "" if where is None else f"{where}: "
+    """Explain in one line an error that the user can mend, and what work is kept; return None for a bug."""
     if isinstance(error, UserError):
         return str(error)
+    path = getattr(error, "filename", None)
+    at = "" if path is None else f"{path}: "
     if out_of_memory(error):
         return f"out of memory; {kept_work}"
     if out_of_space(error):
         return f"{at}no space left on the disk, or the file is above its limit; {kept_work}"
-    if isinstance(error, OSError) and error.strerror:  # the system's own words: the library's have none
+    if isinstance(error, OSError) and error.strerror:  # an error of the system, not of a library
         return f"{at}{error.strerror}{'; give another path' if at else ''}"
     return None

@@ -1,7 +1,7 @@
 """Atomic files: a file under its final name is complete, even if the process is killed at any moment.
 
-Only regular files are read and written here. A pipe or a device may never end, and a link inside a folder
-leads out of it. Of outputs that the user names, :func:`output_file` follows the links.
+Only regular files are read and written here, for a pipe or a device may never end, and a link inside a folder
+leads out of it. Where the user names an output, :func:`output_file` follows links.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ if TYPE_CHECKING:
 
 SEAL = "seal"
 """The key under which a record holds the digest of its other values."""
-TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
-"""Names of the temporary files of :func:`atomic_path`."""
+TEMPORARY_NAME = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")
+"""Matches the names of the temporary files of :func:`atomic_path`."""
 LOCK = ".lock"
-"""Name of the lock in a folder that a command owns, see :func:`lock_folder`."""
+"""The name of the lock in a folder that a command owns; see :func:`lock_folder`."""
 BLOCK_ROWS = 65_536
 """Rows of an array that are checked at a time."""
-ABANDONED_S = 3600
-"""In a folder that runs share, a temporary file this old belongs to a run that was killed."""
+LEFTOVER_AGE_S = 3600
+"""A temporary file of this age, in a folder that runs share, belongs to a run that was killed."""
 SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
-"""Their files are devices, streams and switches, even where they look like regular files."""
+"""Folders whose files are devices, streams and switches, even where they look like regular files."""
 
 
-def path_of(value: object, what: str) -> Path:
-    """Return the path that a caller names, which may lead nowhere; refuse what can be no path.
+def path_of(value: object, subject: str) -> Path:
+    """Return a caller's value as a path, which may lead nowhere; refuse a value that can be no path.
 
-    The message names ``what`` it was to be.
+    ``subject`` begins the message.
     """
     if not isinstance(value, str | os.PathLike):
-        raise UserError(f"{what}: a {type(value).__name__} is no path")
+        raise UserError(f"{subject}: a {type(value).__name__} is no path")
     try:
         os.stat(value)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError) as error:
-        raise UserError(f"{what} {os.fspath(value)!r:.80}: {getattr(error, 'strerror', error)}") from None
+        raise UserError(f"{subject} {os.fspath(value)!r:.80}: {getattr(error, 'strerror', error)}") from None
     return Path(value)
 
 
 def check_regular(path: Path) -> None:
-    """Refuse to read what is no regular file: a pipe or a device may never end."""
+    """Refuse to read a folder, a pipe or a device, which may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
@@ -65,11 +65,12 @@ def check_regular(path: Path) -> None:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(mode):
-        raise UserError(f"{path}: {'a folder' if stat.S_ISDIR(mode) else 'a pipe or a device'}, not a file")
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise UserError(f"{path}: {kind}, not a file")
 
 
 def output_file(path: Path) -> Path:
-    """Return the regular file that an output's name leads to; links to it stay.
+    """Return the regular file to which the name of an output leads; links to it stay.
 
     A name that leads to a folder, a pipe or a device, into a file, or nowhere is refused.
     """
@@ -77,10 +78,10 @@ def output_file(path: Path) -> Path:
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()
         in_system = folder.parts[:2] in SYSTEM_FOLDERS and folder.parts[:3] != ("/", "dev", "shm")
-        lowest = next(above for above in (folder, *folder.parents) if above.exists())
+        nearest_existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if not in_system and place.is_symlink():
             place = folder / place.readlink()
-        elif in_system or (place.exists() and not place.is_file()) or not lowest.is_dir():
+        elif in_system or (place.exists() and not place.is_file()) or not nearest_existing.is_dir():
             break
         else:
             return place
@@ -91,11 +92,11 @@ def output_file(path: Path) -> Path:
 
 def fsync_path(path: Path) -> None:
     """Flush a file or folder to disk, so that a rename after it survives a power cut."""
-    fd = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        os.fsync(descriptor)
     finally:
-        os.close(fd)
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -108,9 +109,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise UserError(f"{path}: is not a regular file, which alone can be replaced; move it away")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The start of a name says enough, and a long one stays within the file system's limit.
-    fd, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
-    os.close(fd)
+    # Only the start of a long name, to stay within the file system's limit.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".tmp", dir=path.parent)
+    os.close(descriptor)
     umask = os.umask(0)
     os.umask(umask)
     temporary = Path(name)
@@ -132,17 +133,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def remove_leftovers(folder: Path, *, shared: bool = False) -> None:
     """Remove temporary files that killed runs left in ``folder`` and below.
 
-    In one that is ``shared`` other runs may be writing now, so only old files go.
+    Other runs may be writing to a ``shared`` folder, so only old files are removed there.
     """
-    limit = time.time() - ABANDONED_S
+    latest = time.time() - LEFTOVER_AGE_S
     for path in own_files(folder) if folder.exists() else ():
         with contextlib.suppress(OSError):
-            if TEMPORARY.fullmatch(path.name) and (not shared or path.stat().st_mtime < limit):
+            if TEMPORARY_NAME.fullmatch(path.name) and (not shared or path.stat().st_mtime < latest):
                 path.unlink()
 
 
 def own_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of an output folder and below, without what other commands have locked.
+    """Yield the files in an output folder and below, but for folders that other commands have locked.
 
     A link, a pipe or a device, through which a command would write elsewhere, is refused.
     """
@@ -163,18 +164,19 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
     """Hold the lock of a folder, and remove the temporary files that a killed run left in it.
 
     The operating system frees the lock however this process ends. The lock's file stays in the folder:
-    removing it would let two waiting runs in. Folders made for it go again if nothing was written, so that a
-    refused command leaves nothing behind. ``wait`` waits for another run that holds the lock, instead of
-    refusing; ``option`` is what messages tell the user to change.
+    removing it would let two waiting runs in. Folders made here are removed if nothing was written, so that a
+    refused command leaves nothing behind. If another run holds the lock, this waits with ``wait``, and else
+    refuses; ``option`` is what messages tell the user to change.
     """
     from filelock import FileLock, Timeout
 
     # This script would wait for its own parent, and never reach the place where Python refuses it alike.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError("worker processes import this script: work under `if __name__ == '__main__':`")
-    made: list[Path] = []
+    new_folders: list[Path] = []
     try:
-        made = [] if wait else [path for path in (folder, *folder.parents) if not path.exists()]
+        if not wait:
+            new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         for _ in own_files(folder):  # before the lock's own file is opened, which may be a link
             pass
@@ -183,18 +185,18 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
     except Timeout:
         raise UserError(f"{folder}: another run is writing here; wait for it or stop it") from None
     except OSError as error:
-        _tidy(made)
+        _remove_unused(new_folders)
         raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
     try:
         remove_leftovers(folder)
         yield
     finally:
-        _tidy(made)
+        _remove_unused(new_folders)
         lock.release()
 
 
-def _tidy(folders: Sequence[Path]) -> None:
-    """Remove the folders, innermost first, that hold nothing or a lock alone."""
+def _remove_unused(folders: Sequence[Path]) -> None:
+    """Remove the folders, given innermost first, that hold nothing or only a lock."""
     for folder in folders:
         with contextlib.suppress(OSError):
             if os.listdir(folder) == [LOCK]:
@@ -214,7 +216,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of JSON that :func:`parse_json` takes."""
+    """Read a file of JSON by the rules of :func:`parse_json`."""
     check_regular(path)
     try:
         text = Path(path).read_bytes()
@@ -226,8 +228,8 @@ def read_json(path: Path) -> Any:
 def parse_json(text: str | bytes, *, where: Path | str) -> Any:
     """Parse JSON as RFC 8259 has it: no NaN, no lone surrogates, about 200 levels and 4,300 digits.
 
-    The standard library's parser ends in a RecursionError, or reads what nothing can write again. Messages
-    name ``where``, the file and perhaps its line, and the position.
+    The standard library's parser would raise a RecursionError, or read values that cannot be written again.
+    Messages name ``where``, the file and perhaps its line, and the position.
     """
     from pydantic_core import from_json
 
@@ -238,22 +240,19 @@ def parse_json(text: str | bytes, *, where: Path | str) -> Any:
 
 
 def write_array(path: Path, array: NDArray[np.generic]) -> None:
-    """Write a ``.npy`` file atomically; arrays of every shape, no objects.
-
-    numpy's own writer reports a full disk without the error's number and the file's name.
-    """
+    """Write an array of any shape, but not of objects, to a ``.npy`` file atomically."""
     import numpy as np
 
     with atomic_path(path) as temporary, open(temporary, "wb") as stream:
-        # Not the file itself: numpy would write past Python and lose the error.
+        # To a file itself numpy writes past Python, and a full disk has neither error number nor file name.
         np.lib.format.write_array(SimpleNamespace(write=stream.write), array, allow_pickle=False)
 
 
 def read_array(path: Path, dims: int) -> NDArray[Any]:
     """Map a ``.npy`` file of ``dims`` dimensions into memory, read-only: finite floats in the usual order.
 
-    numpy believes a header whatever it says, and raises errors of any type over some. Something else, such as
-    NaN (its row is named) or too few bytes, is refused.
+    Anything else is refused, such as NaN (its row is named) or too few bytes. numpy trusts any header, and
+    raises errors of any type.
     """
     import numpy as np
 
@@ -271,21 +270,21 @@ def read_array(path: Path, dims: int) -> NDArray[Any]:
         )
     rows = array.reshape(-1, shape[-1]) if array.size else array
     for first in range(0, len(rows), BLOCK_ROWS):
-        wrong = ~np.isfinite(rows[first : first + BLOCK_ROWS]).all(axis=-1)
-        if wrong.any():
-            raise UserError(f"{path}: row {first + int(wrong.argmax())} is not finite")
-    finite: NDArray[Any] = array
-    return finite
+        is_wrong = ~np.isfinite(rows[first : first + BLOCK_ROWS]).all(axis=-1)
+        if is_wrong.any():
+            raise UserError(f"{path}: row {first + int(is_wrong.argmax())} is not finite")
+    finite_array: NDArray[Any] = array
+    return finite_array
 
 
 def write_record(path: Path, values: Mapping[str, Any]) -> None:
     """Write a JSON object atomically, with the digest of its values as ``seal``."""
-    plain = json.loads(json.dumps(values, allow_nan=False))
-    write_json(path, {**plain, SEAL: json_digest(plain, 64)})
+    json_values = json.loads(json.dumps(values, allow_nan=False))
+    write_json(path, {**json_values, SEAL: json_digest(json_values, 64)})
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_record` wrote, without the seal; refuse other values than were written."""
+    """Read what :func:`write_record` wrote, without the seal; refuse values that were changed since."""
     values = read_json(path)
     if not isinstance(values, dict) or SEAL not in values:
         raise UserError(f"{path}: not a record of this program (no {SEAL!r})")
@@ -301,7 +300,7 @@ def file_record(path: Path) -> dict[str, Any]:
 
 
 def check_file(path: Path, bytes: int, sha256: str) -> None:
-    """Refuse a file that is not the one that was recorded."""
+    """Refuse a file that differs from its :func:`file_record`."""
     check_regular(path)
     if path.stat().st_size != bytes:
         raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {bytes} were written")

@@ -1,4 +1,4 @@
-"""Progress with rate and time left: a bar in terminals and notebooks, a line every 30 seconds elsewhere."""
+"""Shows progress, rate and time left: by a bar in terminals and notebooks, elsewhere by a line every 30 s."""
 
 import contextlib
 import logging
@@ -11,13 +11,13 @@ from tqdm import tqdm
 from runtime.cli import LOGGER
 
 INTERVAL_S = 30.0
-"""Between two lines of a log."""
+"""Time between two lines of a log."""
 TICK_S = 2.0
-"""After which a terminal's bar is drawn anew, so that its clock goes on while one unit takes long."""
+"""Time after which a terminal's bar is drawn again, so that its clock goes on while one unit takes long."""
 ESTIMATED_BAR = "{l_bar}{bar}| {n_fmt}/about {total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-"""As tqdm's own, where the total is an estimate."""
+"""tqdm's own format, but for an estimated total."""
 Bar: TypeAlias = "tqdm[Any]"
-"""What a loop reports to: ``update(n)`` and ``set_postfix({name: value})``."""
+"""What a loop reports to, by ``update(n)`` and ``set_postfix({name: value})``."""
 
 
 def progress(
@@ -53,21 +53,21 @@ def progress(
 
 
 class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
-    """A bar that a thread draws anew every two seconds, too, so that a unit may take minutes.
+    """A bar that a thread also draws every two seconds, so that a unit may take minutes.
 
     With ``lines`` there is no bar, but every 30 seconds a line in the command's log, or on standard error if
-    there is none. A loop that is over sooner writes nothing.
+    there is none. A loop that ends sooner writes nothing.
     """
 
     def __init__(self, *, lines: bool, **options: Any) -> None:
-        self._closed, self._lines = threading.Event(), lines
+        self._close_event, self._lines = threading.Event(), lines
         super().__init__(**options | ({"leave": False, "ncols": 0} if lines else {}))
         if not self.disable:
             threading.Thread(target=self._report, name="progress", daemon=True).start()
 
     def close(self) -> None:
         """Stop the bar and its thread."""
-        self._closed.set()
+        self._close_event.set()
         super().close()
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
@@ -77,8 +77,8 @@ class Ticking(tqdm):  # type: ignore[type-arg]  # not generic at run time
 
     def _report(self) -> None:
         log = logging.getLogger(LOGGER)
-        with contextlib.suppress(OSError, ValueError):  # who closed the stream wants no more reports
-            while not self._closed.wait(INTERVAL_S if self._lines else TICK_S):
+        with contextlib.suppress(OSError, ValueError):  # the stream was closed
+            while not self._close_event.wait(INTERVAL_S if self._lines else TICK_S):
                 if not self._lines:
                     self.refresh()
                 elif log.handlers:

@@ -1,4 +1,4 @@
-"""The process and the machine around it: standard streams, cores, memory, locks, the search for garbage."""
+"""The process and its machine: standard streams, cores, memory, locks, and Python's garbage collector."""
 
 import atexit
 import contextlib
@@ -14,61 +14,61 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
-"""Where Linux shows the limits of containers and services."""
+"""The folder in which Linux shows the limits of containers and services."""
 MEMBERSHIPS = Path("/proc/self/cgroup")
-"""The control groups of this process, one a line."""
+"""A file of the control groups of this process, one a line."""
 LIMITS = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
-"""Where a group has its time and the period, in version 2 and 1."""
+"""Files of a group's time and period, in version 2 and in version 1."""
 Lock = TypeVar("Lock", bound=Any)
 
-# When Python ends, it searches for garbage several times, for a second: all goes with the process anyway.
+# Without this Python would collect garbage several times, for a second, when it ends.
 atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager
 def pause_collector() -> Iterator[None]:
-    """Keep Python from searching for garbage now, and afterwards from searching what was made now.
+    """Keep Python from collecting garbage now, and later from looking at what was made now.
 
     Imports and weights make a million objects that all stay.
     """
-    enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
-            if not gc.get_freeze_count():  # else what the caller froze would melt
+        if was_enabled:
+            if not gc.get_freeze_count():  # else objects that the caller froze would be unfrozen
                 gc.freeze()
-                gc.unfreeze()  # into the oldest generation, unread
+                gc.unfreeze()  # moves the new objects to the oldest generation
             gc.enable()
 
 
-def state_without(thing: object, *names: str) -> dict[str, object]:
-    """Return the attributes that a copy takes along: all but these, which it fills again when it is used."""
-    return {name: value for name, value in vars(thing).items() if name not in names}
+def state_without(instance: object, *names: str) -> dict[str, object]:
+    """Return the attributes that a copy takes along: all but these, which are computed again when used."""
+    return {name: value for name, value in vars(instance).items() if name not in names}
 
 
 def shared_lock() -> threading.RLock:
-    """Make one lock for all objects of a module: an object with a lock of its own cannot be copied."""
+    """Make one lock for all objects of a module, since an object with a lock of its own cannot be copied."""
     return hold_during_forks(threading.RLock())
 
 
 def hold_during_forks(lock: Lock) -> Lock:
-    """Let a fork wait for a lock, so that the child, which has no other thread, finds it free."""
+    """Make forks wait for a lock, so that it is free in the child, which has no thread to release it."""
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
 def open_streams() -> None:
-    """Open what is closed of the standard streams, and let standard output take every character.
+    """Open the standard streams that are closed, and let standard output accept every character.
 
-    The next file that is opened would get a closed stream's number, and with it what libraries print. A
-    terminal whose encoding lacks a character shows ``?``.
+    Otherwise the next file that is opened would get a closed stream's number, and with it what libraries
+    print. A terminal whose encoding lacks a character shows ``?``.
     """
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    while nowhere <= 2:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-    os.close(nowhere)
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # to the end
@@ -77,13 +77,13 @@ def open_streams() -> None:
 
 
 def flush_streams() -> None:
-    """Drop what a full or closed stream did not take, for which Python would change the exit code."""
+    """Flush both streams; drop what a full or closed one does not take, so that the exit code stays."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            with contextlib.suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
-                os.dup2(nowhere.fileno(), stream.fileno())
+            with contextlib.suppress(OSError), open(os.devnull, "w", encoding="utf-8") as null:
+                os.dup2(null.fileno(), stream.fileno())
 
 
 def peak_memory() -> int:
@@ -95,18 +95,18 @@ def peak_memory() -> int:
 
 def available_cores() -> int:
     """Count the cores this process may run on, at most what its control groups grant, rounded up."""
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(mine, *(max(1, math.ceil(quota)) for quota in _quotas()), mine)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([cores, *(max(1, math.ceil(quota)) for quota in _quotas())])
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the cores' worth of time of each control group above this process that has a limit."""
+    """Yield the limit, in cores, of each control group above this process that has one."""
     memberships = MEMBERSHIPS.read_text(encoding="utf-8") if MEMBERSHIPS.exists() else ""
     for membership in memberships.splitlines():
         _, kinds, group = membership.split(":", 2)
-        place = CONTROL_GROUPS / kinds / group.lstrip("/")
+        group_folder = CONTROL_GROUPS / kinds / group.lstrip("/")
         # A container may see its own group as the root, under another name than here.
-        for folder, names in itertools.product((place, *place.parents), LIMITS):
+        for folder, names in itertools.product((group_folder, *group_folder.parents), LIMITS):
             with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # "max" and -1 are no limit
                 texts = ((folder / name).read_text(encoding="ascii") for name in names)
                 quota, period = map(int, " ".join(texts).split())

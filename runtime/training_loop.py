@@ -8,13 +8,13 @@
     loop.load_best()
 
 A run that is killed at any moment and started again ends in the same bits (same machine, threads, processes
-and versions, no time limit), if the batches of an epoch depend only on its number and a step only on its
+and versions, no time limit), if the batches of an epoch depend only on its number, and a step only on its
 batch, the weights, the optimiser's state and torch's random numbers. On a CPU their state is in the
-checkpoints; with ``step_seed`` torch is seeded anew for each step, on any device.
+checkpoints; with ``step_seed`` torch is seeded for each step, on any device.
 
-In the folder: ``checkpoints/`` and ``best/`` and ``log.jsonl``, a line per step (``"kind": "train"``) and per
+The folder has ``checkpoints/``, ``best/`` and ``log.jsonl``: a line per step (``"kind": "train"``) and per
 evaluation (``{"kind": "evaluation", "step": ..., "epoch": ..., "minutes": ..., the mean of each metric of the
-steps since the last one, the scores}``). Lines of steps that run again after a kill are dropped first.
+steps since the last one, the scores}``). Lines of steps that run again after a kill are removed first.
 """
 
 import json
@@ -38,7 +38,7 @@ log = logging.getLogger(LOGGER)
 LOG = "log.jsonl"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 CHECKPOINT_S = 60.0
-"""Seconds between checkpoints; each evaluation writes one besides."""
+"""Seconds between checkpoints; there is one after each evaluation, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,29 +51,29 @@ class Schedule:
     max_minutes: float = 0.0
     """End after this time, counted over resumptions; 0 sets no limit."""
     evaluate_first: bool = False
-    """Score the weights before the first step, too; the weights after the last one always are."""
+    """Score the weights before the first step, too; those after the last step always are."""
     evaluate_every: int = 0
     """Steps between evaluations; 0 evaluates after each epoch."""
     evaluate_parts: int = 0
-    """Evaluate this many times, evenly over the run, instead."""
+    """Evaluate this many times instead, evenly over the run."""
     patience: int = 0
     """End after this many evaluations in a row that are no better; 0 goes on."""
     read_every: int = 1
-    """Steps between readings of the metrics."""
+    """Steps after which the metrics are read."""
 
     def evaluates_after(self, position: Position, progress_before: float, *, epoch_ends: bool) -> bool:
-        """Tell whether an evaluation follows the step just taken, before which the run had this progress."""
+        """Tell whether an evaluation follows the last step, before which the run had this progress."""
         if self.evaluate_parts:
-            parts = (int(self.evaluate_parts * part) for part in (progress_before, position.progress))
-            return len(set(parts)) > 1
+            part_before = int(self.evaluate_parts * progress_before)
+            return int(self.evaluate_parts * position.progress) != part_before
         return position.step % self.evaluate_every == 0 if self.evaluate_every else epoch_ends
 
 
 class Loop(Generic[AnyBatch]):
-    """One training run in one folder; a checkpoint found there is taken up.
+    """One training run in one folder; it continues from a checkpoint there.
 
-    ``identity`` is JSON values that determine the run; a checkpoint of another run is refused, and the
-    message names the ``option`` that gives the folder. Of ``processes`` that train together the first writes.
+    ``identity`` has the JSON values that determine the run. A checkpoint of another run is refused; the
+    message names the ``option`` that sets the folder. Of ``processes`` that train together the first writes.
     """
 
     def __init__(
@@ -95,27 +95,27 @@ class Loop(Generic[AnyBatch]):
         checkpoint = self.checkpoints.load_newest()
         self.is_resumed = checkpoint is not None
         if checkpoint is not None:
-            saved = checkpoint.state["identity"]
-            for key in sorted(saved.keys() | self.identity.keys()):
-                if saved.get(key) != self.identity.get(key):
+            saved_identity = checkpoint.state["identity"]
+            for key in sorted(saved_identity.keys() | self.identity.keys()):
+                if saved_identity.get(key) != self.identity.get(key):
                     raise UserError(
-                        f"{self.checkpoints.folder}: was made with {key}={saved.get(key)!r}, not "
+                        f"{self.checkpoints.folder}: was made with {key}={saved_identity.get(key)!r}, not "
                         f"{self.identity.get(key)!r}; give another {option} or delete the folder"
                     )
             self.position = Position(**checkpoint.state["position"])
             task.load(checkpoint)
-        lengths = [len(task.batches(epoch)) for epoch in range(schedule.epochs)]
-        self.position.steps = min(sum(lengths), schedule.max_steps or sum(lengths))
+        steps = sum(len(task.batches(epoch)) for epoch in range(schedule.epochs))
+        self.position.steps = min(steps, schedule.max_steps or steps)
         self.position.limit_s = 60 * schedule.max_minutes
         self._signal = 0
 
     @property
     def history(self) -> list[Row]:
-        """Return the evaluations so far, as logged."""
+        """The evaluations so far, as logged."""
         return [row for row in read_log(self.folder / LOG) if row["kind"] == "evaluation"]
 
     def reason_to_stop(self) -> str:
-        """Say why the run is over; nothing until then."""
+        """Say why the run is over; return "" while it is not."""
         schedule, position = self.schedule, self.position
         if position.step >= position.steps:
             return f"all {position.steps} steps done"
@@ -134,24 +134,26 @@ class Loop(Generic[AnyBatch]):
                 temporary.write_text("".join(lines), encoding="utf-8")
         if not self.is_resumed and self.schedule.evaluate_first:
             self._evaluate(epoch=0)
-        steps, done, show = position.steps, position.step, None if self.is_first else False
+        show = None if self.is_first else False
         self._handlers = {number: signal.signal(number, self._stop) for number in SIGNALS}
         try:
-            with progress(total=steps, initial=done, unit="step", description="train", show=show) as bar:
+            with progress(
+                total=position.steps, initial=position.step, unit="step", description="train", show=show
+            ) as bar:
                 return self._train(bar)
         finally:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
 
     def _stop(self, number: int, _: object) -> None:
-        """Note the first Ctrl-C or SIGTERM; the next one acts as before."""
+        """Remember the first Ctrl-C or SIGTERM; the next one acts as usual."""
         signal.signal(number, self._handlers[signal.Signals(number)])
         self._signal = number
 
     def _train(self, bar: Bar) -> int:
         position, schedule = self.position, self.schedule
-        before, began = position.seconds, time.perf_counter()
-        saved_s = position.seconds
+        seconds_before, start = position.seconds, time.perf_counter()
+        last_saved_s = position.seconds
         while not self.reason_to_stop():
             epoch, batches = position.epoch, self.task.batches(position.epoch)
             for batch in self.task.prepare_batches(batches[position.within :]):
@@ -159,29 +161,32 @@ class Loop(Generic[AnyBatch]):
                 self.task.step(position, batch)
                 position.step += 1
                 position.within += 1
-                if ended := position.within == len(batches):
+                epoch_ends = position.within == len(batches)
+                if epoch_ends:
                     position.epoch, position.within = epoch + 1, 0
-                stop = self._agree(before + time.perf_counter() - began)
-                over = self.reason_to_stop()
-                evaluate = bool(over) or schedule.evaluates_after(position, progress_before, epoch_ends=ended)
-                save = evaluate or bool(stop) or position.seconds - saved_s >= CHECKPOINT_S
-                if save or position.step % schedule.read_every == 0:
-                    self._read(bar)
+                received_signal = self._agree(seconds_before + time.perf_counter() - start)
+                evaluates = bool(self.reason_to_stop()) or schedule.evaluates_after(
+                    position, progress_before, epoch_ends=epoch_ends
+                )
+                is_due = position.seconds - last_saved_s >= CHECKPOINT_S
+                saves = evaluates or bool(received_signal) or is_due
+                if saves or position.step % schedule.read_every == 0:
+                    self._take_metrics(bar)
                 bar.update(1)
-                if evaluate:
+                if evaluates:
                     self._evaluate(epoch)
-                if save:
+                if saves:
                     self.save()
-                    saved_s = position.seconds
-                if stop and not self.reason_to_stop():
-                    log.info("stopped at step %d; the same command resumes", position.step)
-                    return 128 + stop
-                if self.reason_to_stop():
+                    last_saved_s = position.seconds
+                if self.reason_to_stop():  # after an evaluation patience may be at its end
                     break
+                if received_signal:
+                    log.info("stopped at step %d; the same command resumes", position.step)
+                    return 128 + received_signal
         return 0
 
     def load_best(self) -> None:
-        """Put the best weights into the module, in eval mode."""
+        """Load the best weights into the module, and put it into eval mode."""
         checkpoint = self.best_checkpoints.load_newest(self.position.best.get("step"))
         if checkpoint is None:
             raise UserError(
@@ -197,15 +202,15 @@ class Loop(Generic[AnyBatch]):
         state = {"position": asdict(self.position), "identity": self.identity}
         try:
             weights: dict[str, Tensor] = dict(self.task.module.named_parameters())
-            whole = Checkpoint(weights, self.task.optimiser_state(), state)
-            self.checkpoints.write(self.position.step, whole)
+            checkpoint = Checkpoint(weights, self.task.optimiser_state(), state)
+            self.checkpoints.write(self.position.step, checkpoint)
             self.checkpoints.prune(self.position.step)
             if self.position.best:
                 self.best_checkpoints.prune(self.position.best["step"])
         except OSError as error:
             log.warning("checkpoint not written (%s); training goes on, the previous one is kept", error)
 
-    def _read(self, bar: Bar) -> None:
+    def _take_metrics(self, bar: Bar) -> None:
         rows = self.task.take_metrics()
         for step, row in enumerate(rows, self.position.step - len(rows) + 1):
             for name, value in row.items():
@@ -213,20 +218,22 @@ class Loop(Generic[AnyBatch]):
                 self.position.sums[name] = [total + value, count + 1]
             self._write({"kind": "train", "step": step, **row})
         if rows:
-            bar.set_postfix({name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name})
+            losses = {name: f"{value:.3f}" for name, value in rows[-1].items() if "loss" in name}
+            bar.set_postfix(losses)
 
     def _evaluate(self, epoch: int) -> None:
         position = self.position
         with self.task.evaluation_mode():
             scores = dict(self.task.evaluate())
             means = {name: total / count for name, (total, count) in sorted(position.sums.items())}
-            row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch}
-            row |= {"minutes": round(position.seconds / 60, 3), **means, **scores}
-            better = self.is_first and self.task.is_better(row, position.best)
+            minutes = round(position.seconds / 60, 3)
+            row: Row = {"kind": "evaluation", "step": position.step, "epoch": epoch, "minutes": minutes}
+            row |= {**means, **scores}
             # The first process decides for all, since their last bits may differ.
-            (best,) = self._sum([float(better)])
-            position.waited = 0 if best else position.waited + 1
-            if best:
+            is_better = self.is_first and self.task.is_better(row, position.best)
+            (is_best,) = self._sum([float(is_better)])
+            position.waited = 0 if is_best else position.waited + 1
+            if is_best:
                 position.best = row
                 # Before the checkpoint that records it: after a kill in between, the steps are repeated.
                 if self.is_first:
@@ -241,10 +248,11 @@ class Loop(Generic[AnyBatch]):
                 stream.write(json.dumps(row) + "\n")
 
     def _agree(self, seconds: float) -> int:
-        """Take the first process's clock; return a signal that any process received."""
-        received = [float(self._signal == number) for number in SIGNALS]
-        self.position.seconds, *counts = self._sum([seconds if self.is_first else 0.0, *received])
-        return next((int(number) for number, count in zip(SIGNALS, counts, strict=True) if count), 0)
+        """Take the time from the first process; return a signal that any process received, or 0."""
+        has_signal = [float(self._signal == number) for number in SIGNALS]
+        self.position.seconds, *counts = self._sum([seconds if self.is_first else 0.0, *has_signal])
+        received_signals = [int(number) for number, count in zip(SIGNALS, counts, strict=True) if count]
+        return received_signals[0] if received_signals else 0
 
     def _sum(self, values: list[float]) -> list[float]:
         sums: list[float] = values if self.processes is None else self.processes.sum_on_hosts(values)
@@ -252,7 +260,7 @@ class Loop(Generic[AnyBatch]):
 
 
 def read_log(path: Path) -> list[Row]:
-    """Read the lines of a log, without a last line that was cut off when the run was killed."""
+    """Read the lines of a log, without a last line that a kill cut off."""
     if not path.exists():
         return []
     rows = []
@@ -261,7 +269,7 @@ def read_log(path: Path) -> list[Row]:
             row = json.loads(text)
             assert isinstance(row["kind"], str) and isinstance(row["step"], int)
         except (ValueError, RecursionError, KeyError, TypeError, AssertionError):
-            shown = text[:40].decode("utf-8", "replace")
-            raise UserError(f"{path}, line {number}: {shown!r} is not of a training log; remove it") from None
+            start = text[:40].decode("utf-8", "replace")
+            raise UserError(f"{path}, line {number}: {start!r} is not of a training log; remove it") from None
         rows.append(row)
     return rows

@@ -1,6 +1,6 @@
-"""What :mod:`runtime.training_loop` trains: the methods that a task has, how far a run has come, checkpoints.
+"""What :mod:`runtime.training_loop` trains: tasks, the position of a run, and checkpoints.
 
-A checkpoint is a folder, ``step-00001200/``: ``weights.safetensors``, ``optimiser.safetensors`` and
+A checkpoint is a folder, ``step-00001200/``, with ``weights.safetensors``, ``optimiser.safetensors`` and
 ``state.json`` (position, random state, SHA-256 of the two files, under a seal of its own). It is written
 under a temporary name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
 """
@@ -8,7 +8,6 @@ under a temporary name, flushed and renamed, so a kill or a full disk leaves the
 import contextlib
 import logging
 import math
-import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,22 +23,25 @@ from torch import Tensor, nn
 
 from runtime.cli import LOGGER
 from runtime.errors import UserError
-from runtime.files import fsync_path, read_record, sha256_file, write_record
+from runtime.files import read_record, sha256_file, write_record
+from runtime.folders import write_folder
 
 AnyBatch = TypeVar("AnyBatch")
 Row = dict[str, Any]
-"""Values of a step or an evaluation by name."""
+"""Values of a step or an evaluation, by name; a line of the log."""
 FILES = ("weights.safetensors", "optimiser.safetensors")
 log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to continue: weights, what else the next update reads, the loop's JSON values."""
+    """What a run needs to continue."""
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
+    """What the next update reads besides the weights."""
     state: dict[str, Any]
+    """The loop's JSON values."""
 
 
 class Checkpoints:
@@ -50,33 +52,29 @@ class Checkpoints:
 
     def write(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint; an OSError (the disk is full or not writable) leaves earlier ones untouched."""
-        final = self._path(step)
         temporary = self.folder / f".step-{step:08d}.tmp"
-        for left in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
-            shutil.rmtree(left)
+        for leftover in self.folder.glob(".step-*.tmp"):  # from a run that was killed while writing
+            shutil.rmtree(leftover)
         try:
-            temporary.mkdir(parents=True)
-            for name, tensors in zip(FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
-                whole = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-                save_file(whole, temporary / name)
-                fsync_path(temporary / name)
-            hashes = {name: sha256_file(temporary / name) for name in FILES}
-            random_state = torch.get_rng_state().numpy().tobytes().hex()
-            extra = {"sha256": hashes, "random_state": random_state}
-            write_record(temporary / "state.json", {**checkpoint.state, **extra})
-            fsync_path(temporary)
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(temporary, final)
-            fsync_path(self.folder)
-        except SafetensorError as error:  # its name for a full disk
+            with write_folder(self._path(step), temporary):
+                for name, tensors in zip(FILES, (checkpoint.weights, checkpoint.optimiser), strict=True):
+                    host_tensors = {
+                        key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()
+                    }
+                    save_file(host_tensors, temporary / name)
+                state = {
+                    **checkpoint.state,
+                    "sha256": {name: sha256_file(temporary / name) for name in FILES},
+                    "random_state": torch.get_rng_state().numpy().tobytes().hex(),
+                }
+                write_record(temporary / "state.json", state)
+        except SafetensorError as error:  # which it raises when the disk is full
             raise OSError(f"{temporary}: {error}") from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def prune(self, step: int) -> None:
         """Delete all checkpoints but the last ``keep`` up to a step.
 
-        Later ones are deleted too: the run resumed from an earlier one, so they are damaged.
+        Later ones are deleted too: they are damaged, since the run resumed from an earlier one.
         """
         newest = [path for path in self.folders() if path <= self._path(step)][-self.keep :]
         for path in set(self.folders()) - set(newest):
@@ -90,7 +88,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def load_newest(self, step: int | None = None) -> Checkpoint | None:
-        """Read the newest whole checkpoint, or that of a step; damaged ones are skipped with a warning.
+        """Load the newest undamaged checkpoint, or that of a step; skip damaged ones with a warning.
 
         torch's random state becomes that of the checkpoint.
         """
@@ -108,26 +106,29 @@ class Checkpoints:
 
 
 def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors that ``dict(module.named_parameters())`` once held into the parameters, in place."""
-    own = dict(module.named_parameters())
-    odd = sorted(tensors.keys() ^ own.keys())
-    odd += [name for name in own if not odd and own[name].shape != tensors[name].shape]
-    if odd:
-        raise UserError(f"the saved state is of another model ({odd[0]}); delete its folder to start afresh")
+    """Copy the tensors of an earlier ``dict(module.named_parameters())`` into the parameters."""
+    parameters = dict(module.named_parameters())
+    mismatches = sorted(tensors.keys() ^ parameters.keys())
+    if not mismatches:
+        mismatches = [name for name, value in parameters.items() if value.shape != tensors[name].shape]
+    if mismatches:
+        raise UserError(
+            f"the saved state is of another model ({mismatches[0]}); delete its folder to start afresh"
+        )
     with torch.no_grad():
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
 
 
 def adam_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return step counts and moments of torch's Adam family, by ``adam.<number of the parameter>.<what>``.
+    """Return the step counts and moments of torch's Adam family by ``adam.<number of the parameter>.<key>``.
 
     Tensors by name can be stored without pickle. The moments have the parameter's shape.
     """
     return {
-        f"adam.{number}.{what}": value
+        f"adam.{number}.{key}": value
         for number, entry in optimiser.state_dict()["state"].items()
-        for what, value in entry.items()
+        for key, value in entry.items()
     }
 
 
@@ -136,8 +137,8 @@ def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("adam."):
-            _, number, what = name.split(".")
-            state.setdefault(int(number), {})[what] = tensor
+            _, number, key = name.split(".")
+            state.setdefault(int(number), {})[key] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
@@ -145,9 +146,9 @@ def load_adam(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -
 class Position:
     """How far a run has come; the JSON part of a checkpoint.
 
-    ``within`` counts the steps of this ``epoch`` that are done, ``seconds`` the time over resumptions,
-    ``waited`` the evaluations since the one whose line is ``best``; ``sums`` has sum and number of each
-    metric since the last evaluation, ``extra`` JSON values of the caller's. The whole run has ``steps``
+    ``within`` counts the finished steps of this ``epoch``, ``seconds`` the time over all resumptions,
+    ``waited`` the evaluations since the one whose line is ``best``. ``sums`` has sum and number of each
+    metric since the last evaluation, ``extra`` has JSON values of the task's. The whole run has ``steps``
     steps, and ``limit_s`` seconds unless that is 0.
     """
 
@@ -164,20 +165,21 @@ class Position:
 
     @property
     def progress(self) -> float:
-        """Return the part of the run that is done, by steps or by the clock, whichever is further."""
+        """The finished part of the run, from 0 to 1, by steps or by the clock, whichever is further."""
+        by_steps = self.step / self.steps if self.steps else 1.0
         by_clock = self.seconds / self.limit_s if self.limit_s else 0.0
-        return min(max(self.step / self.steps if self.steps else 1.0, by_clock), 1.0)
+        return min(max(by_steps, by_clock), 1.0)
 
 
 class Task(ABC, Generic[AnyBatch]):
-    """What is trained: a network and an optimiser of torch's Adam family.
+    """A network that is trained, with an optimiser of torch's Adam family.
 
-    The four abstract methods say what is trained; others are replaced for gradient caching, updates whose
-    metrics stay on the device, reading ahead, averaged weights, or another choice of the best model.
+    A subclass has the four abstract methods. It overrides others for gradient caching, metrics that stay on
+    the device, reading ahead, averaged weights, or another choice of the best model.
 
     ``metric`` is the score that is largest for the best weights; without one the newest are the best.
-    ``clip`` is the largest norm of the gradient; 0 is no limit. From ``step_seed`` and the step's number
-    torch is seeded before each step; None leaves its random numbers alone.
+    ``clip`` is the largest norm of the gradient; 0 is no limit. torch is seeded before each step from
+    ``step_seed`` and the step's number; with None its random numbers are left alone.
     """
 
     def __init__(
@@ -195,11 +197,11 @@ class Task(ABC, Generic[AnyBatch]):
 
     @abstractmethod
     def batches(self, epoch: int) -> Sequence[AnyBatch]:
-        """Return the batches of an epoch, from its number alone; cheap, as all epochs are asked for first."""
+        """Return the batches of an epoch, from its number alone, fast: the loop first counts all epochs'."""
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """Return the mean loss of a batch, a scalar to be differentiated."""
+        """Return the mean loss of a batch, a scalar with a gradient."""
 
     @abstractmethod
     def learning_rate(self, position: Position) -> float:
@@ -207,10 +209,10 @@ class Task(ABC, Generic[AnyBatch]):
 
     @abstractmethod
     def evaluate(self) -> Mapping[str, float]:
-        """Score the module on held-out data; it is in eval mode."""
+        """Score the module, which is in eval mode, on held-out data."""
 
     def prepare_batches(self, batches: Sequence[AnyBatch]) -> Iterable[Any]:
-        """Yield what :meth:`step` gets for each batch, in order."""
+        """Yield the argument of :meth:`step` for each batch, in order."""
         return batches
 
     def loss_name(self, batch: Any) -> str:
@@ -218,12 +220,13 @@ class Task(ABC, Generic[AnyBatch]):
         return "loss"
 
     def step(self, position: Position, batch: Any) -> None:
-        """Update the weights once; refuse to if the loss or the gradient is not finite."""
+        """Update the weights once; refuse to do so if the loss or the gradient is not finite."""
         if self.step_seed is not None:
             torch.manual_seed(self.step_seed * 1_000_003 + position.step)
         self.module.train()
         self.optimiser.zero_grad(set_to_none=True)
-        loss, name = self.loss(batch), self.loss_name(batch)
+        loss = self.loss(batch)
+        name = self.loss_name(batch)
         torch.autograd.backward(loss)
         value = loss.item()
         norm = float(nn.utils.clip_grad_norm_(self.module.parameters(), self.clip or math.inf))
@@ -245,7 +248,7 @@ class Task(ABC, Generic[AnyBatch]):
 
     @contextlib.contextmanager
     def evaluation_mode(self) -> Iterator[None]:
-        """Put the module into eval mode, without gradients, while it is scored and kept."""
+        """Put the module into eval mode, without gradients, while it is scored and stored."""
         self.module.eval()
         with torch.no_grad():
             yield
@@ -255,34 +258,34 @@ class Task(ABC, Generic[AnyBatch]):
         return not self.metric or not best or row[self.metric] > best[self.metric]
 
     def keep_best(self, best_checkpoints: Checkpoints, row: Row) -> None:
-        """Store the weights, which are the best so far; ``row`` is their evaluation's line.
+        """Store the weights, which are the best so far; ``row`` is the line of their evaluation.
 
-        The best before stay until a checkpoint has this line: a killed run goes on from the one before.
+        The best weights before stay until a checkpoint has this line, since a killed run needs them.
         """
         best_checkpoints.write(
             row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row})
         )
 
     def after_evaluation(self, row: Row) -> None:
-        """Do what follows an evaluation, whose line in the log is ``row``."""
+        """Do what should follow an evaluation, whose line in the log is ``row``."""
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Return what the next step reads besides the weights."""
         return adam_tensors(self.optimiser)
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take up weights and the optimiser's state."""
+        """Load the weights and the optimiser's state."""
         load_parameters(self.module, checkpoint.weights)
         load_adam(self.optimiser, checkpoint.optimiser)
 
 
-def ramp(part: float, whole: float) -> float:
-    """Return min(part / whole, 1), and 1 where ``whole`` is 0.
+def ramp(part: float, total: float) -> float:
+    """Return min(part / total, 1), and 1 where ``total`` is 0.
 
-    A warm-up over the first w of a run is ``ramp(done, w)``; a linear decay to zero over the rest of a run
-    of length r is ``ramp(left, r - w)``.
+    A warm-up over the first w steps is ``ramp(finished, w)``; a linear decay to zero over the rest of a run
+    of r steps is ``ramp(r - finished, r - w)``.
     """
-    return min(part / whole, 1.0) if whole else 1.0
+    return min(part / total, 1.0) if total else 1.0
 
 
 def cosine(part: float) -> float:

@@ -52,7 +52,7 @@ class Words:
         self.sign = sign[self.form] * facts.sign[word_T]
         self.word_class = word_class[self.form]
         self.is_first = facts.is_first[word_T]
-        self.is_content = facts.is_content[word_T] & (self.word_class != WordClass.PARTICLE)
+        self.is_content: Flags = facts.is_content[word_T] & (self.word_class != WordClass.PARTICLE)
         self.is_preposition = facts.is_preposition[word_T]
 
     def compare(self, other: Words) -> None:
