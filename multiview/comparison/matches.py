@@ -113,7 +113,9 @@ def nodes_of(batch: Batch, networks: Networks) -> Iterator[ViewNodes]:
     """Yield the nodes of every chosen view of some networks."""
     views_of_name: Counter[str] = Counter()
     token_count, words = int(batch.sentence_offsets[-1]), batch.distinct_words()
-    for view, x_UE, token_N in chain(*(network.inputs(places, *words) for network, places in networks)):
+    for view, x_UE, token_N in chain(
+        *(network.encoder_inputs(places, *words) for network, places in networks)
+    ):
         plan = view.plan(batch)
         h_ND = view.forward_nodes(x_UE, plan, token_N)
         tree: Tree = ""

@@ -37,8 +37,8 @@ class Words:
     """The words [T] of one side: of the first, or of the second, sentence of each pair.
 
     A word's ``key`` is one number for its pair and its base. ``sign`` is -1 for a word that is denied or a
-    negation by itself. ``is_content`` leaves out particles. ``match``, after :meth:`compare`, is 1 if the
-    other side has the word, -1 if it has the word with the other sign only, else 0.
+    negation by itself. ``is_content`` leaves out particles. After :meth:`compare` ``match`` is 1 if the other
+    side has the word, -1 if it has it with the other sign only, else 0; ``is_lone`` are content words with 0.
     """
 
     def __init__(self, pairs: PairFacts, column: int) -> None:
@@ -58,11 +58,7 @@ class Words:
     def compare(self, other: Words) -> None:
         """Find the words that the other side has."""
         self.match = _match(self.key, self.sign, other.key, other.sign)
-
-    @property
-    def is_lone(self) -> Flags:
-        """The content words that the other side does not have, [T]."""
-        return self.is_content & (self.match == 0)
+        self.is_lone: Flags = self.is_content & (self.match == 0)
 
     def of_class(self, word_class: int) -> Flags:
         """Choose the content words of a class, [T]; a word that begins a sentence is no name."""
