@@ -18,7 +18,7 @@ from multiview.encoders.meaning import (
     normalize_rows,
 )
 from multiview.encoders.registry import ViewStack
-from multiview.folder.files import Member, chosen_views
+from multiview.folder.files import Member, view_positions
 from multiview.pretrained import read_vectors
 from parsing.trees.batch import Batch
 from runtime.cli import warn_once
@@ -57,7 +57,7 @@ def chosen_networks(members: Sequence[Member], views: Sequence[str] | str | None
     """Pair the networks of a model with the positions of some views, by name; None is all."""
     networks = [member.network for member in members]
     names = [views] if isinstance(views, str) else views
-    return list(zip(networks, chosen_views([network.views for network in networks], names), strict=True))
+    return list(zip(networks, view_positions([network.views for network in networks], names), strict=True))
 
 
 def annotations_of(chosen: Networks) -> set[str]:

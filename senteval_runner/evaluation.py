@@ -93,18 +93,17 @@ def evaluate(
 def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
     """Open what a model gives by default and, where that differs, its features for classifiers."""
 
-    def stored(reading: str, **options: Any) -> OpenedEncoder:
+    def stored(reading: str, features: OpenedEncoder | None = None, **options: Any) -> OpenedEncoder:
         def load() -> Reading:
             return Reading(model, options, None if trees is None else trees.of(model))
 
-        return OpenedEncoder(SingleEncoder(load, tokens=True), reading=reading)
+        return OpenedEncoder(SingleEncoder(load, tokens=True), reading=reading, features=features)
 
     if not (model.readout or model.structure or model.scaled):
         return stored("")
     share = f", structure {model.structure:g}" if model.structure else ""
-    encoder = stored(f"{'meaning' if model.readout or share else 'raw'}{share}")
-    encoder.features = stored("features", readout="features")
-    return encoder
+    features = stored("features", readout="features")
+    return stored(f"{'meaning' if model.readout or share else 'raw'}{share}", features)
 
 
 def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:

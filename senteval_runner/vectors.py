@@ -16,7 +16,7 @@ from typing import Any
 from corpora.characters import VERSION
 from corpora.senteval.files import TaskData
 from corpora.text import Corpus, Sentence, in_pieces
-from multiview.folder.files import KINDS
+from multiview.folder.files import PARSER_KINDS
 from multiview.folder.reading import SentenceReader
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import OpenedEncoder, open_encoder
@@ -101,7 +101,7 @@ def find_caches(folder: Path, identities: Mapping[str, Any]) -> TreeCache | None
 
     The identity of a parser is given per annotation (``dep``, ``const``); a cache may hold more.
     """
-    wanted = {KINDS[need]: dict(who) for need, who in identities.items()}
+    wanted = {PARSER_KINDS[need]: dict(who) for need, who in identities.items()}
     rows: list[ShardRow] = []
     first: Manifest | None = None
     for path in sorted([*folder.glob("senteval*/manifest.json"), *folder.glob("senteval-*/*/manifest.json")]):

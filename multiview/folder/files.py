@@ -1,4 +1,4 @@
-"""A model on disk: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
+"""Saves and loads models: config.json, model.safetensors, vocab.txt, README.md; vectors.npy with fixed words.
 
 config.json records sizes and SHA-256 of the other files and has a seal of its own; all are checked when a
 model is loaded. A folder may instead hold several models (``{"members": ["trained", "fixed"]}``) whose
@@ -26,8 +26,8 @@ from torch import Tensor
 from multiview.config import BUILTIN_FOLDER, MOST_VIEWS, EncoderConfig
 from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
-from multiview.words.compact import FIXED, unpack
-from multiview.words.table import FILES, Fixed, PackedVectors, WordsRecord, WordTable
+from multiview.words.compact import FIXED_VECTORS, unpack
+from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
 from multiview.words.vectors import VECTORS, WordVectors
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import build_in_float32, build_without_weights
@@ -49,9 +49,11 @@ from runtime.folders import OWN_NAMES, current_folder, replace_folder
 BUILTIN = "builtin"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
+RECORDED_FILES = (WEIGHTS, VOCABULARY, VECTORS)
+"""All files whose hashes a config.json may record."""
 TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
-KINDS = {"dep": "dependency", "const": "constituency"}
+PARSER_KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
 ADAPTER = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
 """The one module in modules.json."""
@@ -63,29 +65,35 @@ def model_folder(name: Path | str) -> Path:
     ``name`` is a path or ``builtin``, the encoder of the installation; a folder called so is ``./builtin``.
     """
     path = path_of(name, "model")
-    if str(name) != BUILTIN:
-        near = "/" not in str(name) and get_close_matches(str(name).lower(), [BUILTIN], cutoff=0.8)
-        if near and not path.exists():
-            raise UserError(f"model {str(name)!r}: no such folder; did you mean {BUILTIN}?")
-        return path
-    if not (BUILTIN_FOLDER / "config.json").is_file():
-        raise UserError(f"{BUILTIN}: this installation has no builtin encoder; give a model folder")
-    return BUILTIN_FOLDER
+    if str(name) == BUILTIN:
+        if not (BUILTIN_FOLDER / "config.json").is_file():
+            raise UserError(f"{BUILTIN}: this installation has no builtin encoder; give a model folder")
+        return BUILTIN_FOLDER
+    is_misspelt = "/" not in str(name) and get_close_matches(str(name).lower(), [BUILTIN], cutoff=0.8)
+    if is_misspelt and not path.exists():
+        raise UserError(f"model {str(name)!r}: no such folder; did you mean {BUILTIN}?")
+    return path
 
 
-def chosen_views(views: Sequence[Sequence[str]], wanted: Sequence[str] | None) -> list[list[int]]:
-    """Return the places of the wanted views, ``dep`` or ``0-dep``, in each part of a model; None is all."""
-    labels = [[{name, f"{place}-{name}"} for place, name in enumerate(names)] for names in views]
-    known = {label for part in labels for both in part for label in both}
-    if wanted is not None and not (
-        isinstance(wanted, Collection) and all(isinstance(v, str) for v in wanted)
-    ):
-        raise UserError(f"views={wanted!r:.60}: are no names of views")
-    chosen = known if wanted is None else set(wanted)
-    if not chosen or not chosen <= known:
-        what = f"view {min(chosen - known)!r}" if chosen else "views=[]"
-        raise UserError(f"{what}: this model has {', '.join(sorted(known))}")
-    return [[place for place, both in enumerate(part) if both & chosen] for part in labels]
+def view_positions(view_names: Sequence[Sequence[str]], selection: Sequence[str] | None) -> list[list[int]]:
+    """Return the positions of selected views, ``dep`` or ``0-dep``, in each part of a model; None is all."""
+    if selection is None:
+        return [list(range(len(names))) for names in view_names]
+    if not isinstance(selection, Collection) or not all(isinstance(label, str) for label in selection):
+        raise UserError(f"views={selection!r:.60}: are no names of views")
+    labels_of_parts = [
+        [{name, f"{position}-{name}"} for position, name in enumerate(names)] for names in view_names
+    ]
+    selected_labels = set(selection)
+    known_labels = {label for part in labels_of_parts for labels in part for label in labels}
+    unknown_labels = selected_labels - known_labels
+    if unknown_labels or not selected_labels:
+        subject = f"view {min(unknown_labels)!r}" if unknown_labels else "views=[]"
+        raise UserError(f"{subject}: this model has {', '.join(sorted(known_labels))}")
+    return [
+        [position for position, labels in enumerate(part) if labels & selected_labels]
+        for part in labels_of_parts
+    ]
 
 
 @dataclass
@@ -98,7 +106,7 @@ class Member:
     corpus: dict[str, Any] = field(default_factory=dict)
     """Identity of the training corpus, tokenizer included."""
     training: dict[str, Any] = field(default_factory=dict)
-    """What ``multiview.train`` records of the training, its configuration among it."""
+    """The training as ``multiview.train`` records it, with its configuration."""
     structure: float = 0.0
     """λ, the share of structure in the cosine where a caller gives none."""
     structure_size: int = 1024
@@ -107,7 +115,7 @@ class Member:
 
 @configuration
 class FileRecord:
-    """Records another file of the folder in config.json."""
+    """Another file of the folder, as config.json records it."""
 
     bytes: Annotated[int, Ge(0)]
     sha256: str
@@ -115,17 +123,17 @@ class FileRecord:
 
 @configuration
 class ReadoutRecord:
-    """Records the read-out in config.json."""
+    """The read-out, as config.json records it."""
 
     dim: Count
     """K."""
     origin: str
-    """What it was fitted to."""
+    """The vectors or neighbours that it was fitted to."""
 
 
 @configuration
 class ScaleRecord:
-    """Records the scale of features in config.json."""
+    """The scale of features, as config.json records it."""
 
     origin: str
     """The text it was measured on."""
@@ -133,7 +141,7 @@ class ScaleRecord:
 
 @configuration
 class ModelRecord:
-    """Describes one model in config.json."""
+    """One model, as config.json records it."""
 
     format: int
     views: Annotated[tuple[str, ...], Len(1, MOST_VIEWS)]
@@ -156,7 +164,7 @@ class ModelRecord:
 
 @configuration
 class MembersRecord:
-    """Lists the models of a folder in config.json."""
+    """The models of a folder, as config.json lists them."""
 
     format: int
     members: Annotated[tuple[Annotated[str, Len(1, 60)], ...], Len(1, 32)]
@@ -165,17 +173,17 @@ class MembersRecord:
 def model_records(folder: Path) -> dict[str, ModelRecord]:
     """Return the config.json of a model, by the name ``""``, or of several models by their subfolders."""
     folder = current_folder(folder)
-    outer = _read_record(folder)
-    if isinstance(outer, ModelRecord):
-        return {"": outer}
+    folder_record = _read_record(folder)
+    if isinstance(folder_record, ModelRecord):
+        return {"": folder_record}
     records: dict[str, ModelRecord] = {}
-    for name in outer.members:
+    for name in folder_record.members:
         if name in records or not re.fullmatch(r"[\w-][\w.-]*", name, re.ASCII):
             raise UserError(f"{folder}/config.json: members {name!r}: must be a folder inside this one, once")
-        inner = _read_record(folder / name)
-        if isinstance(inner, MembersRecord):
+        record = _read_record(folder / name)
+        if isinstance(record, MembersRecord):
             raise UserError(f"{folder / name / 'config.json'}: lists members; only the outer folder may")
-        records[name] = inner
+        records[name] = record
     return records
 
 
@@ -191,16 +199,17 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     if "members" in values:
         return config_from_json(MembersRecord, values, where=path)
     record = config_from_json(ModelRecord, values, where=path)
-    if odd := sorted(record.files.keys() - {WEIGHTS, *FILES}):
-        raise UserError(
-            f"{path}: files {odd[0]!r}: no file of a model; these are {', '.join((WEIGHTS, *FILES))}"
-        )
+    for name in sorted(record.files):
+        if name not in RECORDED_FILES:
+            raise UserError(
+                f"{path}: files {name!r}: no file of a model; these are {', '.join(RECORDED_FILES)}"
+            )
     return record
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
     """Return the parser of each annotation, from a tree cache's identity."""
-    return {need: identity[key] for need, key in KINDS.items() if identity.get(key)}
+    return {need: identity[kind] for need, kind in PARSER_KINDS.items() if identity.get(kind)}
 
 
 def model_sha256(folder: Path) -> str:
@@ -210,9 +219,14 @@ def model_sha256(folder: Path) -> str:
 
 
 def training_hours(folder: Path) -> float | None:
-    """Say how long a model was trained, all its parts together; None where that is not recorded."""
-    seconds = [_training_seconds(current_folder(folder) / name) for name in model_records(folder)]
-    return None if None in seconds else sum(filter(None, seconds)) / 3600
+    """Return how long a model was trained, all its parts together; None where that is not recorded."""
+    total = 0.0
+    for name in model_records(folder):
+        seconds = _training_seconds(current_folder(folder) / name)
+        if seconds is None:
+            return None
+        total += seconds
+    return total / 3600
 
 
 def _training_seconds(folder: Path) -> float | None:
@@ -228,13 +242,14 @@ def _training_seconds(folder: Path) -> float | None:
 
 def save_member(folder: Path, member: Member, *, card: str) -> None:
     """Write a model with its card in one step; the caller holds the lock."""
-    with replace_folder(folder) as new:
-        _write_member(new, member)
-        write_card(new, card)
+    with replace_folder(folder) as new_folder:
+        _write_member(new_folder, member)
+        write_card(new_folder, card)
 
 
 def _write_member(folder: Path, member: Member) -> None:
     network = member.network
+    readout, scale = network.readout, network.scale
     words = network.words.record()
     network.words.save(folder)
     with atomic_path(folder / WEIGHTS) as temporary:
@@ -242,8 +257,8 @@ def _write_member(folder: Path, member: Member) -> None:
     values = {
         "format": FORMAT,
         "views": network.views,
-        "readout": network.readout and {"dim": network.readout.dim, "origin": network.readout.origin},
-        "scale": network.scale and {"origin": network.scale.origin},
+        "readout": None if readout is None else {"dim": readout.dim, "origin": readout.origin},
+        "scale": None if scale is None else {"origin": scale.origin},
         "structure": member.structure,
         "structure_size": member.structure_size,
         "encoder": config_to_json(network.config),
@@ -259,9 +274,9 @@ def _write_member(folder: Path, member: Member) -> None:
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
     """Make a folder of models from finished subfolders ``names``, whose lock the caller holds."""
-    with replace_folder(folder) as new:
-        write_record(new / "config.json", {"format": FORMAT, "members": names})
-        write_card(new, card)
+    with replace_folder(folder) as new_folder:
+        write_record(new_folder / "config.json", {"format": FORMAT, "members": names})
+        write_card(new_folder, card)
 
 
 def write_card(folder: Path, card: str) -> None:
@@ -276,23 +291,24 @@ def copy_card(source: Path | None, target: Path) -> None:
     A README.md that is a link may be any file of this machine, so it is no card.
     """
     card = "# A model\n\nconfig.json says how it was trained, if it was.\n"
-    readme = source and source / "README.md"
-    if readme and readme.is_file() and not readme.is_symlink():
-        with contextlib.suppress(UnicodeDecodeError):
-            card = readme.read_bytes().decode("utf-8")
+    if source is not None:
+        readme = source / "README.md"
+        if readme.is_file() and not readme.is_symlink():
+            with contextlib.suppress(UnicodeDecodeError):
+                card = readme.read_bytes().decode("utf-8")
+        seconds = _training_seconds(source)
+        if seconds is not None:
+            write_json(target / TIME, {"seconds": seconds})
     write_card(target, card)
-    if source is not None and (seconds := _training_seconds(source)) is not None:
-        write_json(target / TIME, {"seconds": seconds})
 
 
 def refuse_other_content(folder: Path) -> None:
     """Refuse to write a model into a folder that is not new, not empty and no model's."""
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN_NAMES:
+    if not folder.exists() or (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN_NAMES):
         return
-    if folder.exists():
-        if not (current_folder(folder) / "config.json").is_file():
-            raise UserError(f"{folder}: holds something other than a model; give another folder")
-        model_records(folder)
+    if not (current_folder(folder) / "config.json").is_file():
+        raise UserError(f"{folder}: holds something other than a model; give another folder")
+    model_records(folder)
 
 
 def save_model(members: Sequence[Member], target: Path, source: Path | None) -> None:
@@ -301,77 +317,94 @@ def save_model(members: Sequence[Member], target: Path, source: Path | None) -> 
     The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder they were
     loaded from, whose names and cards are kept.
     """
-    names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
-    names = names if source is None else [*model_records(source)]
-    with replace_folder(target) as new:
+    if source is not None:
+        names = [*model_records(source)]
+    else:
+        names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
+    with replace_folder(target) as new_folder:
         for name, member in zip(names, members, strict=True):
-            _write_member(new / name, member)
+            _write_member(new_folder / name, member)
         if names != [""]:
-            write_record(new / "config.json", {"format": FORMAT, "members": names})
+            write_record(new_folder / "config.json", {"format": FORMAT, "members": names})
         for name in {"", *names}:
-            copy_card(source and current_folder(source) / name, new / name)
+            copy_card(source and current_folder(source) / name, new_folder / name)
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
     """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
-    records, on = model_records(folder), torch.device(device)
-    return [_load_member(current_folder(folder) / name, record, on) for name, record in records.items()]
+    return [
+        _load_member(current_folder(folder) / name, record, torch.device(device))
+        for name, record in model_records(folder).items()
+    ]
 
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
-    config, path = folder / "config.json", folder / WEIGHTS
-    compact = record.storage == "compact"
-    for name in (WEIGHTS, *(name for name in record.words.files if not (compact and name == VECTORS))):
+    path = folder / WEIGHTS
+    is_compact = record.storage == "compact"
+    for name in (WEIGHTS, *record.words.files):
+        if is_compact and name == VECTORS:  # they are among the weights
+            continue
         if name not in record.files:
-            raise UserError(f"{config}: files: does not list {name}")
+            raise UserError(f"{folder / 'config.json'}: files: does not list {name}")
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
-    fixed: Fixed | None = None
+    packed_vectors: PackedVectors | None = None
     try:
-        weights = unpack(load_file(path)) if compact else load_file(path)
-        if compact and record.words.mode == "fixed":
-            vectors = weights.pop(FIXED)
-            if not isinstance(vectors, PackedVectors):
-                raise UserError(f"{FIXED} is no pairs of 4 bits")
-            fixed = vectors
+        weights: dict[str, Any] = load_file(path)
+        if is_compact:
+            weights = unpack(weights)
+        if is_compact and record.words.mode == "fixed":
+            packed_vectors = weights.pop(FIXED_VECTORS)
+            if not isinstance(packed_vectors, PackedVectors):
+                raise UserError(f"{FIXED_VECTORS} is no pairs of 4 bits")
     except (OSError, SafetensorError, UserError, KeyError) as error:
         raise UserError(f"{path}: cannot be loaded ({error})") from None
     with build_in_float32():
-        network = _network(record, _check_sizes(folder, record, weights, fixed))
+        words = _load_words(folder, record, weights, packed_vectors)
+        network = _empty_network(record, words)
         network.load_state_dict(weights)
-    if network.words.expansion is not None:
-        network.words.expansion.check(path)
-    about = ("parsers", "corpus", "training", "structure", "structure_size")
-    return Member(network.to(device).eval(), **{name: getattr(record, name) for name in about})
+    if words.expansion is not None:
+        words.expansion.check(path)
+    return Member(
+        network.to(device).eval(),
+        parsers=record.parsers,
+        corpus=record.corpus,
+        training=record.training,
+        structure=record.structure,
+        structure_size=record.structure_size,
+    )
 
 
-def _network(record: ModelRecord, words: WordTable) -> ViewStack:
-    """Return a model's network; the weights are still to be loaded."""
+def _empty_network(record: ModelRecord, words: WordTable) -> ViewStack:
+    """Return a model's network, whose weights are still to be loaded."""
     network = ViewStack(record.views, words, record.encoder)
     if record.readout is not None:
-        size, width = record.readout.dim, network.dim
-        network.readout = Readout(torch.empty(size, width), torch.empty(size), record.readout.origin)
+        weight_KD = torch.empty(record.readout.dim, network.dim)
+        network.readout = Readout(weight_KD, torch.empty(record.readout.dim), record.readout.origin)
     if record.scale is not None:
         network.scale = Scale(torch.empty(network.dim), torch.empty(network.dim), record.scale.origin)
     return network
 
 
-def _check_sizes(
-    folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed: Fixed | None
+def _load_words(
+    folder: Path, record: ModelRecord, weights: dict[str, Tensor], fixed_vectors: PackedVectors | None
 ) -> WordTable:
     """Return the model's words, after comparing all sizes: a config.json may ask for any amount of memory."""
-    config, tables = folder / "config.json", 1 + max(table_indices(record.views))
+    config_path = folder / "config.json"
+    tables = 1 + max(table_indices(record.views))
     try:
         with build_without_weights():
-            words = WordTable.load(folder, record.words, tables=tables, fixed=fixed)
-            wanted = _network(record, words).state_dict()
+            words = WordTable.load(folder, record.words, tables=tables, fixed_vectors=fixed_vectors)
+            expected = _empty_network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
-        raise UserError(f"{config}: sizes out of range ({str(error).splitlines()[0]})") from None
-    for name in sorted(wanted.keys() | weights.keys()):
-        shapes = [list(each[name].shape) if name in each else None for each in (wanted, weights)]
-        if shapes[0] != shapes[1]:
-            raise UserError(f"{config}: asks for {name} {shapes[0]}, model.safetensors has {shapes[1]}")
-        if wanted[name].dtype != weights[name].dtype:
-            raise UserError(f"{folder / WEIGHTS}: {name} is {weights[name].dtype}, not {wanted[name].dtype}")
+        raise UserError(f"{config_path}: sizes out of range ({str(error).splitlines()[0]})") from None
+    for name in sorted(expected.keys() | weights.keys()):
+        expected_shape = list(expected[name].shape) if name in expected else None
+        shape = list(weights[name].shape) if name in weights else None
+        if expected_shape != shape:
+            raise UserError(f"{config_path}: asks for {name} {expected_shape}, {WEIGHTS} has {shape}")
+        dtype = weights[name].dtype
+        if expected[name].dtype != dtype:
+            raise UserError(f"{folder / WEIGHTS}: {name} is {dtype}, not {expected[name].dtype}")
     # Module.to_empty would import sympy.
     empty = functools.partial(torch.empty, device="cpu")
     words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]
@@ -379,7 +412,7 @@ def _check_sizes(
 
 
 def expand_model(folder: Path, vectors: WordVectors) -> None:
-    """Give a model whose words are trained those of a file as well; the caller holds the folder's lock."""
+    """Add the words of a file to a model whose words are trained; the caller holds the folder's lock."""
     members = load_members(folder)
     for member in members:
         member.network.words.expand(vectors)

@@ -1,4 +1,4 @@
-"""Trees of sentences at inference: parsed on the fly, or read from a tree cache.
+"""Gives a model the trees of sentences: parsed on the fly, or read from a tree cache.
 
 A model records the identity (name, version, SHA-256 of the weights) of the parsers it was trained with. The
 encoders only know the trees of those parsers, so any other parser is refused.
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiview.encoders.registry import fields_of
-from multiview.folder.files import KINDS, Member
-from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
+from multiview.folder.files import PARSER_KINDS, Member
+from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, places_of_ranges, is_same_parser
 from runtime.errors import UserError
 from runtime.surroundings import shared_lock
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 Tokens = Sequence[str]
 LOADING = shared_lock()
-"""Held by who loads or asks a tokenizer, which remembers words, or loads a parser."""
+"""A thread holds it while it loads a parser, or loads or calls the tokenizer, which remembers words."""
 CHUNK_SENTENCES = 4096
 """Sentences parsed at a time: enough to fill the parsers' batches without much memory."""
 BATCH_TOKENS = 16_384
-"""Tokens encoded at a time at most, whatever the number of sentences: bounds memory."""
+"""Most tokens encoded at a time, whatever the number of sentences: bounds memory."""
 
 
 class SentenceReader:
@@ -44,11 +44,11 @@ class SentenceReader:
         self.specs: dict[str, str] = {}
         """Parser to load for an annotation (``dep``, ``const``) in place of the builtin or recorded one."""
         self.device = "cpu"
-        """Where parsers that are loaded from now on encode and score."""
+        """Device of the parsers that are loaded from now on."""
         self.identities: dict[str, Any] = {}
         self.parsers: dict[str, Any] = {}
-        """Loaded or given ones, by annotation; one with other trees than the model's is refused on use."""
-        self._loaded: dict[str, Any] = {}
+        """Parsers by annotation, loaded here or given; one with other trees than the model's is refused."""
+        self._loaded_parsers: dict[str, Any] = {}
         self._tokenizer: Tokenizer | None = None
         self._index: tuple[TreeCache, dict[tuple[str, ...], int]] | None = None
         for member in members:
@@ -58,11 +58,16 @@ class SentenceReader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what use adds, for copies too: they are small, and hashes stay as they are."""
-        own = {need: parser for need, parser in self.parsers.items() if self._loaded.get(need) is not parser}
-        return {**vars(self), "parsers": own, "_loaded": {}, "_tokenizer": None, "_index": None}
+        given_parsers = {
+            need: parser
+            for need, parser in self.parsers.items()
+            if self._loaded_parsers.get(need) is not parser
+        }
+        empty = {"_loaded_parsers": {}, "_tokenizer": None, "_index": None}
+        return {**vars(self), "parsers": given_parsers, **empty}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
-        """Give tokens of one input; a string is split by spaCy's rules, whatever the training text was."""
+        """Return the tokens of one input; a string is split by spaCy's rules, whatever the training text."""
         if not isinstance(text, str):
             return tuple(text)
         with LOADING:
@@ -81,12 +86,16 @@ class SentenceReader:
 
                 spec = self.parser_spec(need)
                 try:
-                    self._loaded[need] = self.parsers[need] = load_parser(need, spec, self.device)
+                    parser = load_parser(need, spec, self.device)
                 except UserError:
                     if self.specs.get(need) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
                         raise
-                    by = f"{KINDS[need]} parser {_short(self.identities[need])}"  # a name, not a folder
-                    raise UserError(f"the model was trained on trees of {by}: {advice}") from None
+                    # The name on record is not a folder here.
+                    recorded_parser = f"{PARSER_KINDS[need]} parser {_summary(self.identities[need])}"
+                    raise UserError(
+                        f"the model was trained on trees of {recorded_parser}: {advice}"
+                    ) from None
+                self._loaded_parsers[need] = self.parsers[need] = parser
         self._check(need, self.parsers[need].identity, "here is", advice)
         return self.parsers[need]
 
@@ -98,40 +107,44 @@ class SentenceReader:
                 parser.to(device)
 
     def parser_spec(self, need: str) -> str:
-        """Name the parser to load for an annotation: as given, else the builtin one or the one on record."""
+        """Name the parser to load for an annotation: the given one, else the builtin or recorded one."""
         name = str((self.identities.get(need) or {}).get("name", "builtin"))
-        if not self.specs.get(need) and not re.fullmatch(r"\w[\w .+-]*", name):
+        if self.specs.get(need):
+            return self.specs[need]
+        if not re.fullmatch(r"\w[\w .+-]*", name):
             raise UserError(f"the model's {need} parser has no plain name, {name!r:.60}: give --{need}-model")
-        return self.specs.get(need) or ("builtin" if name.startswith("builtin") else name)
+        return "builtin" if name.startswith("builtin") else name
 
-    def _check(self, need: str, parser: Any, where: str, advice: str) -> None:
-        identity = self.identities.get(need)
-        if identity and not is_same_parser(parser or {}, identity):
+    def _check(self, need: str, identity: Any, place: str, advice: str) -> None:
+        expected = self.identities.get(need)
+        if expected and not is_same_parser(identity or {}, expected):
             raise UserError(
-                f"the model was trained on trees of {KINDS[need]} parser {_short(identity)}; {where} "
-                f"{_short(parser)}: {advice}"
+                f"the model was trained on trees of {PARSER_KINDS[need]} parser {_summary(expected)}; {place} "
+                f"{_summary(identity)}: {advice}"
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
         """Parse tokenised sentences into one batch with word types."""
         from parsing.text_parser import TextParser
 
-        dependency, constituency = (self.parser(n) if n in requires else None for n in ("dep", "const"))
+        dependency = self.parser("dep") if "dep" in requires else None
+        constituency = self.parser("const") if "const" in requires else None
         return TextParser(dependency, constituency).arrays(sentences)
 
     def inventories(self) -> Inventories:
-        """Return names of the ids in the trees that :meth:`parse` made."""
+        """Return the names of the ids in the trees that :meth:`parse` made."""
         from parsing.text_parser import TextParser
 
         return TextParser(self.parsers.get("dep"), self.parsers.get("const")).inventories
 
     def check_trees(self, trees: TreeCache, requires: Set[str]) -> None:
         """Refuse a cache that lacks an annotation which the model reads, or that other parsers made."""
-        for need in sorted(requires & KINDS.keys()):
+        for need in sorted(requires & PARSER_KINDS.keys()):
             if not trees.has(need):
                 raise UserError(f"{trees.folder}: has no {need} trees")
-            by, advice = trees.identity.get(KINDS[need]), "parse the text again with that parser"
-            self._check(need, by, f"{trees.folder} was parsed by", advice)
+            identity = trees.identity.get(PARSER_KINDS[need])
+            advice = "parse the text again with that parser"
+            self._check(need, identity, f"{trees.folder} was parsed by", advice)
 
     def batches(
         self,
@@ -147,15 +160,16 @@ class SentenceReader:
         """
         for places, chunk in self._chunks(texts, requires, trees):
             lengths = np.diff(chunk.sentence_offsets)
-            order = np.argsort(-lengths, kind="stable")
-            ends = np.cumsum(lengths[order])
+            longest_first = np.argsort(-lengths, kind="stable")
+            token_ends = np.cumsum(lengths[longest_first])
             start = 0
-            while start < len(order):
-                read = ends[start] - lengths[order[start]]
-                full = int(np.searchsorted(ends, read + BATCH_TOKENS, side="right"))
-                rows = order[start : max(min(start + batch_size, full), start + 1)]
+            while start < len(longest_first):
+                tokens_before = token_ends[start] - lengths[longest_first[start]]
+                token_stop = int(np.searchsorted(token_ends, tokens_before + BATCH_TOKENS, side="right"))
+                stop = max(min(start + batch_size, token_stop), start + 1)
+                rows = longest_first[start:stop]
                 yield places[rows], select(chunk, rows)
-                start += len(rows)
+                start = stop
 
     def _chunks(
         self, texts: Sequence[str | Tokens] | None, requires: Set[str], trees: TreeCache | None
@@ -171,48 +185,51 @@ class SentenceReader:
                 stop = min(start + CHUNK_SENTENCES, len(trees))
                 yield np.arange(start, stop), trees.read(start, stop, fields)
             return
-        tokens = [self.tokens(text) for text in texts]
-        left = np.arange(len(tokens))
+        sentences = [self.tokens(text) for text in texts]
+        places_to_parse = np.arange(len(sentences))
         if trees is not None:
-            left, places_of = self.look_up(trees, tokens)
-            rows = np.array(sorted(places_of), dtype=np.int64)
+            places_to_parse, places_of_row = self.look_up(trees, sentences)
+            rows = np.array(sorted(places_of_row), dtype=np.int64)
             while len(rows):
-                here = rows[rows < rows[0] + CHUNK_SENTENCES]
-                batch = trees.read(int(here[0]), int(here[-1]) + 1, fields)
-                same = [places_of[row] for row in here.tolist()]
-                repeats = np.repeat(here - here[0], [len(places) for places in same])
-                yield np.concatenate(same), select(batch, repeats)
-                rows = rows[len(here) :]
-        for start in range(0, len(left), CHUNK_SENTENCES):
-            places = left[start : start + CHUNK_SENTENCES]
-            yield places, self.parse([tokens[place] for place in places], requires)
+                chunk_rows = rows[rows < rows[0] + CHUNK_SENTENCES]
+                chunk = trees.read(int(chunk_rows[0]), int(chunk_rows[-1]) + 1, fields)
+                places = [places_of_row[row] for row in chunk_rows.tolist()]
+                counts = [len(places_of_sentence) for places_of_sentence in places]
+                yield np.concatenate(places), select(chunk, np.repeat(chunk_rows - chunk_rows[0], counts))
+                rows = rows[len(chunk_rows) :]
+        for start in range(0, len(places_to_parse), CHUNK_SENTENCES):
+            chunk_places = places_to_parse[start : start + CHUNK_SENTENCES]
+            yield chunk_places, self.parse([sentences[place] for place in chunk_places], requires)
 
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Find the places of the sentences that a cache lacks, int64 [n], and of the others by cache row."""
-        latest = self._index  # read once: another thread may look up in other trees
-        if latest is None or latest[0] is not trees:
-            rows: dict[tuple[str, ...], int] = {}
+        """Return the places of the sentences that a cache lacks, int64 [n], and of the others by cache row."""
+        index = self._index  # read once: another thread may look up in other trees
+        if index is None or index[0] is not trees:
+            row_of_sentence: dict[tuple[str, ...], int] = {}
             for row, words in enumerate(trees.words()):
-                rows.setdefault(tuple(words), row)
-            latest = self._index = (trees, rows)
-        left: list[int] = []
-        places_of: dict[int, list[int]] = {}
-        for place, tokens in enumerate(sentences):
-            if tokens in latest[1]:
-                places_of.setdefault(latest[1][tokens], []).append(place)
+                row_of_sentence.setdefault(tuple(words), row)
+            index = self._index = (trees, row_of_sentence)
+        missing_places: list[int] = []
+        places_of_row: dict[int, list[int]] = {}
+        for place, sentence in enumerate(sentences):
+            if sentence in index[1]:
+                places_of_row.setdefault(index[1][sentence], []).append(place)
             else:
-                left.append(place)
-        return np.array(left, dtype=np.int64), places_of
+                missing_places.append(place)
+        return np.array(missing_places, dtype=np.int64), places_of_row
 
 
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
-    tokens = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
-    nodes = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
-    arrays = {f: getattr(batch, f)[nodes if f in NODE_FIELDS else tokens] for f in batch.fields}
+    token_places = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
+    node_places = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
+    arrays = {}
+    for name in batch.fields:
+        places = node_places if name in NODE_FIELDS else token_places
+        arrays[name] = getattr(batch, name)[places]
     return Batch(
         sentence_offsets=offsets_of(lengths),
         flags=batch.flags[rows],
@@ -223,6 +240,6 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     )
 
 
-def _short(identity: Any) -> str:
+def _summary(identity: Any) -> str:
     values = dict(identity or {})
     return f"{values.get('name', '?')} {values.get('version', '')} ({str(values.get('sha256', '?'))[:8]})"

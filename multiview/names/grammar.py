@@ -1,7 +1,7 @@
-"""The grammar of encoders' names, which is checked before anything heavy is imported.
+"""Parses the names of encoders, which are checked before anything heavy is imported.
 
 A name is ``PREFIX:BASE@DIM?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders
-side by side. What a name means is found out in :mod:`multiview.names.sources`; docs/senteval.md lists all.
+side by side. :mod:`multiview.names.sources` finds out what a name means; docs/senteval.md lists all.
 """
 
 import os
@@ -16,25 +16,25 @@ from runtime.folders import current_folder
 
 @dataclass(frozen=True)
 class Form:
-    """Says what may follow a prefix."""
+    """What may follow a prefix."""
 
-    expected: str
+    usage: str
     """The form in words, for errors."""
     options: tuple[str, ...] = ()
     """Options of this prefix, besides those of every name; a corpus is needed."""
 
 
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
-POOLED = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
+POOLED_FORM = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
 FORMS = {
     "": Form(
         "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
         "multiview.train",
         ("views", "readout", "expand"),
     ),
-    "cls": POOLED,
-    "mean": POOLED,
-    "max": POOLED,
+    "cls": POOLED_FORM,
+    "mean": POOLED_FORM,
+    "max": POOLED_FORM,
     "random": Form("random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE", ("vectors",)),
     "bag": Form("bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train"),
     "sif": Form(f"sif:WORDS{CORPUS}", ("corpus",)),
@@ -46,16 +46,16 @@ OPTION = re.compile(r"(?P<base>.+)\?(?P<key>[a-z]+)=(?P<value>[^?]+)")
 SHARE = re.compile(r"[0-9]*\.?[0-9]+")
 DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9][0-9]{0,5})")
 RAW = "none"
-"""As a scale: numbers as they are."""
+"""The scale that leaves numbers as they are."""
 MANIFEST = "manifest.json"
-"""Of a tree cache."""
+"""The file that a tree cache has."""
 PATH = re.compile(r"(\.|/|runs/).*|.*\.(npz|txt|vec|gz|bin)")
-"""What is meant as a path, so that no library is asked for it."""
+"""Names that can only be paths, so that no library looks them up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderName:
-    """Holds the parts of a name."""
+    """The parts of a name."""
 
     spec: str
     """The whole name, as the user gave it."""
@@ -67,13 +67,13 @@ class EncoderName:
     views: Sequence[str] | None
     """The views that are read; None is all."""
     readout: str | None
-    """Which of a model's vectors is asked for; None leaves it to the task."""
+    """Which of a model's vectors to take; None leaves it to the task."""
     scale: str
     """The tree cache over which features have one scale, ``none``, or nothing."""
     structure: float | None
-    """λ, where it is given."""
+    """λ, where the name has it."""
     expand: Path | None = None
-    """Word vectors whose words a model gets too."""
+    """Word vectors whose words the model gets as well."""
     vectors: Path | None = None
     """Word vectors of random encoders."""
     corpus: Path | None = None
@@ -81,7 +81,7 @@ class EncoderName:
 
     @property
     def name(self) -> str:
-        """Gives a short name for tables: of a path its last part."""
+        """A short name for tables: of a path its last part."""
         prefix = f"{self.prefix}:" if self.prefix else ""
         base = Path(self.base).absolute().name if os.path.exists(self.base) else self.base
         size = f"@{self.dim}" if self.dim else ""
@@ -94,57 +94,61 @@ class EncoderName:
         return f"{prefix}{base}{size}{views}{words}{readout}{scale}{share}"
 
     @property
-    def is_drawn(self) -> bool:
-        """Tells whether its numbers are drawn at random, so that ``base`` names no other encoder."""
-        words = self.prefix in ("bag", "sif") and self.base in ("random", "ngrams")
-        return self.prefix == "random" or words
+    def is_random(self) -> bool:
+        """Whether its numbers are drawn at random, so that ``base`` names no other encoder."""
+        has_random_words = self.prefix in ("bag", "sif") and self.base in ("random", "ngrams")
+        return self.prefix == "random" or has_random_words
 
     @property
     def text(self) -> Path | None:
-        """The tree cache over which features have one scale, where a name gives it."""
+        """The tree cache over which features have one scale, where the name has one."""
         return Path(self.scale) if self.scale not in ("", RAW) else None
 
     @property
     def file(self) -> Path | None:
-        """The file that its own option names: word vectors, or the manifest of a tree cache."""
+        """The file in an option of its prefix: word vectors, or the manifest of a tree cache."""
         return self.vectors or self.expand or (self.corpus and self.corpus / MANIFEST)
 
     def wrong_form(self) -> UserError:
         """Return the error for a name that its prefix does not take."""
-        return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix].expected}")
+        return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix].usage}")
 
 
 def parse_name(spec: str) -> EncoderName:
     """Take a name apart and look for its files, without loading; a name of no form is a UserError."""
-    base, options, is_repeated = spec, dict[str, str](), False
-    while (option := OPTION.fullmatch(base)) and not os.path.exists(base):
+    text = spec
+    options: dict[str, str] = {}
+    is_repeated = False
+    while (option := OPTION.fullmatch(text)) and not os.path.exists(text):
         is_repeated |= option["key"] in options
-        base, options[option["key"]] = option["base"], option["value"]
-    is_path = os.path.exists(base)
-    prefix, colon, rest = base.partition(":")
-    if is_path or not (prefix and colon) or prefix not in FORMS:
-        prefix, rest = "", base
-    sized = DIM.fullmatch(rest) if prefix and not os.path.exists(rest) else None
-    base = sized["base"] if sized else rest
+        options[option["key"]] = option["value"]
+        text = option["base"]
+    prefix, colon, base = text.partition(":")
+    if os.path.exists(text) or not (prefix and colon) or prefix not in FORMS:
+        prefix, base = "", text
+    dim = None
+    sized_name = DIM.fullmatch(base) if prefix and not os.path.exists(base) else None
+    if sized_name:
+        base, dim = sized_name["base"], int(sized_name["dim"])
     is_share = SHARE.fullmatch(options.get("structure", "0")) is not None
     name = EncoderName(
         spec=spec,
         prefix=prefix,
         base=base,
-        dim=int(sized["dim"]) if sized else None,
+        dim=dim,
         views=options["views"].split(",") if "views" in options else None,
         readout=options.get("readout"),
         scale=options.get("scale", ""),
         structure=float(options["structure"]) if "structure" in options and is_share else None,
         **{key: Path(options[key]) for key in ("expand", "vectors", "corpus") if key in options},
     )
-    form, own = FORMS[prefix], options.keys() - {"scale", "structure"}
+    prefix_options = options.keys() - {"scale", "structure"}
     if (
         (is_repeated or not is_share or name.readout not in (None, "meaning", "features", "raw"))
         or (not base or ("?" in base and not os.path.exists(base)))
-        or (sized and not name.is_drawn)
-        or not own <= set(form.options)
-        or (not own and "corpus" in form.options)
+        or (dim and not name.is_random)
+        or not prefix_options <= set(FORMS[prefix].options)
+        or (not prefix_options and "corpus" in FORMS[prefix].options)
     ):
         raise name.wrong_form()
     _check_files(name)
@@ -153,17 +157,18 @@ def parse_name(spec: str) -> EncoderName:
 
 def _check_files(name: EncoderName) -> None:
     """Refuse files and folders that are not there, and folders that hold no model, ours or another's."""
-    scale, advice = name.text and name.text / MANIFEST, f"; a scale is a tree cache, or {RAW}"
-    for file, remedy in ((name.file, ""), (scale, advice)):
+    scale_file = name.text and name.text / MANIFEST
+    for file, advice in ((name.file, ""), (scale_file, f"; a scale is a tree cache, or {RAW}")):
         if file is not None and not os.path.isfile(file):
-            raise UserError(f"model {name.spec!r}: {file}: no such file{remedy}")
-    if name.prefix and not name.is_drawn:
-        parse_name(name.base)
-    elif not name.prefix and os.path.isdir(name.base):
+            raise UserError(f"model {name.spec!r}: {file}: no such file{advice}")
+    if name.prefix:
+        if not name.is_random:
+            parse_name(name.base)
+    elif os.path.isdir(name.base):
         folder = current_folder(Path(name.base))
         if not any((folder / file).exists() for file in ("config.json", "modules.json")):
             raise UserError(f"{name.base}: no model here (neither config.json nor modules.json)")
-    elif not name.prefix and PATH.fullmatch(name.base) and not os.path.exists(name.base):
+    elif PATH.fullmatch(name.base) and not os.path.exists(name.base):
         raise UserError(f"model {name.base!r}: no such file or folder")
 
 
@@ -176,7 +181,7 @@ def split_parts(spec: str) -> list[str]:
 
 
 def check_names(specs: Iterable[str]) -> None:
-    """Refuse, within a blink, the first name that cannot mean an encoder by its form and its files."""
+    """Refuse the first name that cannot mean an encoder by its form and its files; nothing is loaded."""
     for spec in specs:
         for part in split_parts(spec):
             parse_name(part)

@@ -1,4 +1,4 @@
-"""Encoders by name, opened: vectors of sentences, of lines of text and of tree caches.
+"""Opens encoders by name: they give vectors of sentences, of lines of text and of tree caches.
 
     encoder = open_encoder("runs/models/mine+glove.txt")
     encoder([["A", "sentence", "."]])         # token lists, as evaluations have them; the vectors are kept
@@ -40,14 +40,14 @@ SentenceVectors = Callable[[Sequence[Tokens]], Float]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Describes any sentence encoder.
+    """Any sentence encoder.
 
     ``encode`` gets sentences as tokens joined by one space (an empty one as "."), or as token lists if the
     encoder has ``pretokenized = True``. It returns an array or tensor [n, D], one row per sentence.
     """
 
     def encode(self, sentences: Any, /) -> Any:
-        """Give vectors [n, D]."""
+        """Return vectors [n, D]."""
 
 
 def text_of(tokens: Sequence[str]) -> str:
@@ -58,8 +58,8 @@ def text_of(tokens: Sequence[str]) -> str:
 class SingleEncoder:
     """One encoder, loaded when it is first needed, and the vectors that it gave.
 
-    ``load`` returns the function that encodes ``tokens``, lists of them, or strings. ``store`` keeps the
-    vectors, by default in memory. ``source`` is what the encoder was named as, if it has a name.
+    ``load`` returns the function that encodes sentences: token lists if ``tokens``, else strings. ``store``
+    keeps the vectors, by default in memory. ``source`` is what the encoder's name means, if it has one.
     """
 
     def __init__(
@@ -71,8 +71,12 @@ class SingleEncoder:
         store: VectorStore | None = None,
         source: Source | None = None,
     ) -> None:
-        self.load, self.tokens, self.name, self.source = load, tokens, name, source
-        self.store, self.reader = store or VectorStore(), SentenceReader([])
+        self.load = load
+        self.tokens = tokens
+        self.name = name
+        self.source = source
+        self.store = store or VectorStore()
+        self.reader = SentenceReader([])
 
     @classmethod
     def of(cls, source: Source, cache: Path | None, **options: Any) -> SingleEncoder:
@@ -82,7 +86,7 @@ class SingleEncoder:
         return cls(load, tokens=source.kind not in STRINGS, name=source.name, store=store, source=source)
 
     @cached_property
-    def _loaded(self) -> Encode | UserError:
+    def _function_or_error(self) -> Encode | UserError:
         try:
             return self.load()
         except UserError as error:
@@ -90,13 +94,13 @@ class SingleEncoder:
 
     @property
     def function(self) -> Encode:
-        """Gives the function that encodes, or the UserError of loading it.
+        """The function that encodes; reading it raises the UserError of loading.
 
-        It is not tried again: a name that is looked up without a network takes over a minute to fail.
+        Loading is not tried again: a name that is looked up without a network takes over a minute to fail.
         """
-        if isinstance(self._loaded, UserError):
-            raise self._loaded
-        return self._loaded
+        if isinstance(self._function_or_error, UserError):
+            raise self._function_or_error
+        return self._function_or_error
 
     def encode(self, sentences: Sequence[Any]) -> Float:
         """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
@@ -111,35 +115,40 @@ class SingleEncoder:
     def encode_texts(
         self, texts: Sequence[str | Sequence[str]] | None, trees: TreeCache | None, show: bool | None
     ) -> Float:
-        """Encode raw texts, or all sentences of a cache, to [K, n, D], as :class:`OpenedEncoder` asks."""
+        """Encode raw texts, or all sentences of a cache, to [K, n, D]; see :meth:`OpenedEncoder.encode`."""
         encode = self.function
         if isinstance(encode, Reading):
             return encode.model.encode(texts, trees=trees, show_progress_bar=show, **encode.options)[None]
-        sentences = [*trees.words()] if texts is None and trees is not None else texts or ()
-        if self.tokens:
-            sentences = [self.reader.tokens(text) for text in sentences]
-        else:
-            sentences = [text if isinstance(text, str) else text_of(text) for text in sentences]
+        if texts is None:
+            texts = [] if trees is None else list(trees.words())
+        sentences: list[Any] = []
+        for text in texts:
+            if self.tokens:
+                sentences.append(self.reader.tokens(text))
+            else:
+                sentences.append(text if isinstance(text, str) else text_of(text))
         if not sentences:
             return self.encode(sentences)
-        return np.concatenate([*map(self.encode, self._chunks(sentences, show))], axis=1)
+        return np.concatenate([self.encode(chunk) for chunk in self._chunks(sentences, show)], axis=1)
 
     def fill(self, sentences: Sequence[Tokens]) -> list[str]:
-        """Encode the sentences that the store lacks; returns all as texts."""
+        """Encode the sentences that the store lacks, and return all sentences as texts."""
         texts = [text_of(tokens) for tokens in sentences]
         missing = self.store.missing(texts)
         if missing:
-            _ = self._loaded  # trees are parsed now, with a progress of their own
+            _ = self._function_or_error  # trees are parsed now, with a progress of their own
         for chunk in self._chunks(missing):
-            self.store.add(chunk, self.encode([t.split(" ") for t in chunk] if self.tokens else chunk))
+            inputs = [text.split(" ") for text in chunk] if self.tokens else chunk
+            self.store.add(chunk, self.encode(inputs))
         return texts
 
     def _chunks(self, sentences: Sequence[Any], show: bool | None = None) -> Iterator[Sequence[Any]]:
         """Yield the sentences that are encoded between two steps of progress."""
         with progress(total=len(sentences), description=f"encode {self.name}", show=show) as bar:
             for start in range(0, len(sentences), CHUNK):
-                yield sentences[start : start + CHUNK]
-                bar.update(min(CHUNK, len(sentences) - start))
+                chunk = sentences[start : start + CHUNK]
+                yield chunk
+                bar.update(len(chunk))
 
 
 class OpenedEncoder:
@@ -148,7 +157,7 @@ class OpenedEncoder:
     ``project`` is the size of a fixed Glorot random projection, of ``seed``: the control for embedding size.
     ``identity`` decides the vectors of the parts. ``reading`` says which vectors of a model these are, such
     as ``meaning``, with the share of structure. ``spec`` is how the user named it, ``name`` is for tables.
-    ``features`` is the encoder for classifiers, this one unless the model has other vectors for them.
+    ``features`` is the encoder for classifiers, by default this one.
     """
 
     def __init__(
@@ -160,26 +169,31 @@ class OpenedEncoder:
         seed: int = 0,
         identity: Sequence[Any] = (),
         reading: str = "",
+        features: OpenedEncoder | None = None,
     ) -> None:
-        self.parts, self.name, self.spec, self.project, self.seed = parts, name, spec, project, seed
+        self.parts = parts
+        self.name = name
+        self.spec = spec
+        self.project = project
+        self.seed = seed
         self.reading = reading
-        self.features = self  # open_encoder sets another one where there is one
-        self.identity = [*identity, *(("project", project, seed) if project else ())]
+        self.features = features or self
+        self.identity = [*identity, ("project", project, seed)] if project else [*identity]
 
     @property
     def key(self) -> str:
-        """Gives a digest of everything that decides its vectors."""
+        """A digest of everything that decides its vectors."""
         return json_digest(self.identity, 16)
 
     @property
     def dim(self) -> int | None:
-        """Gives the size D of a vector; None before the first one."""
+        """The size D of a vector; None before the first one."""
         sizes = [part.store.columns * (part.store.dim or 0) for part in self.parts]
         return (self.project or sum(sizes)) if all(sizes) else None
 
     @property
     def sources(self) -> list[Source]:
-        """Says what its parts were named as."""
+        """What the names of its parts mean."""
         return [part.source for part in self.parts if part.source is not None]
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
@@ -206,21 +220,21 @@ class OpenedEncoder:
         """
         sentences = None
         if texts is not None:
-            words = read_sentences(texts, "encode")
-            sentences = [text if isinstance(text, str) else text_of(text) for text in words]
-            sentences = [text if text.strip() else "." for text in sentences]
-        parts = [part.encode_texts(sentences, trees, show_progress_bar) for part in self.parts]
-        vectors = self._joined([column for columns in parts for column in columns])
-        if normalize:
-            vectors = normalize_rows(torch.from_numpy(vectors)).numpy()
-        return vectors
+            inputs = read_sentences(texts, "encode")
+            strings = [text if isinstance(text, str) else text_of(text) for text in inputs]
+            sentences = [string if string.strip() else "." for string in strings]
+        blocks: list[Float] = []
+        for part in self.parts:
+            blocks += list(part.encode_texts(sentences, trees, show_progress_bar))
+        vectors = self._joined(blocks)
+        return normalize_rows(torch.from_numpy(vectors)).numpy() if normalize else vectors
 
     def _joined(self, blocks: Sequence[Float]) -> Float:
         vectors: Float = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         if self.project:
-            size = vectors.shape[1], self.project
-            bound = np.sqrt(6.0 / sum(size))  # Glorot's
-            projection = np.random.RandomState(self.seed).uniform(-bound, bound, size)
+            shape = (vectors.shape[1], self.project)
+            bound = np.sqrt(6.0 / sum(shape))  # Glorot's
+            projection = np.random.RandomState(self.seed).uniform(-bound, bound, shape)
             vectors = vectors @ projection.astype(np.float32)
         return vectors
 
@@ -234,14 +248,15 @@ def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
     """Put an encoder, or a function of token lists, behind a store in memory; refuse anything else."""
     if isinstance(encoder, OpenedEncoder):
         return encoder
-    if not (isinstance(encoder, Encoder) or callable(encoder)):
+    is_encoder = isinstance(encoder, Encoder)
+    if not is_encoder and not callable(encoder):
         raise UserError(
             f"{encoder!r:.60} is no encoder: give an object with encode(sentences) or a function of token "
             "lists; either returns an array [sentences, dimensions]"
         )
-    function = "encode" if isinstance(encoder, Encoder) else "__call__"
-    tokens = bool(getattr(encoder, "pretokenized", function == "__call__"))
-    return OpenedEncoder(SingleEncoder(functools.partial(getattr, encoder, function), tokens=tokens))
+    load = functools.partial(getattr, encoder, "encode" if is_encoder else "__call__")
+    takes_tokens = bool(getattr(encoder, "pretokenized", not is_encoder))
+    return OpenedEncoder(SingleEncoder(load, tokens=takes_tokens))
 
 
 def open_encoder(
@@ -262,21 +277,24 @@ def open_encoder(
     ``parsers`` where, by annotation, they are not the builtin ones.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
-    features = [source.for_classifiers() for source in sources]
     name = "+".join(source.name for source in sources)
 
-    def side_by_side(sources: Sequence[Source]) -> OpenedEncoder:
+    def side_by_side(sources: Sequence[Source], features: OpenedEncoder | None = None) -> OpenedEncoder:
         options = {"device": device, "trees": trees, "parsers": parsers}
-        parts = [SingleEncoder.of(source, cache, **options) for source in sources]
-        keys = [source.key for source in sources]
-        reading = " + ".join(source.reading for source in sources if source.reading)
         return OpenedEncoder(
-            *parts, name=name, spec=spec, project=project, seed=seed, identity=keys, reading=reading
+            *(SingleEncoder.of(source, cache, **options) for source in sources),
+            name=name,
+            spec=spec,
+            project=project,
+            seed=seed,
+            identity=[source.key for source in sources],
+            reading=" + ".join(source.reading for source in sources if source.reading),
+            features=features,
         )
 
+    classifier_sources = [source.for_classifiers() for source in sources]
+    features = side_by_side(classifier_sources)
     # Joined encoders compare by features: beside larger vectors a meaning, whose length is 1, hardly counts.
-    if len(sources) > 1 or features == sources:
-        return side_by_side(features)
-    encoder = side_by_side(sources)
-    encoder.features = side_by_side(features)
-    return encoder
+    if len(sources) > 1 or classifier_sources == sources:
+        return features
+    return side_by_side(sources, features)

@@ -1,4 +1,4 @@
-"""What the name of an encoder means; every command that opens one takes these names (docs/senteval.md).
+"""Finds out what the name of an encoder means; every command that opens one takes these names (docs/senteval.md).
 
 A model with a fitted read-out, a share of structure or a scale of its own gives classifiers its features and
 all else its meaning with that share, or its views; a name with ``?readout=`` gives one of them to all.
@@ -21,16 +21,9 @@ from torch import Tensor
 
 from corpora.characters import VERSION
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.meaning import (
-    BLOCK_SENTENCES,
-    FEATURE_LENGTH,
-    SAMPLE_SENTENCES,
-    Scale,
-    check_share,
-    sample_spans,
-)
+from multiview.encoders.meaning import BLOCK_SENTENCES, FEATURE_LENGTH, SAMPLE_SENTENCES, Scale, check_share, sample_spans
 from multiview.encoders.registry import view_class
-from multiview.folder.files import chosen_views, model_folder, model_records, model_sha256, training_hours
+from multiview.folder.files import model_folder, model_records, model_sha256, training_hours, view_positions
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name
@@ -48,11 +41,16 @@ STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
 TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
 """Gives the stored trees of a model's sentences, when the model is loaded."""
-BATCH, CHUNK = 128, 1024
-"""Sentences encoded at a time, and those asked for at a time where a text is measured."""
+Load = Callable[[str | None], Any]
+"""Loads on a device: a :class:`MultiViewEncoder`, or a function from sentences to vectors."""
+BATCH = 128
+"""Sentences encoded at a time."""
+CHUNK = 1024
+"""Sentences given to an encoder at a time where a text is measured."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
 MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
+"""The files of another library's model that decide its vectors."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ class Reading:
     """Sentences found here are not parsed again."""
 
     def __call__(self, sentences: Sequence[Any]) -> Float:
-        """Give vectors [n, D]."""
+        """Return vectors [n, D]."""
         return self.model.encode(
             sentences, batch_size=BATCH, trees=self.trees, show_progress_bar=False, **self.options
         )
@@ -79,21 +77,26 @@ class Source(EncoderName):
     kind: str
     """``multiview``, ``start``, ``random``, ``bag``, ``words``, ``vectors``, ``sentence-transformers`` or
     ``pooled``."""
-    key: str
-    """Hex digest of everything that decides the vectors: files, or name with seed or library version."""
-    open: Callable[[str | None], Any] = field(repr=False)
-    """Loads it on a device: a :class:`MultiViewEncoder`, or a function from sentences to vectors."""
+    content: Sequence[object]
+    """JSON values that, with ``readout``, decide the vectors: hashes of files, names, seeds, versions."""
+    open: Load = field(repr=False)
     has_features: bool = False
     """Whether the model gives classifiers other vectors than cosines."""
     default_share: float = 0.0
-    """λ, how much structure the vectors for cosines have where the name asks for none."""
+    """λ, how much structure the vectors for cosines have where the name does not say."""
     fitted: bool = False
     """Whether cosines are of a meaning, not of raw numbers."""
 
     @property
+    def key(self) -> str:
+        """Hex digest of everything that decides the vectors."""
+        return json_digest([self.content, self.readout, FEATURE_LENGTH], 16)
+
+    @property
     def record(self) -> dict[str, Any]:
-        """Gives what results.json says about it."""
-        values = {name: value for name, value in vars(self).items() if name != "open"}
+        """The source as results.json has it."""
+        values = {name: value for name, value in vars(self).items() if name not in ("open", "content")}
+        values["key"] = self.key
         return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 
     @property
@@ -101,41 +104,35 @@ class Source(EncoderName):
         """Says which of a model's vectors these are, where it has several."""
         if not (self.has_features or self.readout or self.text):
             return ""
-        default = 0.0 if self.readout in ("features", "raw") else self.default_share
-        share = default if self.structure is None else self.structure
+        share = self.structure
+        if share is None:
+            share = 0.0 if self.readout in ("features", "raw") else self.default_share
         output = self.readout or ("meaning" if self.fitted else "raw")
-        return f"{output}{f', structure {share:g}' if share else ''}"
+        return f"{output}, structure {share:g}" if share else output
 
     @property
     def is_multiview(self) -> bool:
-        """Tells whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
-        views = self.kind == "random" and self.base != "lstm" and not self.structure
-        return self.kind in ("multiview", "start") or views
+        """Whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
+        if self.kind == "random":
+            return self.base != "lstm" and not self.structure
+        return self.kind in ("multiview", "start")
 
     @property
     def has_trained_words(self) -> bool:
-        """Tells whether it is a model, or joins several, of which one has word vectors of its own."""
+        """Whether it is a model, or joins several, of which one has word vectors of its own."""
         records = model_records(model_folder(self.base)) if self.kind == "multiview" else {}
         return any(record.words.mode == "trained" for record in records.values())
 
     @property
     def hours(self) -> float | None:
-        """Gives the hours of training, where they are recorded; of a view, those of its model."""
+        """Hours of training, where they are recorded; of a view, those of its model."""
         return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
 
     def for_classifiers(self) -> Source:
-        """Return the model's features, where it has other vectors for cosines; what a name asks for stays."""
+        """Return the model's features, where it has other vectors for cosines and the name takes neither."""
         if self.readout or not (self.has_features or self.text):
             return self
-        return self.read_as("raw" if self.scale == RAW else "features")
-
-    def read_as(self, readout: str) -> Source:
-        """Return the same model, of which one kind of vectors is asked for."""
-        return self.changed(readout, FEATURE_LENGTH, readout=readout)
-
-    def changed(self, *decided: object, **changes: Any) -> Source:
-        """Return the source with other fields; ``decided`` decide its vectors besides what does already."""
-        return replace(self, key=json_digest([self.key, *decided], 16), **changes)
+        return replace(self, readout="raw" if self.scale == RAW else "features")
 
     def load(
         self,
@@ -154,14 +151,15 @@ class Source(EncoderName):
             options = {"views": self.views, "readout": self.readout, "structure": self.structure}
             return Reading(model, options, None if trees is None else trees(model))
         if self.structure:
-            plain = replace(self, structure=None).load(device=device, trees=trees, parsers=parsers)
-            return WithStructure(SimpleNamespace(encode=plain), self.structure).encode
+            unstructured = replace(self, structure=None).load(device=device, trees=trees, parsers=parsers)
+            return WithStructure(SimpleNamespace(encode=unstructured), self.structure).encode
         encode: Encode = self.open(device)
         if self.text is None or self.readout != "features":
             return encode
-        trees_of_text = TreeCache.open(self.text)
-        text = trees_of_text.words(sample_spans([(0, len(trees_of_text))]))
-        sentences = [*map(" ".join, text)] if self.kind in STRINGS else [*text]
+        text = TreeCache.open(self.text)
+        sentences: list[Any] = [*text.words(sample_spans([(0, len(text))]))]
+        if self.kind in STRINGS:
+            sentences = [" ".join(words) for words in sentences]
 
         def tensor(batch: Sequence[Any]) -> Tensor:
             return torch.as_tensor(encode(batch)).detach().cpu().float()
@@ -189,111 +187,37 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
     ``seed`` is that of random encoders. A name that cannot mean any model is a UserError.
     """
     name = parse_name(spec)
-    source = CONSTRUCTORS[name.prefix](name, seed)
-    if name.scale:
-        if name.readout == "meaning":
-            reason = "a meaning has length 1 and no scale; leave out one of the two"
-            raise UserError(f"model {spec!r}: {reason}")
-        text = (
-            None
-            if name.text is None
-            else [sha256_file(name.text / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
-        )
-        readout = "raw" if name.readout == "features" and text is None else name.readout
-        source = source.changed("scale", text, readout=readout)
-    return source if name.structure is None else source.changed(WIDTH, check_share(name.structure))
+    match name.prefix:
+        case "":
+            source = _without_prefix(name)
+        case "cls" | "mean" | "max":
+            source = _pooled(name)
+        case "random":
+            source = _random(name, seed)
+        case "bag" | "sif":
+            source = _bag(name, seed)
+        case _:
+            source = _start(name)
+    if name.scale and name.readout == "meaning":
+        raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
+    if name.scale == RAW and name.readout == "features":
+        return replace(source, readout="raw")
+    return source
 
 
-def _without_prefix(name: EncoderName, seed: int) -> Source:
-    """Give a file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
-    folder = model_folder(name.base)
-    source = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
-    if (name.views or name.readout or name.expand) and source.kind != "multiview":
-        raise name.wrong_form()
-    if name.expand:
-        if not source.has_trained_words:
-            raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
-        source = source.changed(sha256_file(name.expand))
-    if name.views:
-        views = [record.views for record in model_records(folder).values()]
-        # A view has features where its model has them, but neither its share of structure nor its read-out.
-        source = source.changed(chosen_views(views, name.views), default_share=0.0, fitted=False)
-    return source.read_as(name.readout) if name.readout else source
+def _source(name: EncoderName, kind: str, load: Load, *content: object) -> Source:
+    """Return the source of a name, whose vectors ``content`` and the name's own options decide."""
+    options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
+    if name.file is not None:
+        options["file"] = sha256_file(name.file)
+    if name.text is not None:
+        options["scale"] = [sha256_file(name.text / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
+    if name.structure is not None:
+        options["structure"] = [check_share(name.structure), WIDTH]
+    return Source(**vars(name), kind=kind, open=load, content=[name.prefix, *content, options])
 
 
-def _pooled(name: EncoderName, seed: int) -> Source:
-    def load(device: str | None) -> Encode:
-        model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
-        return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
-
-    return _prefixed(name, "pooled", load, _inner(name, "sentence-transformers").key)
-
-
-def _random(name: EncoderName, seed: int) -> Source:
-    """Return the untrained views, or ``lstm``, which is no view and stands alone."""
-    views = name.base.split(",")
-    for view in views if views != ["lstm"] else ():
-        view_class(view)
-    dim, left = divmod(name.dim or VIEW_DIM * len(views), len(views))
-    if left or ({"lstm", "seq"} & set(views) and dim % 2):
-        raise UserError(
-            f"model {name.spec!r}: {name.dim} dimensions cannot be divided by {len(views)} views, or not "
-            "halved for the two directions of seq and lstm"
-        )
-
-    def load(device: str | None) -> Encode | MultiViewEncoder:
-        words = None
-        if name.vectors is not None:
-            loaded = load_word_vectors(name.vectors)
-            words = WordTable.with_fixed(Vocabulary(loaded.words), loaded.vectors)
-        if views == ["lstm"]:
-            return RandomLSTM(dim, words, seed, device).encode
-        return MultiViewEncoder.untrained(views, dim=dim, words=words, seed=seed, device=device)
-
-    return _prefixed(name, "random", load, name.base, seed)
-
-
-def _bag(name: EncoderName, seed: int) -> Source:
-    decided = (name.base, seed) if name.is_drawn else (_inner(name, "multiview", "words").key,)
-
-    def load(device: str | None) -> Encode:
-        return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus).encode
-
-    return _prefixed(name, "bag", load, *decided)
-
-
-def _start(name: EncoderName, seed: int) -> Source:
-    """Return a model before its first step, which has features where the model has."""
-    model = _inner(name, "multiview")
-    assert name.corpus is not None
-    load = functools.partial(load_start, name.base, name.corpus)
-    return replace(_prefixed(name, "start", load, model.key), has_features=model.has_features)
-
-
-CONSTRUCTORS: dict[str, Callable[[EncoderName, int], Source]] = {
-    "": _without_prefix,
-    "cls": _pooled,
-    "mean": _pooled,
-    "max": _pooled,
-    "random": _random,
-    "bag": _bag,
-    "sif": _bag,
-    "start": _start,
-}
-"""By prefix, what makes an encoder of a name and a seed."""
-
-
-def _prefixed(name: EncoderName, kind: str, load: Callable[[str | None], Any], *decided: object) -> Source:
-    """Return an encoder with a prefix; ``decided`` and the file that the name names decide its vectors."""
-    file = [] if name.file is None else [sha256_file(name.file)]
-    return _source(name, kind, load, VERSION, name.prefix, name.dim, *file, *decided)
-
-
-def _source(name: EncoderName, kind: str, load: Callable[[str | None], Any], *decided: object) -> Source:
-    return Source(**vars(name), kind=kind, key=json_digest(decided, 16), open=load)
-
-
-def _inner(name: EncoderName, *kinds: str) -> Source:
+def _inner_source(name: EncoderName, *kinds: str) -> Source:
     """Return the encoder that one with a prefix is made of, which must be of one of these kinds."""
     source = find_source(name.base)
     if source.kind not in kinds:
@@ -301,50 +225,124 @@ def _inner(name: EncoderName, *kinds: str) -> Source:
     return source
 
 
+def _without_prefix(name: EncoderName) -> Source:
+    """Return a file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
+    folder = model_folder(name.base)
+    source = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
+    if (name.views or name.readout or name.expand) and source.kind != "multiview":
+        raise name.wrong_form()
+    if name.expand and not source.has_trained_words:
+        raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
+    if name.views:
+        views_of_members = [record.views for record in model_records(folder).values()]
+        positions = view_positions(views_of_members, name.views)
+        # A view has features where its model has them, but neither its share of structure nor its read-out.
+        content = [*source.content, positions]
+        source = replace(source, content=content, default_share=0.0, fitted=False)
+    return source
+
+
 def _on_disk(name: EncoderName, path: Path) -> Source:
     """Return the encoder of a file or folder: a format in config.json tells ours from a transformer."""
+    if path.suffix == ".npz" and path.is_file():
+        return _source(name, "vectors", lambda device: precomputed(path), sha256_file(path))
     if path.is_file():
-        if path.suffix == ".npz":
-            return _source(name, "vectors", lambda device: precomputed(path), VERSION, sha256_file(path))
-        return _source(
-            name, "words", lambda device: Bag(lookup_of(name.base)).encode, VERSION, sha256_file(path)
-        )
+        return _source(name, "words", lambda device: Bag(lookup_of(name.base)).encode, sha256_file(path))
     config = path / "config.json"
     values = read_json(config) if config.is_file() else None
-    if not (isinstance(values, dict) and "format" in values and values.keys() & {"views", "members"}):
-        return _of_library(name, path)
-    records, load = model_records(path), functools.partial(MultiViewEncoder.load, name.base)
+    is_ours = isinstance(values, dict) and "format" in values and values.keys() & {"views", "members"}
+    if not is_ours:
+        files = {file for pattern in MODEL_FILES for file in path.rglob(pattern) if not file.is_dir()}
+        hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in sorted(files)]
+        return _of_library(name, hashes)
+    records = model_records(path)
+    source = _source(
+        name, "multiview", functools.partial(MultiViewEncoder.load, name.base), model_sha256(path)
+    )
     return replace(
-        _source(name, "multiview", load, VERSION, model_sha256(path)),
-        has_features=any(one.readout or one.structure or one.scale for one in records.values()),
+        source,
+        has_features=any(record.readout or record.structure or record.scale for record in records.values()),
         default_share=max(record.structure for record in records.values()),
         fitted="" in records and bool(records[""].readout or records[""].structure),
     )
 
 
-def _of_library(name: EncoderName, folder: Path | None = None) -> Source:
-    """Return the sentence-transformers model of a folder, or of a name that the library may know."""
-    if folder is None:
+def _of_library(name: EncoderName, hashes: Sequence[object] = ()) -> Source:
+    """Return the sentence-transformers model of a folder, whose files have these hashes, or of a name."""
+    content: list[object] = [*hashes]
+    if not content:
         try:
-            decided: list[Any] = [name.base, version("sentence-transformers")]
+            content = [name.base, version("sentence-transformers")]
         except ModuleNotFoundError:
             raise MissingExtraError("sentence-transformers", "burt") from None
-    else:
-        files = {path for pattern in MODEL_FILES for path in folder.rglob(pattern) if not path.is_dir()}
-        decided = [VERSION, [[str(path.relative_to(folder)), sha256_file(path)] for path in sorted(files)]]
 
     def load(device: str | None) -> Encode:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
-    return _source(name, "sentence-transformers", load, *decided)
+    return _source(name, "sentence-transformers", load, *content)
+
+
+def _pooled(name: EncoderName) -> Source:
+    """Return a transformer whose last layer is pooled as the prefix says."""
+
+    def load(device: str | None) -> Encode:
+        model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
+        return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
+
+    return _source(name, "pooled", load, _inner_source(name, "sentence-transformers").key)
+
+
+def _random(name: EncoderName, seed: int) -> Source:
+    """Return the untrained views, or ``lstm``, which is no view and stands alone."""
+    views = name.base.split(",")
+    if views != ["lstm"]:
+        for view in views:
+            view_class(view)
+    dim, remainder = divmod(name.dim or VIEW_DIM * len(views), len(views))
+    has_directions = "lstm" in views or "seq" in views
+    if remainder or (has_directions and dim % 2):
+        raise UserError(
+            f"model {name.spec!r}: {name.dim} dimensions cannot be divided by {len(views)} views, or not "
+            "halved for the two directions of seq and lstm"
+        )
+
+    def load(device: str | None) -> Encode | MultiViewEncoder:
+        table = None
+        if name.vectors is not None:
+            word_vectors = load_word_vectors(name.vectors)
+            table = WordTable.with_fixed(Vocabulary(word_vectors.words), word_vectors.vectors)
+        if views == ["lstm"]:
+            return RandomLSTM(dim, table, seed, device).encode
+        return MultiViewEncoder.untrained(views, dim=dim, words=table, seed=seed, device=device)
+
+    return _source(name, "random", load, name.base, seed)
+
+
+def _bag(name: EncoderName, seed: int) -> Source:
+    """Return the mean of word vectors, which are random, of a file, or of a model."""
+
+    def load(device: str | None) -> Encode:
+        return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus).encode
+
+    if name.is_random:
+        return _source(name, "bag", load, name.base, seed)
+    return _source(name, "bag", load, _inner_source(name, "multiview", "words").key)
+
+
+def _start(name: EncoderName) -> Source:
+    """Return a model before its first step, which has features where the model has."""
+    model = _inner_source(name, "multiview")
+    assert name.corpus is not None
+    load = functools.partial(load_start, name.base, name.corpus)
+    return replace(_source(name, "start", load, model.key), has_features=model.has_features)
 
 
 def precomputed(path: Path) -> Encode:
     """Return the vectors computed elsewhere, by sentence; one without a vector is a UserError."""
     try:
         # Opened here because numpy does not close a damaged archive.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             sentences, vectors = arrays["sentences"], arrays["vectors"]
         if vectors.ndim != 2 or len(sentences) != len(vectors):
             raise ValueError(f"{len(sentences)} sentences, vectors {list(vectors.shape)}")
@@ -352,15 +350,15 @@ def precomputed(path: Path) -> Encode:
         raise UserError(
             f"{path}: expected arrays 'sentences' (strings) and 'vectors' [n, d] ({error})"
         ) from None
-    rows = {str(sentence): row for row, sentence in enumerate(sentences)}
+    row_of = {str(sentence): row for row, sentence in enumerate(sentences)}
 
     def encode(batch: Sequence[str]) -> Any:
-        missing = [sentence for sentence in batch if sentence not in rows]
+        missing = [sentence for sentence in batch if sentence not in row_of]
         if missing:
             raise UserError(
                 f"{path}: no vector for {len(missing)} of {len(batch)} sentences, first {missing[0]!r}; "
                 "python -m studies.sentences FILE --tasks NAMES lists all that an evaluation asks for"
             )
-        return vectors[[rows[sentence] for sentence in batch]]
+        return vectors[[row_of[sentence] for sentence in batch]]
 
     return encode

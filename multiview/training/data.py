@@ -82,8 +82,8 @@ class Step:
         """Return the vectors [U, E] per view, as leaves that receive gradients; fixed ones once, without."""
         if self.vectors is None:
             return words.leaves(self.table_rows)
-        assert words.place is not None
-        return [self.vectors.to(words.place)]
+        assert words.device_marker is not None
+        return [self.vectors.to(words.device_marker)]
 
 
 def move_to_device(part: Any, device: torch.device) -> Any:
@@ -261,7 +261,7 @@ class StepSource:
             segments=segments,
             rows=rows,
             table_rows=torch.from_numpy(rows),
-            vectors=None if self.words.fixed is None else torch.from_numpy(self.words.fixed_rows(rows)),
+            vectors=None if self.words.fixed_vectors is None else torch.from_numpy(self.words.fixed_rows(rows)),
             anchors=sum(len(each.anchor) for each in targets),
             sentences=sum(stop - start for start, stop in spans),
         )

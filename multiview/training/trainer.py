@@ -253,7 +253,7 @@ class Trainer(Task[Job]):
             "untrained": extra.get("untrained", {}),
             "words": self.network.words.origin,
         }
-        network = self.network_to_keep(with_words=self.card.words_help(self._validation_scores))
+        network = self.network_to_keep(with_words=self.card.includes_words(self._validation_scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
         save_member(self.folder, member, card=self.card.text(member, self.verdict(training["best"])))
 

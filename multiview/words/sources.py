@@ -1,4 +1,4 @@
-"""Where the words of a new model come from: the corpus, and the vectors that ``--vectors`` names.
+"""Finds the words of a new model: those of the corpus, with the vectors that ``--vectors`` names.
 
 - a file (:mod:`multiview.words.vectors`);
 - ``builtin``: the words of the encoder in the package, at their first principal components;
@@ -24,7 +24,7 @@ from corpora.characters import plain
 from corpora.inputs import input_hash, list_files
 from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
 from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
-from multiview.words.compact import FIXED, WEIGHTS, unpack
+from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
 from multiview.words.table import (
     MEAN_WORDS,
     UNKNOWN_ROW,
@@ -39,8 +39,8 @@ from multiview.words.vectors import (
     Float,
     VectorSource,
     WordVectors,
-    converted,
     file_source,
+    open_source,
     read_words,
 )
 from parsing.trees.cache import TreeCache
@@ -51,26 +51,29 @@ from runtime.progress import Bar, progress
 
 SKIP_GRAM = {"window": 5, "negative": 5}
 PASSES = {"words": 10_000_000, "least": 3, "most": 20}
-"""Read the corpus until so many words are read, but not less or more often than this."""
+"""gensim passes over the corpus until it has read so many words, but at least and at most so often."""
 BLOCK = 4096
 """Words encoded at a time."""
-MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
-"""What of an encoder's folder decides its vectors."""
+MODEL_SUFFIXES = (".safetensors", ".json", ".txt", ".model")
+"""Suffixes of the files in an encoder's folder that decide its vectors."""
 
 
 def open_vectors(
-    config: TrainConfig, trees: TreeCache, cache: Path = CACHE, most: int = DEFAULT_WORDS
+    config: TrainConfig, trees: TreeCache, cache: Path = CACHE, max_words: int = DEFAULT_WORDS
 ) -> WordVectors:
-    """Open what ``--vectors`` names, of a file its ``most`` first words; what is made stays in ``cache``."""
+    """Open the vectors that ``--vectors`` names, of a file the ``max_words`` first ones.
+
+    Vectors that are made or converted stay in the folder ``cache``.
+    """
     if config.vectors == BUILTIN_WORDS:
         source = _builtin_source(config.table.dim)
     elif config.vectors == TRAIN:
-        source = _skip_grams(config, trees)
+        source = _skip_gram_source(config, trees)
     elif config.vectors.startswith(DISTIL):
-        source = _distilled(config, trees)
+        source = _distilled_source(config, trees)
     else:
-        source = file_source(config.vectors, most)
-    return converted(source, cache)
+        source = file_source(config.vectors, max_words)
+    return open_source(source, cache)
 
 
 def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
@@ -78,31 +81,30 @@ def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
 
     ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
     """
-    most = config.table.expand
-    table = replace(config.table, size=most, buckets=0)
-    return open_vectors(replace(config, table=table), trees, most=most)
+    max_words = config.table.expand
+    table = replace(config.table, size=max_words, buckets=0)
+    return open_vectors(replace(config, table=table), trees, max_words=max_words)
 
 
-def _words_of(
-    config: TrainConfig, trees: TreeCache
-) -> tuple[list[str], NDArray[np.int64], dict[str, object]]:
-    """Return the words of a corpus, their counts [W], and what decides both and the size of vectors."""
-    table, content = config.table, trees.identity["content_sha256"]
-    record = {"trees": content, "words": [table.size, table.min_count, table.case], "dim": table.dim}
-    return *corpus_words(trees.type_counts(), table), record
+def _record(config: TrainConfig, trees: TreeCache) -> dict[str, object]:
+    """Return what decides the words of a corpus, their counts and the size of their vectors."""
+    table = config.table
+    content = trees.identity["content_sha256"]
+    return {"trees": content, "words": [table.size, table.min_count, table.case], "dim": table.dim}
 
 
-def _skip_grams(config: TrainConfig, trees: TreeCache) -> VectorSource:
-    words, counts_W, record = _words_of(config, trees)
-    tokens, dim = sum(row.tokens for row in trees.rows), config.table.dim
-    passes = min(max(PASSES["words"] // max(tokens, 1), PASSES["least"]), PASSES["most"])
-    about = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
-    whole = {**record, **SKIP_GRAM, "seed": config.seed, "passes": passes}
+def _skip_gram_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
+    words, counts_W = corpus_words(trees.type_counts(), config.table)
+    dim = config.table.dim
+    token_count = sum(row.tokens for row in trees.rows)
+    passes = min(max(PASSES["words"] // max(token_count, 1), PASSES["least"]), PASSES["most"])
+    record = {**_record(config, trees), **SKIP_GRAM, "seed": config.seed, "passes": passes}
 
     def read() -> Iterator[tuple[str, Float]]:
         if not words:
-            place = f"no word of {trees.folder} occurs twice"
-            raise UserError(f"--vectors {TRAIN}: {place}; give --table.buckets 0")
+            raise UserError(
+                f"--vectors {TRAIN}: no word of {trees.folder} occurs twice; give --table.buckets 0"
+            )
         try:
             from gensim.models import Word2Vec
         except ImportError:
@@ -113,21 +115,20 @@ def _skip_grams(config: TrainConfig, trees: TreeCache) -> VectorSource:
         with progress(total=passes * len(trees), description="word vectors") as bar:
             sentences = _Sentences(trees, lower=config.table.case == "lower", bar=bar)
             model.train(sentences, total_examples=len(trees), epochs=passes)
-        yield from ((word, np.asarray(model.wv[word], dtype=np.float32)) for word in words)
+        for word in words:
+            yield word, np.asarray(model.wv[word], dtype=np.float32)
 
-    return VectorSource(TRAIN, f"{TRAIN}-{json_digest(whole, 8)}", whole, about, read)
+    description = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
+    return VectorSource(TRAIN, f"{TRAIN}-{json_digest(record, 8)}", record, description, read)
 
 
-def _distilled(config: TrainConfig, trees: TreeCache) -> VectorSource:
-    words, counts_W, record = _words_of(config, trees)
-    name, dim = config.vectors.removeprefix(DISTIL), config.table.dim
-    folder = encoder_folder(name)
-    digest = input_hash(folder, list_files(folder, MODEL_FILES))
-    about = (
-        f"words of the corpus as `{name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to {dim} "
-        "dimensions, weights a / (a + p)"
-    )
-    whole = {**record, "model": digest}
+def _distilled_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
+    words, counts_W = corpus_words(trees.type_counts(), config.table)
+    dim = config.table.dim
+    model_name = config.vectors.removeprefix(DISTIL)
+    folder = encoder_folder(model_name)
+    digest = input_hash(folder, list_files(folder, MODEL_SUFFIXES))
+    record = {**_record(config, trees), "model": digest}
 
     def read() -> Iterator[tuple[str, Float]]:
         model = load_pretrained(str(folder), all_modules=True, device=str(pick_device(config.device)))
@@ -137,14 +138,38 @@ def _distilled(config: TrainConfig, trees: TreeCache) -> VectorSource:
                 f"--table.dim {dim}: more than the {width} numbers of {folder.name} or the corpus's "
                 f"{len(words)} words; lower it"
             )
-        parts = []
+        blocks = []
         with progress(total=len(words), unit="word", description=f"distil {folder.name}") as bar:
             for start in range(0, len(words), BLOCK):
-                parts.append(encode_texts(model, str(folder), words[start : start + BLOCK], 256))
-                bar.update(len(parts[-1]))
-        yield from zip(words, reduced(np.concatenate(parts), counts_W, dim), strict=True)
+                blocks.append(encode_texts(model, str(folder), words[start : start + BLOCK], 256))
+                bar.update(len(blocks[-1]))
+        yield from zip(words, distilled_vectors(np.concatenate(blocks), counts_W, dim), strict=True)
 
-    return VectorSource(config.vectors, f"distil-{json_digest(whole, 8)}", whole, about, read)
+    description = (
+        f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to {dim} "
+        "dimensions, weights a / (a + p)"
+    )
+    return VectorSource(config.vectors, f"distil-{json_digest(record, 8)}", record, description, read)
+
+
+def _builtin_source(dim: int) -> VectorSource:
+    words = read_words(BUILTIN_FOLDER / "vocab.txt")
+    word_vectors = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS]
+    width = word_vectors.shape[1]
+    if dim > width:
+        raise UserError(f"--table.dim {dim}: the words of {BUILTIN_WORDS} have {width} numbers; lower it")
+
+    def read() -> Iterator[tuple[str, Float]]:
+        vectors_WT = word_vectors[:]
+        # About the origin, as cosines are; their lengths hold the words' weights.
+        axes_TE = principal_axes(vectors_WT, dim)
+        yield from zip(words, (vectors_WT @ axes_TE).astype(np.float32), strict=True)
+
+    description = (
+        f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
+    )
+    record = {"model": BUILTIN_FOLDER.name, "dim": dim}
+    return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, description, read)
 
 
 def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
@@ -152,22 +177,22 @@ def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
 
     Vectors that have none of the corpus's words are a UserError.
     """
-    wanted, mode = config.table, config.words_mode
-    if mode == "fixed":
-        fixed = open_vectors(config, trees)
-        listed = Vocabulary(fixed.words, buckets=wanted.buckets, case=wanted.case)
-        if not any(0 < listed.row(word) <= len(listed) for word in trees.type_counts()):
+    buckets, case = config.table.buckets, config.table.case
+    vectors = None if config.words_mode == "trained" else open_vectors(config, trees)
+    if vectors is not None and config.words_mode == "fixed":
+        vocabulary = Vocabulary(vectors.words, buckets=buckets, case=case)
+        word_rows = range(1, 1 + len(vocabulary))  # neither the unknown word nor a bucket
+        if not any(vocabulary.row(word) in word_rows for word in trees.type_counts()):
             raise _no_word_in_common(config.vectors)
-        table = WordTable.with_fixed(listed, fixed.vectors)
-        table.origin = f"from {fixed.about}"
+        table = WordTable.with_fixed(vocabulary, vectors.vectors)
+        table.origin = f"from {vectors.description}"
         return table
-    words, counts_W = corpus_words(trees.type_counts(), wanted)
-    vocabulary = Vocabulary(words, buckets=wanted.buckets, case=wanted.case)
-    opened = open_vectors(config, trees) if mode == "tuned" else None
-    table = WordTable(vocabulary, wanted.dim if opened is None else opened.dim, views=tables)
-    table.initialise(config.encoder.start, counts=counts_W if opened is None else None, seed=config.seed)
-    if opened is not None:
-        start_from(table, opened, config.vectors)
+    words, counts_W = corpus_words(trees.type_counts(), config.table)
+    dim = config.table.dim if vectors is None else vectors.dim
+    table = WordTable(Vocabulary(words, buckets=buckets, case=case), dim, views=tables)
+    table.initialise(config.encoder.start, counts=counts_W if vectors is None else None, seed=config.seed)
+    if vectors is not None:
+        start_from(table, vectors, config.vectors)
     return table
 
 
@@ -179,44 +204,28 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     Hash buckets and words without a vector start at random, as long as the vectors are on average.
     """
     vocabulary = table.vocabulary
-    listed = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
-    places = listed.lookup(vocabulary.words).astype(np.int64) - 1  # row 0 is the unknown word
-    rows = 1 + np.flatnonzero(places >= 0)
-    if not len(rows):
+    case = "exact" if vocabulary.case == "exact" else "backoff"
+    rows_in_vectors = Vocabulary(vectors.words, case=case).lookup(vocabulary.words).astype(np.int64)
+    has_vector = rows_in_vectors != UNKNOWN_ROW
+    rows_in_table = 1 + np.flatnonzero(has_vector)
+    if not len(rows_in_table):
         raise _no_word_in_common(spec)
-    values = torch.from_numpy(np.asarray(vectors.vectors[places[rows - 1]], dtype=np.float32))
+    word_vectors = vectors.vectors[rows_in_vectors[has_vector] - 1]
+    values = torch.from_numpy(np.asarray(word_vectors, dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     with torch.no_grad():
         for rows_of_view in table.tables:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
             rows_of_view *= values.norm(dim=1).mean()
             rows_of_view[UNKNOWN_ROW] = mean_E
-            rows_of_view[torch.from_numpy(rows)] = values
-    table.origin = f"{len(rows):,} of them starting from {vectors.about}"
+            rows_of_view[torch.from_numpy(rows_in_table)] = values
+    table.origin = f"{len(rows_in_table):,} of them starting from {vectors.description}"
 
 
 def _no_word_in_common(spec: str) -> UserError:
     return UserError(
         f"--vectors {spec}: has none of the corpus's words; use vectors of the same language and case"
     )
-
-
-def _builtin_source(dim: int) -> VectorSource:
-    listed = read_words(BUILTIN_FOLDER / "vocab.txt")
-    packed = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED]
-    width = packed.shape[1]
-    if dim > width:
-        raise UserError(f"--table.dim {dim}: the words of {BUILTIN_WORDS} have {width} numbers; lower it")
-
-    def read() -> Iterator[tuple[str, Float]]:
-        vectors_WE = packed[:]
-        # About the origin, as cosines are; their lengths hold the words' weights.
-        axes_TE = principal_axes(vectors_WE, dim)
-        yield from zip(listed, (vectors_WE @ axes_TE).astype(np.float32), strict=True)
-
-    about = f"{len(listed):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
-    record = {"model": BUILTIN_FOLDER.name, "dim": dim}
-    return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, about, read)
 
 
 def principal_axes(vectors_WT: NDArray[np.floating], dim: int) -> NDArray[np.float64]:
@@ -226,13 +235,14 @@ def principal_axes(vectors_WT: NDArray[np.floating], dim: int) -> NDArray[np.flo
     point either way; the largest of its numbers is to be positive.
     """
     axes_TE = np.linalg.eigh(vectors_WT.astype(np.float64).T @ vectors_WT)[1][:, ::-1][:, :dim]
-    result: NDArray[np.float64] = axes_TE * np.sign(axes_TE[np.abs(axes_TE).argmax(axis=0), np.arange(dim)])
+    largest_E = axes_TE[np.abs(axes_TE).argmax(axis=0), np.arange(dim)]
+    result: NDArray[np.float64] = axes_TE * np.sign(largest_E)
     return result
 
 
 @dataclass
 class _Sentences:
-    """The words of every sentence, as often as gensim asks."""
+    """The words of every sentence, which gensim reads once for each pass."""
 
     trees: TreeCache
     lower: bool
@@ -240,22 +250,22 @@ class _Sentences:
 
     def __iter__(self) -> Iterator[list[str]]:
         # gensim reads each pass in a new thread; a cache belongs to one.
-        own = TreeCache(self.trees.folder, self.trees.manifest)
-        for words in own.words():
-            seen = map(plain, words)
-            yield [word.lower() for word in seen] if self.lower else list(seen)
+        trees_of_thread = TreeCache(self.trees.folder, self.trees.manifest)
+        for words in trees_of_thread.words():
+            spellings = [plain(word) for word in words]
+            yield [word.lower() for word in spellings] if self.lower else spellings
             self.bar.update(1)
 
 
-def reduced(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
+def distilled_vectors(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
     """Return the vectors [W, E] of words: PCA, mean square 1, times the words' weights.
 
     Their ``counts_W`` are those in the corpus; E is ``dim``, at most W and T.
     """
-    centred_WT = encoded_WT.astype(np.float64)
-    centred_WT -= centred_WT.mean(axis=0)
-    projected_WE = centred_WT @ principal_axes(centred_WT, dim)
-    projected_WE /= np.sqrt(np.mean(projected_WE**2))
+    offsets_WT = encoded_WT.astype(np.float64)
+    offsets_WT -= offsets_WT.mean(axis=0)
+    vectors_WE = offsets_WT @ principal_axes(offsets_WT, dim)
+    vectors_WE /= np.sqrt(np.mean(vectors_WE**2))
     weight_W = inverse_frequency(counts_W, 1 + len(counts_W))[1:]
-    result: Float = (projected_WE * weight_W[:, None]).astype(np.float32)
+    result: Float = (vectors_WE * weight_W[:, None]).astype(np.float32)
     return result

@@ -1,4 +1,4 @@
-"""Pre-trained word vectors: files of GloVe, word2vec and fastText, and the words that they add to a model.
+"""Reads pre-trained word vectors (GloVe, word2vec, fastText) and gives a model the words that it lacks.
 
 Vectors are converted once into ``<name>.vectors/`` in a cache folder: ``vectors.npy`` (float32 [W, E]),
 ``words.txt`` and ``source.json``, which says what they were made from and has the SHA-256 of both. They are
@@ -45,14 +45,14 @@ from runtime.progress import progress
 
 Float = NDArray[np.float32]
 CACHE = Path("runs/vectors")
-"""Where converted vectors are kept."""
+"""Folder of converted vectors."""
 DEFAULT_WORDS = 2_000_000
 """Words read from the top of a file, as in the paper (section 3.2)."""
 VECTORS = "vectors.npy"
-COPY = (VECTORS, "words.txt")
+WORDS = "words.txt"
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)", re.IGNORECASE)
-MOST = 65_536
-"""Dimensions that a header is believed to ask for."""
+MAX_DIM = 65_536
+"""Largest size of vectors that the first line of a file is trusted to give."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,26 @@ class WordVectors:
     words: list[str]
     vectors: Float
     """float32 [W, E], memory-mapped, read-only."""
-    about: str = ""
+    description: str = ""
     """What they are, for a model card."""
 
     @property
     def dim(self) -> int:
-        """Gives E, the size of a vector."""
+        """E, the size of a vector."""
         return int(self.vectors.shape[1])
 
 
 @dataclass(frozen=True)
 class VectorSource:
-    """Says where word vectors come from, and makes them."""
+    """Word vectors that may still have to be made, and how to make them."""
 
     spec: str
-    """As the user gave it."""
-    name: str
-    """Of the converted folder."""
+    """The source as the user named it."""
+    folder_name: str
+    """Name of the converted folder, without its suffix."""
     record: Mapping[str, object]
-    """Values of JSON that tell, without making the vectors, whether they would be the same again."""
-    about: str
+    """JSON values from which, before the vectors are made, one sees whether they would be the same again."""
+    description: str
     """What the vectors are, for a model card."""
     read: Callable[[], Iterable[tuple[str, Float]]]
     """Makes the words and their vectors [E], most frequent first."""
@@ -92,11 +92,11 @@ def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAUL
 
     A line that is not a word and E numbers is named in a UserError.
     """
-    return converted(file_source(path, limit), cache)
+    return open_source(file_source(path, limit), cache)
 
 
 def file_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> VectorSource:
-    """Describe a file of vectors, which must be there; it is not read yet."""
+    """Describe a file of vectors, which must exist; it is not read yet."""
     path = Path(spec)
     if not path.is_file():
         raise UserError(
@@ -104,60 +104,68 @@ def file_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> VectorSource:
         )
     stat = path.stat()
     record = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
-    read = _read_binary if stem(path).endswith(".bin") else _read_text
-    # Two of the same name differ in where they lie.
-    name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
-    about = f"the vectors of `{path.name}`"
-    return VectorSource(str(path), name, record, about, lambda: itertools.islice(read(path), limit))
+    read_pairs = _read_binary if stem(path).endswith(".bin") else _read_text
+    # The digest of the path keeps apart two files of the same name.
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    return VectorSource(
+        spec=str(path),
+        folder_name=f"{path.name}-{digest}",
+        record=record,
+        description=f"the vectors of `{path.name}`",
+        read=lambda: itertools.islice(read_pairs(path), limit),
+    )
 
 
-def converted(source: VectorSource, cache: Path) -> WordVectors:
-    """Open the vectors of a source, making them the first time; a killed or damaged copy is made again."""
-    folder = Path(cache) / f"{source.name}.vectors"
-    if not _intact(folder, source.record):
+def open_source(source: VectorSource, cache: Path) -> WordVectors:
+    """Open the vectors of a source, and convert them first where there is no intact copy."""
+    folder = Path(cache) / f"{source.folder_name}.vectors"
+    if not _is_intact(folder, source.record):
         with lock_folder(folder, option="folder for it", wait=True):
-            if not _intact(folder, source.record):  # another run may just have made it
+            if not _is_intact(folder, source.record):  # another run may just have made it
                 # Removed first: if the conversion is killed, the folder must not look complete.
                 (folder / "source.json").unlink(missing_ok=True)
                 _convert(source, folder)
-                files = {name: file_record(folder / name) for name in COPY}
-                write_record(folder / "source.json", {**source.record, "files": files})
-    vectors, words = read_array(folder / VECTORS, 2), read_words(folder / "words.txt")
+                file_records = {name: file_record(folder / name) for name in (VECTORS, WORDS)}
+                write_record(folder / "source.json", {**source.record, "files": file_records})
+    vectors = read_array(folder / VECTORS, 2)
+    words = read_words(folder / WORDS)
     if len(words) != len(vectors):
         raise UserError(f"{folder}: {len(words)} words, {len(vectors)} vectors; delete it to convert again")
-    return WordVectors(words, vectors, source.about)
+    return WordVectors(words, vectors, source.description)
 
 
-def _intact(folder: Path, source: Mapping[str, object]) -> bool:
+def _is_intact(folder: Path, source_record: Mapping[str, object]) -> bool:
+    """Tell whether a converted folder is complete, undamaged and of this source."""
     try:
         record = read_record(folder / "source.json")
-        for name in COPY:
+        for name in (VECTORS, WORDS):
             check_file(folder / name, **record["files"][name])
-        return record == {**source, "files": record["files"]}
-    except (UserError, KeyError, TypeError):  # none yet, or damaged: made again
+    except (UserError, KeyError, TypeError):
         return False
+    return record == {**source_record, "files": record["files"]}
 
 
 def _convert(source: VectorSource, folder: Path) -> None:
-    words: dict[str, None] = {}
+    words: dict[str, None] = {}  # in order, without repetitions
     pairs = iter(source.read())
-    first = list(itertools.islice(pairs, 1))  # a source that works before its first word shows that itself
-    if not first:
+    first_pair = next(pairs, None)  # a source that works before its first word shows that itself
+    if first_pair is None:
         raise UserError(f"{source.spec}: holds no word vectors")
-    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, len(first[0][1]))}
-    with atomic_path(folder / VECTORS) as temporary, open(temporary, "wb") as out:
-        npy.write_array_header_1_0(out, header)  # numpy leaves room for the number of rows
-        with progress(unit="word", description=source.name) as bar:
-            for word, vector in itertools.chain(first, pairs):
+    dim = len(first_pair[1])
+    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, dim)}
+    with atomic_path(folder / VECTORS) as temporary, open(temporary, "wb") as stream:
+        npy.write_array_header_1_0(stream, header)  # numpy leaves room for the number of rows
+        with progress(unit="word", description=source.folder_name) as bar:
+            for word, vector in itertools.chain([first_pair], pairs):
                 bar.update(1)
                 if not np.isfinite(vector).all():
                     raise UserError(f"{source.spec}: the vector of {word[:40]!r} is not finite")
-                if writable(word) and word not in words:  # a second vector would never be looked up
+                if is_writable(word) and word not in words:  # a second vector would never be looked up
                     words[word] = None
-                    out.write(vector.astype("<f4").tobytes())
-        out.seek(0)
-        npy.write_array_header_1_0(out, {**header, "shape": (len(words), header["shape"][1])})
-    write_text(folder / "words.txt", "".join(word + "\n" for word in words))
+                    stream.write(vector.astype("<f4").tobytes())
+        stream.seek(0)
+        npy.write_array_header_1_0(stream, {**header, "shape": (len(words), dim)})
+    write_text(folder / WORDS, "".join(word + "\n" for word in words))
 
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
@@ -166,30 +174,32 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
     GloVe 840B has words with spaces in them, so the last E fields are taken as the numbers.
     """
     with readable(path) as stream:
-        first = stream.readline()
-        fields = first.split()
-        lines: Iterator[bytes] = iter(stream)
-        first_number, announced = 2, None
+        first_line = stream.readline()
+        fields = first_line.split()
+        header_count = None
+        lines: Iterable[bytes] = stream
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            announced, dim = (int(field[:18]) for field in fields)
+            header_count, dim = (int(field[:18]) for field in fields)
         else:
             dim = len(list(itertools.takewhile(NUMBER.fullmatch, reversed(fields[1:]))))
-            lines, first_number = itertools.chain([first], stream), 1
-        if not 1 <= dim <= MOST:
-            raise UserError(f"{path}, line 1: {first[:40]!r} is not a word and its numbers")
-        rows = 0
-        for number, line in enumerate(lines, start=first_number):
+            lines = itertools.chain([first_line], stream)
+        if not 1 <= dim <= MAX_DIM:
+            raise UserError(f"{path}, line 1: {first_line[:40]!r} is not a word and its numbers")
+        row_count = 0
+        for row_count, line in enumerate(lines, start=1):
             word, *numbers = line.rstrip().rsplit(b" ", dim)
             try:
                 vector = np.array(numbers, dtype=np.float32)
             except ValueError:
                 vector = np.empty(0, dtype=np.float32)
             if len(vector) != dim or b"_" in line[len(word) :]:  # Python reads 1_0 as ten
+                number = row_count if header_count is None else row_count + 1
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
-            rows += 1
             yield word.decode("utf-8", "replace"), vector
-        if announced not in (None, rows):
-            raise UserError(f"{path}: its first line says {announced} words, it has {rows}; is it cut off?")
+        if header_count not in (None, row_count):
+            raise UserError(
+                f"{path}: its first line says {header_count} words, it has {row_count}; is it cut off?"
+            )
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
@@ -200,15 +210,15 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
     try:
         vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, limit=DEFAULT_WORDS)
     except (OSError, ValueError, EOFError, MemoryError) as error:
-        what = str(error).splitlines()[0] if str(error) else "it is cut off"
+        reason = str(error).splitlines()[0] if str(error) else "it is cut off"
         raise UserError(
-            f"{path}: not word2vec's binary layout ({what}); of a fastText model give the .vec file"
+            f"{path}: not word2vec's binary layout ({reason}); of a fastText model give the .vec file"
         ) from None
     for word in vectors.index_to_key:
         yield word, vectors[word]
 
 
-def writable(word: str) -> bool:
+def is_writable(word: str) -> bool:
     """Tell whether a file of one word per line can hold a word: no line break, no lone surrogate."""
     return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
 
@@ -239,10 +249,10 @@ def save_vectors(path: Path, vectors: Float) -> None:
 
 
 class Expansion(nn.Module):
-    """New words of a trained table, X of them.
+    """X new words of a model, whose vectors are mapped from pre-trained ones.
 
-    ``places_X``, int64 [X], are their rows in the pre-trained ``vectors_PG`` [P, G]; ``maps_VGE`` [V, G, E]
-    lead from these to each view's trained vectors.
+    ``places_X``, int64 [X], are the words' rows in the pre-trained ``vectors_PG`` [P, G]. ``maps_VGE``
+    [V, G, E] take these rows to the vectors of each view.
     """
 
     places: Tensor
@@ -250,47 +260,49 @@ class Expansion(nn.Module):
 
     def __init__(self, words: Sequence[str], vectors_PG: Float, places_X: Tensor, maps_VGE: Tensor) -> None:
         super().__init__()
-        self.words, self.vectors_PG = list(words), vectors_PG
+        self.words = list(words)
+        self.vectors_PG = vectors_PG
         self.register_buffer("places", places_X)
         self.register_buffer("maps", maps_VGE)
 
     @classmethod
     def fit(
-        cls, known: Mapping[str, int], *, lower: bool, tables: Sequence[Float], vectors: WordVectors
+        cls, row_of: Mapping[str, int], *, lower: bool, tables: Sequence[Float], vectors: WordVectors
     ) -> Self:
         """Return the words of ``vectors`` that a vocabulary lacks, with a map for each of its tables.
 
-        W [G, E] = argmin ‖source W − target‖², un-regularised. ``known`` is the row of each listed word in
-        the tables, per view float32 [R, E]; ``lower`` tells whether the vocabulary is lower case. With fewer
-        shared words than dimensions the map would be arbitrary, which is a UserError.
+        W [G, E] = argmin ‖source W − target‖², un-regularised. ``row_of`` gives the row of each word of the
+        vocabulary in the tables, per view float32 [R, E]; ``lower`` says that the vocabulary is lower case.
+        With fewer shared words than dimensions the map would be arbitrary, which is a UserError.
         """
         places: dict[str, int] = {}
-        for place, word in enumerate(vectors.words):
+        for place, pretrained_word in enumerate(vectors.words):
             # Of two spellings that the vocabulary reads alike, the more frequent one stands first.
-            word = plain(word)
+            word = plain(pretrained_word)
             places.setdefault(word.lower() if lower else word, place)
         places.pop("", None)
-        shared = [(place, known[word]) for word, place in places.items() if word in known]
-        if len(shared) < vectors.dim:
+        shared_words = [word for word in places if word in row_of]
+        if len(shared_words) < vectors.dim:
             raise UserError(
-                f"vocabulary expansion needs {vectors.dim} words in common, the vectors share {len(shared)} "
-                "with the model; use vectors of the same language and case"
+                f"vocabulary expansion needs {vectors.dim} words in common, the vectors share "
+                f"{len(shared_words)} with the model; use vectors of the same language and case"
             )
-        source_K, target_K = np.array(shared).T
-        source_KG = vectors.vectors[source_K].astype(np.float64)
+        source_KG = vectors.vectors[[places[word] for word in shared_words]].astype(np.float64)
+        target_K = [row_of[word] for word in shared_words]
         maps = [np.linalg.lstsq(source_KG, table[target_K].astype(np.float64))[0] for table in tables]
-        new = {word: place for word, place in places.items() if word not in known}
         maps_VGE = torch.from_numpy(np.stack(maps).astype(np.float32))
-        return cls(list(new), vectors.vectors, torch.tensor([*new.values()], dtype=torch.int64), maps_VGE)
+        new_words = [word for word in places if word not in row_of]
+        places_X = torch.tensor([places[word] for word in new_words], dtype=torch.int64)
+        return cls(new_words, vectors.vectors, places_X, maps_VGE)
 
     def rows(self, view: int, index_U: NDArray[np.integer]) -> Tensor:
-        """Return the vectors [U, E] in one view of the new words at places ``index_U`` [U] among them."""
+        """Return the vectors [U, E] in one view of the new words at positions ``index_U`` [U] among them."""
         places_U = self.places[torch.from_numpy(index_U).to(self.places.device)].cpu().numpy()
         source_UG = torch.from_numpy(np.asarray(self.vectors_PG[places_U], dtype=np.float32))
         return source_UG.to(self.maps) @ self.maps[view]
 
     def check(self, path: Path) -> None:
-        """Refuse what a file of weights may hold: a map that is not finite, a place outside the vectors."""
+        """Refuse maps that are not finite and places outside the vectors, which a damaged file may hold."""
         if not self.maps.isfinite().all():
             raise UserError(f"{path}: words.expansion.maps: a number is not finite")
         if ((self.places < 0) | (self.places >= len(self.vectors_PG))).any():

@@ -73,7 +73,7 @@ def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
     folder = tmp_path / "runs/models/dep-const-paper"
     encoder = MultiViewEncoder.load(folder)
     assert encoder.views == ["dep", "const"] * 2 and encoder.get_sentence_embedding_dimension() == 32
-    assert [m.network.words.expanded for m in encoder.members] == [1, 0]
+    assert [m.network.words.added_word_count for m in encoder.members] == [1, 0]
     trained = folder / "trained" / "config.json"
     training, before = json.loads(trained.read_text())["training"], trained.stat().st_mtime_ns
     assert training["best"]["anchors"] == 0

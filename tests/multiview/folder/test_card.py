@@ -71,5 +71,5 @@ def test_what_is_behind_start_or_words_is_no_gain() -> None:
 )
 def test_words_stand_beside_the_views_where_they_help(views, beside, both: float, helps: bool) -> None:
     card = Card(replace(preset("laptop"), views=views, beside=beside), FakeTrees())
-    assert card.words_help({"recall@1": 0.2, "recall@1/both": both}) == helps
-    assert card.words_help({}) == (helps and beside == "words"), "nothing was held out"
+    assert card.includes_words({"recall@1": 0.2, "recall@1/both": both}) == helps
+    assert card.includes_words({}) == (helps and beside == "words"), "nothing was held out"

@@ -72,7 +72,7 @@ def weights(folder: Path) -> list[dict[str, Any]]:
     for member in load_members(folder):
         words = member.network.words
         more = {"structure": member.structure, "words": words.vocabulary.words}
-        fixed = {} if words.fixed is None else {"fixed": words.fixed[:].tolist()}
+        fixed = {} if words.fixed_vectors is None else {"fixed": words.fixed_vectors[:].tolist()}
         tensors = {name: value.tolist() for name, value in member.network.weights().items()}
         found.append({**tensors, **more, **fixed})
     return found
@@ -269,5 +269,6 @@ def test_vectors_are_those_of_the_model_not_of_a_file_that_took_their_name(tmp_p
     os.replace(tmp_path / "other.npy", tmp_path / "m" / "vectors.npy")
     save_model(loaded.members, tmp_path / "copy", None)
     np.testing.assert_array_equal(
-        load_members(tmp_path / "copy")[0].network.words.fixed, encoder_of().members[0].network.words.fixed
+        load_members(tmp_path / "copy")[0].network.words.fixed_vectors,
+        encoder_of().members[0].network.words.fixed_vectors,
     )

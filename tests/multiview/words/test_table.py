@@ -37,7 +37,7 @@ def test_a_word_backs_off_to_other_cases_then_to_a_bucket() -> None:
     assert written.tolist() == [1, 1, 3, 4, 4, 0]
     hashed = Vocabulary(WORDS, buckets=7)
     rows = hashed.lookup([f"word{i}" for i in range(200)])
-    assert hashed.rows == 12 and set(rows.tolist()) == set(range(5, 12))
+    assert hashed.row_count == 12 and set(rows.tolist()) == set(range(5, 12))
     assert hashed.row("Zebra") == hashed.row("zebra") >= 5
     assert vocabulary.key == Vocabulary(list(WORDS)).key
     assert len({vocabulary.key, Vocabulary(WORDS[::-1]).key, hashed.key}) == 3
@@ -150,9 +150,9 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     vocabulary = Vocabulary([f"w{i}" for i in range(40)], buckets=4, case="exact")
     table = table_of(vocabulary, {f"w{i}": i for i in range(40)})
     before = [values.detach().clone() for values in table.tables]
-    assert table.expand(vectors) == table.expanded == 20
+    assert table.expand(vectors) == table.added_word_count == 20
     rows = table.vocabulary.lookup(["w3", "w40", "w59", "neither", "w41"])
-    assert rows.tolist()[:3] == [4, 41, 60] and rows[3] > 60 and table.vocabulary.rows == 65
+    assert rows.tolist()[:3] == [4, 41, 60] and rows[3] > 60 and table.vocabulary.row_count == 65
     for view, map_GE in enumerate(MAPS_VGE):
         values = table.rows(view, np.append(rows, 0)).detach().numpy()
         np.testing.assert_allclose(values[[1, 2, 4]], VECTORS_PG[[40, 59, 41]] @ map_GE, atol=1e-4)
@@ -165,7 +165,7 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     few = table_of(Vocabulary([f"w{i}" for i in range(4)]), {})
     with pytest.raises(UserError, match="needs 5 words in common, the vectors share 4"):
         few.expand(vectors)
-    assert not few.expanded
+    assert not few.added_word_count
 
 
 def test_a_name_gives_a_model_more_words(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:

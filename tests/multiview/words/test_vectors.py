@@ -14,7 +14,7 @@ from multiview.config import TrainConfig
 from multiview.folder.files import load_members
 from multiview.train import main
 from multiview.training.data import open_trees
-from multiview.words.sources import PASSES, open_vectors, reduced
+from multiview.words.sources import PASSES, open_vectors, distilled_vectors
 from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
 from runtime.errors import UserError
@@ -153,8 +153,8 @@ def test_the_corpus_words_are_encoded_one_by_one(distilled, encoder: Path, tmp_p
     theirs = by_svd(encoded, counts_W, dim)
     signs = np.sign((made.vectors * theirs).sum(axis=0))
     np.testing.assert_allclose(made.vectors, theirs * signs, rtol=1e-3, atol=1e-4)
-    mirrored = reduced(-encoded, counts_W, dim)  # the axes do not depend on where the vectors point
-    np.testing.assert_allclose(mirrored, -reduced(encoded, counts_W, dim), rtol=1e-4, atol=1e-5)
+    mirrored = distilled_vectors(-encoded, counts_W, dim)  # the axes do not depend on where the vectors point
+    np.testing.assert_allclose(mirrored, -distilled_vectors(encoded, counts_W, dim), rtol=1e-4, atol=1e-5)
     moved = changed(distilled, vectors=f"distil:{tmp_path / 'moved'}")
     shutil.copytree(encoder, tmp_path / "moved")
     with monkeypatch.context() as patch:
@@ -174,5 +174,5 @@ def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
     words = load_members(config.folder)[0].network.words
     wanted = changed(distilled, table={"size": 20}).table
     ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), wanted)
-    assert words.vocabulary.words == ranked and words.expanded == 8
+    assert words.vocabulary.words == ranked and words.added_word_count == 8
     assert f"--vectors {distilled.vectors}" in (config.folder / "README.md").read_text()
