@@ -55,10 +55,12 @@ class Card:
         word_recall = best["recall@1/words"]
         with_words = self.includes_words(best)
         lines = {
-            "gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the objective "
-            f"finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of cases",
+            "gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the "
+            f"objective finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of "
+            "cases",
             "neighbours": f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at "
-            f"the start, {best['recall@1']:.1%} at step {step}, {word_recall:.1%} by the average of its words",
+            f"the start, {best['recall@1']:.1%} at step {step}, {word_recall:.1%} by the average of its "
+            "words",
         }
         if BAG not in self.config.view_list:
             decision = "it stands beside them" if with_words else "they stand alone"

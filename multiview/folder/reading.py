@@ -58,13 +58,11 @@ class SentenceReader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what use adds, for copies too: they are small, and hashes stay as they are."""
-        given_parsers = {
-            need: parser
-            for need, parser in self.parsers.items()
-            if self._loaded_parsers.get(need) is not parser
-        }
-        empty = {"_loaded_parsers": {}, "_tokenizer": None, "_index": None}
-        return {**vars(self), "parsers": given_parsers, **empty}
+        parsers = dict(self.parsers)
+        for need, parser in self._loaded_parsers.items():
+            if parsers.get(need) is parser:
+                del parsers[need]
+        return {**vars(self), "parsers": parsers, "_loaded_parsers": {}, "_tokenizer": None, "_index": None}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
         """Return the tokens of one input; a string is split by spaCy's rules, whatever the training text."""
@@ -119,8 +117,8 @@ class SentenceReader:
         expected = self.identities.get(need)
         if expected and not is_same_parser(identity or {}, expected):
             raise UserError(
-                f"the model was trained on trees of {PARSER_KINDS[need]} parser {_summary(expected)}; {place} "
-                f"{_summary(identity)}: {advice}"
+                f"the model was trained on trees of {PARSER_KINDS[need]} parser {_summary(expected)}; "
+                f"{place} {_summary(identity)}: {advice}"
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
@@ -204,7 +202,7 @@ class SentenceReader:
     def look_up(
         self, trees: TreeCache, sentences: Sequence[tuple[str, ...]]
     ) -> tuple[NDArray[np.int64], dict[int, list[int]]]:
-        """Return the places of the sentences that a cache lacks, int64 [n], and of the others by cache row."""
+        """Return the places of sentences that a cache lacks, int64 [n], and of the others by cache row."""
         index = self._index  # read once: another thread may look up in other trees
         if index is None or index[0] is not trees:
             row_of_sentence: dict[tuple[str, ...], int] = {}

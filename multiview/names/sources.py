@@ -1,4 +1,4 @@
-"""Finds out what the name of an encoder means; every command that opens one takes these names (docs/senteval.md).
+"""Finds out what an encoder's name means; every command that opens one takes these names (docs/senteval.md).
 
 A model with a fitted read-out, a share of structure or a scale of its own gives classifiers its features and
 all else its meaning with that share, or its views; a name with ``?readout=`` gives one of them to all.
@@ -226,7 +226,7 @@ def _inner_source(name: EncoderName, *kinds: str) -> Source:
 
 
 def _without_prefix(name: EncoderName) -> Source:
-    """Return a file, a folder, or a name that sentence-transformers may know; with options, a model of ours."""
+    """Return a file, a folder, or a model by a name that sentence-transformers may know."""
     folder = model_folder(name.base)
     source = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
     if (name.views or name.readout or name.expand) and source.kind != "multiview":

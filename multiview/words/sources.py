@@ -66,8 +66,8 @@ def open_vectors(
     Vectors that are made or converted stay in the folder ``cache``.
     """
     if config.vectors == BUILTIN_WORDS:
-        source = _builtin_source(config.table.dim)
-    elif config.vectors == TRAIN:
+        return _builtin_vectors(config.table.dim)
+    if config.vectors == TRAIN:
         source = _skip_gram_source(config, trees)
     elif config.vectors.startswith(DISTIL):
         source = _distilled_source(config, trees)
@@ -146,30 +146,24 @@ def _distilled_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
         yield from zip(words, distilled_vectors(np.concatenate(blocks), counts_W, dim), strict=True)
 
     description = (
-        f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to {dim} "
-        "dimensions, weights a / (a + p)"
+        f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to "
+        f"{dim} dimensions, weights a / (a + p)"
     )
     return VectorSource(config.vectors, f"distil-{json_digest(record, 8)}", record, description, read)
 
 
-def _builtin_source(dim: int) -> VectorSource:
+def _builtin_vectors(dim: int) -> WordVectors:
     words = read_words(BUILTIN_FOLDER / "vocab.txt")
-    word_vectors = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS]
-    width = word_vectors.shape[1]
+    vectors_WT = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS][:]
+    width = vectors_WT.shape[1]
     if dim > width:
         raise UserError(f"--table.dim {dim}: the words of {BUILTIN_WORDS} have {width} numbers; lower it")
-
-    def read() -> Iterator[tuple[str, Float]]:
-        vectors_WT = word_vectors[:]
-        # About the origin, as cosines are; their lengths hold the words' weights.
-        axes_TE = principal_axes(vectors_WT, dim)
-        yield from zip(words, (vectors_WT @ axes_TE).astype(np.float32), strict=True)
-
+    # About the origin, as cosines are; their lengths hold the words' weights.
+    vectors_WE = (vectors_WT @ principal_axes(vectors_WT, dim)).astype(np.float32)
     description = (
         f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
     )
-    record = {"model": BUILTIN_FOLDER.name, "dim": dim}
-    return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, description, read)
+    return WordVectors(words, vectors_WE, description)
 
 
 def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
@@ -204,8 +198,10 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     Hash buckets and words without a vector start at random, as long as the vectors are on average.
     """
     vocabulary = table.vocabulary
-    case = "exact" if vocabulary.case == "exact" else "backoff"
-    rows_in_vectors = Vocabulary(vectors.words, case=case).lookup(vocabulary.words).astype(np.int64)
+    vocabulary_of_vectors = Vocabulary(
+        vectors.words, case="exact" if vocabulary.case == "exact" else "backoff"
+    )
+    rows_in_vectors = vocabulary_of_vectors.lookup(vocabulary.words).astype(np.int64)
     has_vector = rows_in_vectors != UNKNOWN_ROW
     rows_in_table = 1 + np.flatnonzero(has_vector)
     if not len(rows_in_table):

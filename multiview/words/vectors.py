@@ -61,7 +61,7 @@ class WordVectors:
 
     words: list[str]
     vectors: Float
-    """float32 [W, E], memory-mapped, read-only."""
+    """float32 [W, E]; memory-mapped and read-only where they come from a file."""
     description: str = ""
     """What they are, for a model card."""
 

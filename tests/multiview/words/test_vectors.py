@@ -14,7 +14,7 @@ from multiview.config import TrainConfig
 from multiview.folder.files import load_members
 from multiview.train import main
 from multiview.training.data import open_trees
-from multiview.words.sources import PASSES, open_vectors, distilled_vectors
+from multiview.words.sources import PASSES, distilled_vectors, open_vectors
 from multiview.words.table import corpus_words
 from multiview.words.vectors import load_word_vectors
 from runtime.errors import UserError
