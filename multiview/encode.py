@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @configuration
 class ModelOptions:
-    """Says which model a command opens."""
+    """The options that say which model a command opens."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """Model folder, builtin, or any other name of an encoder that senteval_runner.run takes."""
@@ -47,24 +47,24 @@ class ModelOptions:
     """cpu, cuda, ...; auto takes a GPU if there is one."""
 
     def check(self) -> None:
-        """Refuse names of encoders and parsers that mean nothing, before anything heavy is imported."""
+        """Refuse meaningless names of encoders and parsers, before anything heavy is imported."""
         check_names([self.spec])
         for need, name in self.parsers.items():
             check_parser(need, name)
 
     @property
     def spec(self) -> str:
-        """Names the encoder."""
+        """The name of the encoder."""
         return self.model
 
     @property
     def parsers(self) -> dict[str, str]:
-        """Gives the parsers that are named, by annotation."""
-        named = {"dep": self.dep_model, "const": self.const_model}
-        return {need: name for need, name in named.items() if name}
+        """Names of the parsers that the options give, by annotation."""
+        names = {"dep": self.dep_model, "const": self.const_model}
+        return {need: name for need, name in names.items() if name}
 
     def load(self) -> MultiViewEncoder:
-        """Load the model; an encoder that reads no trees, and a part of a model, are refused."""
+        """Load the model; refuse an encoder that reads no trees, and a part of a model."""
         self.check()
         from multiview.names.sources import find_source
 
@@ -80,7 +80,7 @@ class ModelOptions:
 
 @configuration
 class VectorOptions(ModelOptions):
-    """Says which model a command opens, and what its vectors hold."""
+    """The options that say which model a command opens, and what its vectors hold."""
 
     structure: Share | None = None
     """Share of who did what to whom in the cosine, 0 to 1; by default the model's."""
@@ -91,23 +91,28 @@ class VectorOptions(ModelOptions):
 
     @property
     def spec(self) -> str:
-        """Names the encoder with these views, this share and these words."""
+        """The name of the encoder with these views, this share and these words."""
         options = f"?views={self.views}" if self.views else ""
-        options += f"?expand={self.expand}" if self.expand else ""
-        options += "" if self.structure is None else f"?structure={abs(self.structure):f}"
-        return "+".join(f"{part}{options}" for part in split_parts(self.model)) if options else self.model
+        if self.expand:
+            options += f"?expand={self.expand}"
+        if self.structure is not None:
+            options += f"?structure={abs(self.structure):f}"
+        if not options:
+            return self.model
+        return "+".join(part + options for part in split_parts(self.model))
 
     def encoder(self) -> OpenedEncoder:
-        """Open the encoder that the options name; of ``?scale=CACHE`` its features."""
+        """Open the encoder that the options name; with ``?scale=CACHE`` it is the one of features."""
         from multiview.names.opened import open_encoder
 
         encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
-        return encoder.features if any(source.text for source in encoder.sources) else encoder
+        has_scale = any(source.text for source in encoder.sources)
+        return encoder.features if has_scale else encoder
 
 
 @configuration
 class EncodeConfig(VectorOptions):
-    """Options of ``python -m multiview.encode``."""
+    """The options of ``python -m multiview.encode``."""
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
     """Text file, one sentence per line, - for standard input, a pipe, or a tree cache."""
@@ -141,7 +146,7 @@ class SentenceInput:
         return len(self.texts if self.texts is not None else self.trees or ())
 
     def text(self, row: int) -> str:
-        """Give one sentence."""
+        """Return one sentence."""
         if self.trees is not None:
             return " ".join(next(self.trees.read(row, row + 1, ("token",)).words()))
         return (self.texts or [])[row]
@@ -164,7 +169,9 @@ def main(config: EncodeConfig) -> int:
         raise UserError("--output: needed for standard input and pipes")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
-    files = output_file(output), output_file(Path(f"{output}.json"))  # refused now, not after the work
+    # A file that cannot be written is refused now, not after the work.
+    vector_file = output_file(output)
+    options_file = output_file(Path(f"{output}.json"))
     sentences = SentenceInput(config.file)
     encoder = config.encoder()
     trees = sentences.trees
@@ -175,8 +182,8 @@ def main(config: EncodeConfig) -> int:
     start = time.perf_counter()
     vectors = encoder.encode(sentences.texts, trees=trees, normalize=config.normalize, show_progress_bar=None)
     seconds = time.perf_counter() - start
-    write_array(files[0], vectors)
-    write_json(files[1], config_to_json(config))
+    write_array(vector_file, vectors)
+    write_json(options_file, config_to_json(config))
     print(f"vectors  {output}: {vectors.shape[0]} x {vectors.shape[1]} float32")
     print(f"speed    {len(vectors) / max(seconds, 1e-9):.0f} sentences/s")
     return 0

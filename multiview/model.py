@@ -1,4 +1,4 @@
-"""The public API: load a model folder and encode sentences.
+"""Loads a model folder and encodes sentences: the public API.
 
     from multiview.model import MultiViewEncoder
     encoder = MultiViewEncoder.load("runs/models/dep-const-laptop")
@@ -41,8 +41,8 @@ from multiview.outputs import (
     Vectors,
     annotations_of,
     check_arguments,
-    chosen_networks,
-    fitted_readout,
+    chosen_views,
+    readout_of,
     resolve_output,
     units,
     vectors_of_views,
@@ -59,19 +59,19 @@ if TYPE_CHECKING:
     from multiview.comparison.matches import Explanation
     from parsing.trees.cache import TreeCache
 
-FEW = 200
+FEW_SENTENCES = 200
 """Fewer sentences are encoded by one thread."""
 BATCH = 512
 """Sentences encoded at a time: the more, the more often they share words."""
 
 
 class MultiViewEncoder:
-    """Encodes sentences: the vectors of all views of its members, concatenated or read out as one."""
+    """Encodes sentences by all views of its members, side by side or as one vector computed from them."""
 
     pretokenized = True
-    """Sentences may be given as token lists (SentEval's adapters ask)."""
+    """Sentences may be token lists, which is what :class:`multiview.names.opened.Encoder` looks for."""
     similarity_fn_name = "cosine"
-    """The name that sentence-transformers gives it."""
+    """The name of :meth:`similarity` in sentence-transformers."""
 
     def __init__(
         self, members: Sequence[Member], *, device: str | torch.device = "cpu", name: str = ""
@@ -105,9 +105,11 @@ class MultiViewEncoder:
         structure vector, 128, 256, 512 or 1,024; by default both are the folder's. A UserError names the file
         that is missing or damaged, or the value that is none of these.
         """
-        chosen, path = pick_device(device), model_folder(folder)
+        path = model_folder(folder)
+        target_device = pick_device(device)
         with pause_collector():
-            encoder = cls(load_members(path, chosen), device=chosen, name=Path(folder).name)
+            members = load_members(path, target_device)
+            encoder = cls(members, device=target_device, name=Path(folder).name)
         encoder.folder = path
         if structure is not None:
             encoder.members[0].structure = check_share(structure)
@@ -138,39 +140,37 @@ class MultiViewEncoder:
         vectors of ``word_dim`` numbers. With the start ``bag``, trees forget little; with ``relations``, dep
         knows the role of each child.
         """
-        names = [v.strip() for v in views.split(",")] if isinstance(views, str) else list(views)
+        names = [view.strip() for view in views.split(",")] if isinstance(views, str) else list(views)
+        table_count = 1 + max(table_indices(names), default=0)
         with build_in_float32():
-            words = words or WordTable.hashed(
-                word_dim, views=1 + max(table_indices(names), default=0), seed=seed
-            )
+            table = words or WordTable.hashed(word_dim, views=table_count, seed=seed)
             torch.manual_seed(seed)
-            config = EncoderConfig(dim=dim, start=start, relations=relations)
-            member = Member(ViewStack(names, words, config))
-        return cls([member], device=pick_device(device), name=f"random:{','.join(names)}")
+            network = ViewStack(names, table, EncoderConfig(dim=dim, start=start, relations=relations))
+        return cls([Member(network)], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
     def views(self) -> list[str]:
-        """Names the views, in the order of their vectors."""
+        """Names of the views, in the order of their vectors."""
         return [view for member in self.members for view in member.network.views]
 
     @property
     def structure(self) -> float:
-        """Gives λ of :meth:`encode` where that gets none."""
+        """λ, the share of structure where a call of :meth:`encode` does not give one."""
         return self.members[0].structure
 
     @property
     def structure_size(self) -> int:
-        """Gives S, the numbers of a structure vector."""
+        """S, the numbers of a structure vector."""
         return self.members[0].structure_size
 
     @property
     def readout(self) -> Readout | None:
-        """Gives the map from all views to one vector made for cosine; None where none was fitted."""
-        return fitted_readout(self.members)
+        """The map from all views to one vector made for cosine; None where none was fitted."""
+        return readout_of(self.members)
 
     @property
-    def scaled(self) -> bool:
-        """Tells whether features have a scale of their own."""
+    def has_scale(self) -> bool:
+        """Whether features have a scale of their own."""
         return all(member.network.scale is not None for member in self.members)
 
     def measure(self, trees: TreeCache) -> None:
@@ -180,19 +180,20 @@ class MultiViewEncoder:
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
-        fields, spans = fields_of(requires), sample_spans([(0, len(trees))])
+        fields = fields_of(requires)
+        spans = sample_spans([(0, len(trees))])
         for member in self.members:
             with torch_threads(1):
                 member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
 
     def requires_of(self, views: Sequence[str] | None = None) -> set[str]:
-        """Give the annotations that some views read, of ``tokens``, ``dep``, ``const``; None is all views."""
-        return annotations_of(chosen_networks(self.members, views))
+        """Return the annotations that views read, of ``tokens``, ``dep``, ``const``; None is all views."""
+        return annotations_of(chosen_views(self.members, views))
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Count what :meth:`encode` gives by default: K of a read-out, else D; with structure + S."""
-        meaning = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
-        return meaning + (self.structure_size if self.structure else 0)
+        """Return the size of default vectors: K of a read-out, else D; with structure + S."""
+        dim = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
+        return dim + self.structure_size if self.structure else dim
 
     @with_torch_defaults()
     def encode(
@@ -209,7 +210,7 @@ class MultiViewEncoder:
         readout: Literal["meaning", "features", "raw"] | None = None,
         structure: float | None = None,
         truncate_dim: int | None = None,
-        **others: object,
+        **library_options: object,
     ) -> NDArray[np.float32]:
         """Encode sentences in input order: float32 [D] for a string, [n, D] for a list.
 
@@ -236,21 +237,24 @@ class MultiViewEncoder:
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
             truncate_dim: keep so many numbers of the meaning, a fitted one at length 1 again.
-            others: arguments of sentence-transformers' ``encode`` that ask for nothing (no prompt, float32).
+            library_options: arguments of sentence-transformers' ``encode`` at values that change nothing (no
+                prompt, float32).
         """
         flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
-        numbers = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
-        check_arguments(numbers, trees, flags, others)
+        counts = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
+        check_arguments(counts, trees, flags, library_options)
         output = resolve_output(self.members, self.name, views, readout, structure, truncate_dim)
+        texts = None
+        if inputs is not None:
+            texts = read_sentences([inputs] if isinstance(inputs, str) else inputs, "encode")
         if device is not None:
             self._move(pick_device(device))
-        listed = [inputs] if isinstance(inputs, str) else inputs
-        texts = None if listed is None else read_sentences(listed, "encode")
         vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
         if normalize_embeddings:
             vectors = normalize(vectors, dim=1)
-        result = vectors[0] if isinstance(inputs, str) else vectors
-        return result if convert_to_tensor else result.cpu().numpy()  # type: ignore[return-value]
+        if isinstance(inputs, str):
+            vectors = vectors[0]
+        return vectors if convert_to_tensor else vectors.cpu().numpy()  # type: ignore[return-value]
 
     # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
     encode_query = encode
@@ -280,15 +284,20 @@ class MultiViewEncoder:
 
     def __repr__(self) -> str:
         networks = [member.network for member in self.members]
-        views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
-        words = [f"{len(n.words.vocabulary):,} {n.words.mode}, of size {n.words.dim}" for n in networks]
-        parsers = [f"{need} {who.get('name', '?')}" for need, who in sorted(self.reader.identities.items())]
-        wide = sum(network.dim for network in networks)
+        views: list[str] = []
+        for network in networks:
+            widths = zip(network.views, network.widths, strict=True)
+            views += [f"{view} {width}" for view, width in widths]
+        tables = [network.words for network in networks]
+        words = [f"{len(table.vocabulary):,} {table.mode}, of size {table.dim}" for table in tables]
+        identities = sorted(self.reader.identities.items())
+        parsers = [f"{need} {identity.get('name', '?')}" for need, identity in identities]
+        dim = sum(network.dim for network in networks)
         meaning = f", read out as {self.readout.dim}" if self.readout else ""
         share = f"; structure {self.structure:g}" if self.structure else ""
         return (
             f"{type(self).__name__} {self.name} on {self.device}\n"
-            f"  views    {' + '.join(views)} = {wide} dimensions{meaning}{share}\n"
+            f"  views    {' + '.join(views)} = {dim} dimensions{meaning}{share}\n"
             f"  words    {'; '.join(words)}\n"
             f"  parsers  {', '.join(parsers) or 'none on record'}"
         )
@@ -300,26 +309,27 @@ class MultiViewEncoder:
     @with_torch_defaults()
     @torch.inference_mode()
     def word_vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Give the words' input vectors, tables side by side: float32 [n, (tables or 1) x word size]."""
-        types, inverse = np.unique([*map(str, read_sentences(words, "word_vectors"))], return_inverse=True)
-        parts = [
-            words.rows(table, words.vocabulary.lookup(types.tolist()))
-            for words in (member.network.words for member in self.members)
-            for table in range(max(len(words.tables), 1))
-        ]
-        vectors: NDArray[np.float32] = torch.cat(parts, dim=1).float().cpu().numpy()[inverse]
+        """Return the words' input vectors, tables side by side: float32 [n, (tables or 1) x word size]."""
+        spellings = [str(word) for word in read_sentences(words, "word_vectors")]
+        types, type_of_word = np.unique(spellings, return_inverse=True)
+        blocks = []
+        for member in self.members:
+            table = member.network.words
+            rows = table.vocabulary.lookup(types.tolist())
+            blocks += [table.rows(view, rows) for view in range(max(len(table.tables), 1))]
+        vectors: NDArray[np.float32] = torch.cat(blocks, dim=1).float().cpu().numpy()[type_of_word]
         return vectors
 
     def expand_vocabulary(self, vectors: Path | str) -> int:
-        """Add words the model was not trained on, from a file (GloVe, word2vec, fastText); return how many.
+        """Add words of a file (GloVe, word2vec, fastText) that the model was not trained on; return how many.
 
         Every trained table gets its own map of the vectors, by least squares
         (:class:`multiview.words.vectors.Expansion`), and keeps its own rows; hash buckets still serve the
         words that neither the corpus nor the vectors know. Vectors that are malformed, or share too few words
         with the model, are a UserError.
         """
-        loaded = load_word_vectors(vectors)
-        return max((member.network.words.expand(loaded) for member in self.members), default=0)
+        word_vectors = load_word_vectors(vectors)
+        return max((member.network.words.expand(word_vectors) for member in self.members), default=0)
 
     @with_torch_defaults()
     @torch.inference_mode()
@@ -327,16 +337,17 @@ class MultiViewEncoder:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
         from multiview.encoders.binding import structure_of  # here: it compiles
 
-        texts, size = read_sentences(inputs, "structure_vectors"), self.structure_size
-        bound = functools.partial(structure_of, words=self.members[0].network.words, size=size)
-        output = Output({"tokens", "dep"}, size, bound)
+        texts = read_sentences(inputs, "structure_vectors")
+        words, size = self.members[0].network.words, self.structure_size
+        vectors_of = functools.partial(structure_of, words=words, size=size)
+        output = Output({"tokens", "dep"}, size, vectors_of)
         vectors: NDArray[np.float32] = self._encode(texts, None, output, BATCH, False).cpu().numpy()
         return vectors
 
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
-        return vectors_of_views(chosen_networks(self.members, views), batch)
+        return vectors_of_views(chosen_views(self.members, views), batch)
 
     @with_torch_defaults()
     @torch.inference_mode()
@@ -345,9 +356,8 @@ class MultiViewEncoder:
     ) -> Explanation:
         """Return the subtrees of two sentences that match best, by the cosine of their nodes' vectors.
 
-        The object prints as text. Without a view it is of all, of which those with trees have matches, at
-        most ``top`` each. An unknown view, one without trees, and a sentence too long for the parsers are a
-        UserError.
+        The result prints as text. Each view with trees has at most ``top`` matches; without a ``view`` all
+        have. An unknown view, one without trees, and a sentence too long for the parsers are a UserError.
         """
         from multiview.comparison.matches import explain_pair, nodes_of
 
@@ -357,12 +367,12 @@ class MultiViewEncoder:
         with torch_threads(1):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
-            nodes = list(nodes_of(batch, chosen_networks(self.members, views)))
-            wholes = {"": self.encode(sentences, views=views, show_progress_bar=False)}
+            nodes = list(nodes_of(batch, chosen_views(self.members, views)))
+            sentence_vectors = {"": self.encode(sentences, views=views, show_progress_bar=False)}
             if self.structure and views is None:
-                wholes["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
-                wholes["structure"] = self.structure_vectors(sentences)
-        return explain_pair(batch, self.reader.inventories(), nodes, wholes, top)
+                sentence_vectors["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
+                sentence_vectors["structure"] = self.structure_vectors(sentences)
+        return explain_pair(batch, self.reader.inventories(), nodes, sentence_vectors, top)
 
     def _move(self, device: torch.device) -> None:
         if device != self.device:
@@ -383,22 +393,24 @@ class MultiViewEncoder:
         total = len(texts if texts is not None else trees or ())
         vectors = torch.zeros(total, output.width, device=self.device, dtype=torch.float32)
         dim = max(member.network.config.dim for member in self.members)
-        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW else 1
+        threads = chosen_threads(batch_size, dim, self.device) if total >= FEW_SENTENCES else 1
         batches = self.reader.batches(texts, output.requires, trees, batch_size)
         progress_bar = progress(total=total, description="encode", show=show_progress_bar)
         # The first sentence imports a tokenizer, parsers and compiled loops.
-        paused = pause_collector() if total < FEW else contextlib.nullcontext()
+        collector = pause_collector() if total < FEW_SENTENCES else contextlib.nullcontext()
         # Parsing takes one thread: it has no large products.
-        with torch.inference_mode(), torch_threads(1), progress_bar as bar, paused:
+        with torch.inference_mode(), torch_threads(1), progress_bar as bar, collector:
             for places, batch in batches:
                 with torch_threads(threads):
-                    vectors_BD = output.of(batch)
-                finite = torch.isfinite(vectors_BD).all(dim=1)
-                if not finite.all():
-                    row = int(finite.int().argmin())
-                    where = f"sentence {int(places[row])}, {' '.join(list(batch.words())[row])[:60]!r}"
-                    advice = "is not finite; the model's weights are unusable"
-                    raise UserError(f"{self.name}: the vector of {where}, {advice}")
+                    vectors_BD = output.vectors_of(batch)
+                is_finite = torch.isfinite(vectors_BD).all(dim=1)
+                if not is_finite.all():
+                    row = int(is_finite.int().argmin())
+                    sentence = " ".join(list(batch.words())[row])
+                    raise UserError(
+                        f"{self.name}: the vector of sentence {int(places[row])}, {sentence[:60]!r}, is not "
+                        "finite; the model's weights are unusable"
+                    )
                 vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
                 bar.update(len(places))
         return vectors

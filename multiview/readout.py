@@ -5,10 +5,10 @@
 
 In: a model folder, or ``builtin``; a tree cache by the model's parsers. Out: the model with a read-out
 (:mod:`multiview.encoders.meaning`), which ``encode`` then uses. With another encoder's vectors of the
-sentences, ``.npy``, one row each, it is drawn to these; without, neighbours are drawn together, which adapts
-a model to a text in seconds. What came of it is told on documents that were held out: the mean cosine with
-the teacher's vectors, and Spearman's correlation of the cosines of all pairs of sentences; or how often the
-nearest of 400 sentences is a neighbour.
+sentences, ``.npy``, one row each, it learns to reproduce these; without, neighbours are drawn together, which
+adapts a model to a text in seconds. The result is measured on documents that were held out: by the mean
+cosine with the teacher's vectors, and Spearman's correlation of the cosines of all pairs of sentences; or by
+how often the nearest of 400 sentences is a neighbour.
 """
 
 import sys
@@ -23,12 +23,12 @@ from runtime.cli import Command, Count, Positive, Share, configuration
 from runtime.errors import UserError
 
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""Tried by ``auto``."""
+"""The strengths that ``auto`` tries."""
 
 
 @configuration
 class ReadoutConfig(ModelOptions):
-    """Options of ``python -m multiview.readout``."""
+    """The options of ``python -m multiview.readout``."""
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """Model folder, or builtin."""
@@ -49,7 +49,7 @@ class ReadoutConfig(ModelOptions):
 
 
 def main(config: ReadoutConfig) -> None:
-    """Fit, report, store."""
+    """Fit a read-out, report its gain on held-out text, and store it."""
     from multiview.folder.files import BUILTIN, model_folder, model_records
     from multiview.training.data import open_trees
     from multiview.training.fit import Target, best_readout, compare, read_text, store_readout
@@ -60,32 +60,34 @@ def main(config: ReadoutConfig) -> None:
         raise UserError(f"{folder}: no such model folder")
     if config.output is None and str(config.model) == BUILTIN:
         raise UserError(f"--output: needed for {BUILTIN}, which stays as it is")
-    encoder, cache = config.load(), open_trees(config.trees)
+    encoder = config.load()
+    trees = open_trees(config.trees)
     if len(encoder.members) > 1:
         raise UserError(f"{folder}: holds several models; fit a read-out for one of them")
-    target, limit = Target(cache, config.teacher), encoder.members[0].network.dim
+    target = Target(trees, config.teacher)
+    max_dim = encoder.members[0].network.dim
     if target.vectors_NT is not None:
-        limit = target.vectors_NT.shape[1]
-    if config.dim > limit:
-        raise UserError(f"--dim {config.dim}: {config.teacher or folder} has {limit} numbers a sentence")
-    blocks = read_text(encoder, cache, target)
+        max_dim = target.vectors_NT.shape[1]
+    if config.dim > max_dim:
+        raise UserError(f"--dim {config.dim}: {config.teacher or folder} has {max_dim} numbers a sentence")
+    blocks = read_text(encoder, trees, target)
     strengths = STRENGTHS if config.strength == "auto" else (config.strength,)
-    readout = best_readout(target, blocks[0], strengths, config.dim, cache.folder.name)
+    readout = best_readout(target, blocks[0], strengths, config.dim, trees.folder.name)
     if model_records(folder)[""].storage == "compact":  # then what will be stored is compared
         readout.weight = unpack(pack_matrix("weight", readout.weight))["weight"]
     gains = compare(encoder.readout, readout, target, blocks[-1])
     output = config.output or folder
     if gains or config.output is not None:
-        scale = target.moments.scale(config.features, cache.folder.name)
+        scale = target.moments.scale(config.features, trees.folder.name)
         store_readout(folder, output, readout, scale, config.structure)
         print(f"model      {output}: {readout.origin}, {target.fit_score(readout, blocks[-1]):.4f}")
     if not gains:
-        unchanged = f"; {folder} stays as it was, --output FOLDER writes the new one"
-        print(f"no gain    on the documents that were held out{'' if config.output else unchanged}")
+        advice = "" if config.output else f"; {folder} stays as it was, --output FOLDER writes the new one"
+        print(f"no gain    on the documents that were held out{advice}")
 
 
 def written_folder(config: ReadoutConfig) -> Path | None:
-    """Say where the model goes; None for ``builtin``, which is refused without ``--output``."""
+    """Return the folder of the new model; None for ``builtin``, which is refused without ``--output``."""
     from multiview.folder.files import BUILTIN, refuse_other_content
 
     if config.output is None and config.model == BUILTIN:

@@ -99,7 +99,7 @@ def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> Op
 
         return OpenedEncoder(SingleEncoder(load, tokens=True), reading=reading, features=features)
 
-    if not (model.readout or model.structure or model.scaled):
+    if not (model.readout or model.structure or model.has_scale):
         return stored("")
     share = f", structure {model.structure:g}" if model.structure else ""
     features = stored("features", readout="features")

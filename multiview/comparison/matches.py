@@ -29,7 +29,7 @@ from runtime.errors import UserError
 
 if TYPE_CHECKING:
     from multiview.comparison.reasons import Binding
-    from multiview.outputs import Networks
+    from multiview.outputs import ChosenViews
     from parsing.trees.batch import Batch, Inventories
     from parsing.trees.sentences import ParsedSentence
 
@@ -109,7 +109,7 @@ class ViewNodes:
     """The nodes' vectors of each sentence, [N, D]."""
 
 
-def nodes_of(batch: Batch, networks: Networks) -> Iterator[ViewNodes]:
+def nodes_of(batch: Batch, networks: Sequence[ChosenViews]) -> Iterator[ViewNodes]:
     """Yield the nodes of every chosen view of some networks."""
     views_of_name: Counter[str] = Counter()
     token_count, words = int(batch.sentence_offsets[-1]), batch.distinct_words()

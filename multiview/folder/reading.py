@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from multiview.encoders.registry import fields_of
 from multiview.folder.files import PARSER_KINDS, Member
-from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, offsets_of, places_of_ranges, is_same_parser
+from parsing.trees.batch import NODE_FIELDS, Batch, Inventories, is_same_parser, offsets_of, places_of_ranges
 from runtime.errors import UserError
 from runtime.surroundings import shared_lock
 

@@ -1,9 +1,10 @@
-"""What training has to beat: bags of word vectors, and networks whose weights stay as they were drawn.
+"""Encodes by what training has to beat: bags of word vectors, and networks whose weights stay random.
 
-A bag is the mean of the known words of a file, of random words, of words that are the sum of their own and
-their n-grams' random vectors, or of a model's, trained tables side by side. SIF (smooth inverse frequency:
-Arora, Liang & Ma 2017) weights a word by a / (a + p(w)), a = 1e-3, and takes off the first principal
-direction of sentences, both by a tree cache of training text; a word that it lacks counts as its rarest.
+A bag is the mean of the vectors of a sentence's known words. The vectors are those of a file, random ones,
+sums of a word's and its n-grams' random vectors, or a model's, trained tables side by side. SIF (smooth
+inverse frequency: Arora, Liang & Ma 2017) weights a word by a / (a + p(w)), a = 1e-3, and takes off the first
+principal direction of sentences, both by a tree cache of training text; a word that it lacks counts as its
+rarest.
 
 ``random:VIEWS`` are views with plain random weights, the control of the papers (MV, table 3); ``random:lstm``
 a bidirectional LSTM, the maximum over its words (Wieting & Kiela 2019). ``start:MODEL`` is a model of
@@ -14,7 +15,6 @@ Legend of dimension suffixes: n sentences, N words, E word-vector size, D senten
 
 import contextlib
 import dataclasses
-import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,59 +39,71 @@ from runtime.cli import config_from_json
 from runtime.device import pick_device
 from runtime.errors import UserError
 
-WORD_DIM, BATCH = 128, 128
-"""Size of random words of the LSTM, and sentences that it encodes at a time."""
+WORD_DIM = 128
+"""Size of the LSTM's random words."""
+BATCH = 128
+"""Sentences that the LSTM encodes at a time."""
 RANDOM_DIM = 300
-SAMPLE, BLOCK = 20_000, 100
-"""Corpus sentences from which the direction is computed, and how many are read together."""
-LENGTHS = (3, 4, 5)
-"""Of character n-grams, the marks at both ends of a word included: those of fastText but 6."""
+"""Size of random words where a name gives none."""
+SAMPLE = 20_000
+"""Corpus sentences from which the direction is computed."""
+BLOCK = 100
+"""Corpus sentences that are read together."""
+NGRAM_LENGTHS = (3, 4, 5)
+"""Lengths of character n-grams, which include a mark at both ends of a word: those of fastText but 6."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
-"""Vectors [N, E] of words and which of them are known, [N]."""
+"""Returns vectors [N, E] of words and which of them are known, [N]."""
 
 
 def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
     """Open word vectors: ``random`` or ``ngrams`` (of ``dim`` and ``seed``), a file, or a model folder."""
     if words in ("random", "ngrams"):
-        vectors = random_vectors(dim or RANDOM_DIM, seed, spelling=words == "ngrams")
+        vectors_of = random_vectors(dim or RANDOM_DIM, seed, with_ngrams=words == "ngrams")
     elif model_folder(words).is_dir():
-        vectors = MultiViewEncoder.load(words, "cpu").word_vectors
+        vectors_of = MultiViewEncoder.load(words, "cpu").word_vectors
     else:
-        loaded = load_word_vectors(model_folder(words))
-        rows = places_of(loaded.words)
-
-        def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-            places = [rows.get(token, rows.get(token.lower(), -1)) for token in map(plain, tokens)]
-            rows_N = np.array(places, np.int64)
-            return np.asarray(loaded.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
-
-        return look_up
-    return lambda tokens: (vectors(tokens), np.ones(len(tokens), np.bool_))
+        return _file_lookup(model_folder(words))
+    return lambda tokens: (vectors_of(tokens), np.ones(len(tokens), np.bool_))
 
 
-def random_vectors(dim: int, seed: int, *, spelling: bool) -> Callable[[Sequence[str]], Float]:
-    """Return the fixed random vectors of words, [N, E] of N words.
+def _file_lookup(file: Path) -> Lookup:
+    word_vectors = load_word_vectors(file)
+    row_of = places_of(word_vectors.words)
 
-    With ``spelling`` words share what their spellings share: a word's vector is the sum of those of its own
-    name and of its n-grams in lower case, over the root of their number.
+    def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
+        spellings = [plain(token) for token in tokens]
+        rows = [row_of.get(spelling, row_of.get(spelling.lower(), -1)) for spelling in spellings]
+        rows_N = np.array(rows, np.int64)
+        return np.asarray(word_vectors.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
+
+    return look_up
+
+
+def random_vectors(dim: int, seed: int, *, with_ngrams: bool) -> Callable[[Sequence[str]], Float]:
+    """Return a function that gives the fixed random vectors [N, E] of N words.
+
+    With n-grams, words share what their spellings share: a word's vector is the sum of those of its own name
+    and of its n-grams in lower case, over the root of their number.
     """
     table = WordTable.hashed(dim, views=1, seed=seed)
 
-    def drawn(names: Sequence[str]) -> Float:
+    def vectors_of_names(names: Sequence[str]) -> Float:
         vectors: Float = table.rows(0, table.vocabulary.lookup(list(names))).detach().numpy()
         return vectors
 
-    def spelt(tokens: Sequence[str]) -> Float:
-        sums: dict[str, Float] = {}
+    def vectors_of_spellings(tokens: Sequence[str]) -> Float:
+        vector_of: dict[str, Float] = {}
         for token in dict.fromkeys(tokens):
-            marked = f"<{plain(token).lower()}>"  # <ca, cat, at>, <cat … of cat
-            starts = ((n, start) for n in LENGTHS for start in range(len(marked) - n + 1))
-            names = [token, *(f"ngram:{marked[start : start + n]}" for n, start in starts)]
-            sums[token] = drawn(names).sum(0) / np.sqrt(len(names))
-        vectors: Float = np.stack([sums[token] for token in tokens])
+            text = f"<{plain(token).lower()}>"  # of cat: <ca, cat, at>, <cat, ...
+            names = [token]
+            for length in NGRAM_LENGTHS:
+                starts = range(len(text) - length + 1)
+                names += [f"ngram:{text[start : start + length]}" for start in starts]
+            vector_of[token] = vectors_of_names(names).sum(0) / np.sqrt(len(names))
+        vectors: Float = np.stack([vector_of[token] for token in tokens])
         return vectors
 
-    return spelt if spelling else drawn
+    return vectors_of_spellings if with_ngrams else vectors_of_names
 
 
 class Bag:
@@ -108,61 +120,65 @@ class Bag:
             from sklearn.decomposition import TruncatedSVD
 
             trees = TreeCache.open(corpus)
-            folded: Counter[str] = Counter()
+            counts: Counter[str] = Counter()
             for word, count in trees.type_counts().items():
-                folded[plain(word).lower()] += count
-            total = folded.total()
-            self.probability = {word: count / total for word, count in folded.items()}
+                counts[plain(word).lower()] += count
+            total = counts.total()
+            self.probability = {word: count / total for word, count in counts.items()}
             self.rarest = min(self.probability.values())
-            text = [*trees.words(sample_spans([(0, len(trees))], SAMPLE, BLOCK))]
+            sentences = [*trees.words(sample_spans([(0, len(trees))], SAMPLE, BLOCK))]
             # The first right singular vector of sentences, which are not centred.
-            svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(self._means(text))
+            svd = TruncatedSVD(n_components=1, n_iter=7, random_state=0).fit(self._means(sentences))
             self.direction_1E = svd.components_.astype(np.float32)
 
     def _means(self, sentences: Sequence[Sequence[str]]) -> Float:
         """Return the weighted means [n, E], the direction still in them."""
-        flat = [token for tokens in sentences for token in tokens]
-        vectors_NE, known_N = self.lookup(flat)
-        weights_N = known_N.astype(np.float32)
+        tokens = [token for sentence in sentences for token in sentence]
+        vectors_NE, is_known_N = self.lookup(tokens)
+        weights_N = is_known_N.astype(np.float32)
         if self.probability:
-            p_N = [self.probability.get(plain(token).lower(), self.rarest) for token in flat]
+            p_N = [self.probability.get(plain(token).lower(), self.rarest) for token in tokens]
             weights_N *= SIF_A / (SIF_A + np.array(p_N))
         ends = np.cumsum([0, *map(len, sentences)])
-        words_nN = csr_array((weights_N, np.arange(len(flat)), ends), shape=(len(sentences), len(flat)))
-        known_n1 = np.diff(np.cumsum([0, *known_N])[ends])[:, None]
-        means: Float = ((words_nN @ vectors_NE) / np.maximum(known_n1, 1)).astype(np.float32)
+        weights_nN = csr_array((weights_N, np.arange(len(tokens)), ends), shape=(len(sentences), len(tokens)))
+        known_counts_n1 = np.diff(np.cumsum([0, *is_known_N])[ends])[:, None]
+        means: Float = ((weights_nN @ vectors_NE) / np.maximum(known_counts_n1, 1)).astype(np.float32)
         return means
 
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
         """Return the vectors [n, E] of strings (split at white space) or token lists."""
-        tokens = [sentence.split() if isinstance(sentence, str) else sentence for sentence in sentences]
-        vectors = self._means(tokens)
+        vectors = self._means([_tokens(sentence) for sentence in sentences])
         if self.direction_1E is not None:
             vectors -= (vectors @ self.direction_1E.T) @ self.direction_1E
         return vectors
+
+
+def _tokens(sentence: str | Sequence[str]) -> Sequence[str]:
+    return sentence.split() if isinstance(sentence, str) else sentence
 
 
 class RandomLSTM:
     """A bidirectional LSTM, h = ``dim`` / 2 units each way; weights uniform in ±1/√h, as torch draws them."""
 
     def __init__(self, dim: int, words: WordTable | None, seed: int, device: str | None) -> None:
-        words = words or WordTable.hashed(WORD_DIM, views=1, seed=seed)
+        table = words or WordTable.hashed(WORD_DIM, views=1, seed=seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            lstm = nn.LSTM(words.dim, dim // 2, bidirectional=True)
-        chosen = pick_device(device)
-        self.words, self.lstm = words.to(chosen), lstm.to(chosen)
+            lstm = nn.LSTM(table.dim, dim // 2, bidirectional=True)
+        self.words = table.to(pick_device(device))
+        self.lstm = lstm.to(pick_device(device))
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
-        """Give vectors [n, D] of strings (split at white space) or token lists, of like length at a time."""
-        tokens = [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
-        order = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
+        """Return the vectors [n, D] of strings (split at white space) or token lists."""
+        tokens = [_tokens(sentence) for sentence in sentences]
+        longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
         vectors = np.zeros((len(tokens), 2 * self.lstm.hidden_size), dtype=np.float32)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
+        for start in range(0, len(tokens), BATCH):
+            rows = longest_first[start : start + BATCH]
             batch = [tokens[row] or ["."] for row in rows]
-            words_NE = self.words.rows(0, self.words.vocabulary.lookup([*itertools.chain(*batch)]))
+            types = [token for words in batch for token in words]
+            words_NE = self.words.rows(0, self.words.vocabulary.lookup(types))
             inputs = pack_sequence(list(words_NE.split([len(words) for words in batch])))
             states, _ = pad_packed_sequence(self.lstm(inputs)[0], padding_value=float("-inf"))
             vectors[rows] = states.max(dim=0).values.cpu().numpy()
@@ -177,7 +193,9 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
     """
     from multiview.training.trainer import Trainer
 
-    folder, trees, members = model_folder(model), TreeCache.open(corpus), []
+    folder = model_folder(model)
+    trees = TreeCache.open(corpus)
+    members = []
     for name, record in model_records(folder).items():
         values = record.training.get("config")
         if values is None:
@@ -187,26 +205,27 @@ def load_start(model: Path | str, corpus: Path, device: str | torch.device | Non
         if record.training.get("trees") != trees.identity.get("content_sha256"):
             raise UserError(f"{trees.folder}: is not the tree cache that {folder / name} was trained on")
         config = config_from_json(TrainConfig, values, where=folder / name / "config.json")
-        # A teacher's part draws its weights after all others.
-        untaught = dataclasses.replace(config.objective, teacher=None)
+        # A teacher's part draws its weights after all others, so that the start is the same without it.
+        objective = dataclasses.replace(config.objective, teacher=None)
         with torch.random.fork_rng(devices=[]):
-            trainer = Trainer(dataclasses.replace(config, device="cpu", objective=untaught), trees)
+            trainer = Trainer(dataclasses.replace(config, device="cpu", objective=objective), trees)
             network = trainer.network_to_keep(with_words=len(record.views) > len(config.view_list))
         members.append(Member(network, dict(record.parsers), record.corpus))
     return MultiViewEncoder(members, device=pick_device(device), name=f"start:{Path(model).name}")
 
 
 def training_trees(folder: Path) -> Path | None:
-    """Find the tree cache of a model's training, as named then or in ``runs/trees``; None: it is gone."""
+    """Return the tree cache of a model's training: where it was then, or in ``runs/trees``; None if gone."""
     records = model_records(folder).values()
-    named: list[Path] = []
+    recorded_paths: list[Path] = []
     for record in records:
         with contextlib.suppress(UserError):  # not of multiview.train
             config = config_from_json(TrainConfig, record.training.get("config"), where=folder)
-            named += [] if config.trees is None else [config.trees]
-    for place in [*named, *sorted(Path("runs/trees").glob("*"))]:
+            if config.trees is not None:
+                recorded_paths.append(config.trees)
+    for path in [*recorded_paths, *sorted(Path("runs/trees").glob("*"))]:
         with contextlib.suppress(UserError):  # no cache, or an unfinished one
-            content = TreeCache.open(place).identity.get("content_sha256")
+            content = TreeCache.open(path).identity.get("content_sha256")
             if all(record.training.get("trees") == content for record in records):
-                return place
+                return path
     return None

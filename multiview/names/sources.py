@@ -21,7 +21,14 @@ from torch import Tensor
 
 from corpora.characters import VERSION
 from multiview.encoders.binding import WIDTH
-from multiview.encoders.meaning import BLOCK_SENTENCES, FEATURE_LENGTH, SAMPLE_SENTENCES, Scale, check_share, sample_spans
+from multiview.encoders.meaning import (
+    BLOCK_SENTENCES,
+    FEATURE_LENGTH,
+    SAMPLE_SENTENCES,
+    Scale,
+    check_share,
+    sample_spans,
+)
 from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_records, model_sha256, training_hours, view_positions
 from multiview.model import MultiViewEncoder

@@ -1,4 +1,4 @@
-"""A store of vectors: every distinct sentence is encoded once, whichever run asks.
+"""Keeps vectors, so that every distinct sentence is encoded once, whichever run needs it.
 
 A store is a folder of shards that never change: ``NAME.npy`` [K, n, D], memory-mapped when read, and
 ``NAME.json`` with the texts' digests and the array's size and SHA-256, which are checked when the store is
@@ -29,7 +29,7 @@ from runtime.files import (
 from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
-"""Held by who adds vectors to a store."""
+"""A thread holds it while it adds vectors to a store."""
 CHUNK = 2048
 """Sentences per shard, which is what a kill can lose."""
 
@@ -46,60 +46,65 @@ class VectorStore:
     """
 
     def __init__(self, folder: Path | None = None, columns: int = 1, dtype: str = "float32") -> None:
-        self.folder, self.columns, self.dtype = folder, columns, np.dtype(dtype)
+        self.folder = folder
+        self.columns = columns
+        self.dtype = np.dtype(dtype)
         self.shards: list[NDArray[np.floating]] = []
-        self.place: dict[str, tuple[int, int]] = {}
-        for record in sorted(folder.glob("*.json")) if folder is not None else ():
+        self.places: dict[str, tuple[int, int]] = {}
+        """Shard and row of each text, by its digest."""
+        for record_path in sorted(folder.glob("*.json")) if folder is not None else ():
+            array_path = record_path.with_suffix(".npy")
             try:
-                written = read_record(record)
-                check_file(record.with_suffix(".npy"), **written["file"])
-                vectors = read_array(record.with_suffix(".npy"), 3)
-                shape = (self.columns, len(written["texts"]), self.dim or vectors.shape[-1])
-                kinds = {type(text) for text in written["texts"]}
-                if (vectors.dtype, vectors.shape, kinds) != (self.dtype, shape, {str}):
+                record = read_record(record_path)
+                check_file(array_path, **record["file"])
+                vectors = read_array(array_path, 3)
+                expected_shape = (self.columns, len(record["texts"]), self.dim or vectors.shape[-1])
+                is_usable = vectors.dtype == self.dtype and vectors.shape == expected_shape
+                if not is_usable or not all(isinstance(text, str) for text in record["texts"]):
                     raise ValueError(f"{vectors.dtype} {list(vectors.shape)}")
             except (UserError, OSError, ValueError, LookupError, TypeError) as error:
                 raise UserError(
-                    f"{record}: not a shard of vectors ({error}); delete {folder} to encode again"
+                    f"{record_path}: not a shard of vectors ({error}); delete {folder} to encode again"
                 ) from None
-            self._index(vectors, written["texts"])
+            self._index(vectors, record["texts"])
 
     def _index(self, vectors: NDArray[np.floating], digests: Sequence[str]) -> None:
         with KEEPING:
+            shard = len(self.shards)
             self.shards.append(vectors)
-            self.place |= {digest: (len(self.shards) - 1, row) for row, digest in enumerate(digests)}
+            self.places |= {digest: (shard, row) for row, digest in enumerate(digests)}
 
     @property
     def dim(self) -> int | None:
-        """Gives the size D of a vector; None before the first one."""
+        """The size D of a vector; None before the first one."""
         return self.shards[0].shape[-1] if self.shards else None
 
     def missing(self, texts: Sequence[str]) -> list[str]:
         """Return the distinct texts that have no vectors yet, in order."""
-        return [text for text in dict.fromkeys(texts) if _digest(text) not in self.place]
+        return [text for text in dict.fromkeys(texts) if _digest(text) not in self.places]
 
     def add(self, texts: Sequence[str], vectors_KnD: Float) -> None:
         """Keep the vectors [K, n, D] of n distinct new texts, whose values fit the number format."""
         with np.errstate(over="ignore"):
-            stored: NDArray[np.floating] = np.ascontiguousarray(vectors_KnD, dtype=self.dtype)
-        if not np.isfinite(stored).all():
+            shard: NDArray[np.floating] = np.ascontiguousarray(vectors_KnD, dtype=self.dtype)
+        if not np.isfinite(shard).all():
             raise UserError(f"values up to {np.abs(vectors_KnD).max():.3g} do not fit {self.dtype}")
         digests = [_digest(text) for text in texts]
         if self.folder is not None:
             remove_leftovers(self.folder, shared=True)
             # The content is part of the name: two processes that share a folder do not overwrite each other.
-            content = hashlib.sha256("".join(digests).encode() + stored.tobytes()).hexdigest()
+            content = hashlib.sha256("".join(digests).encode() + shard.tobytes()).hexdigest()
             path = self.folder / f"{len(self.shards):05d}-{content[:8]}.npy"
-            write_array(path, stored)
+            write_array(path, shard)
             write_record(path.with_suffix(".json"), {"texts": digests, "file": file_record(path)})
-            stored = np.load(path, mmap_mode="r")
-        self._index(stored, digests)
+            shard = np.load(path, mmap_mode="r")
+        self._index(shard, digests)
 
     def get(self, texts: Sequence[str], column: int = 0) -> Float:
         """Return one vector each of texts that are all in the store: float32 [n, D]."""
-        places = np.array([self.place[_digest(text)] for text in texts]).reshape(-1, 2)
-        out = np.empty((len(texts), self.dim or 0), dtype=np.float32)
+        places = np.array([self.places[_digest(text)] for text in texts]).reshape(-1, 2)
+        vectors = np.empty((len(texts), self.dim or 0), dtype=np.float32)
         for shard in np.unique(places[:, 0]):
-            here = places[:, 0] == shard
-            out[here] = self.shards[shard][column][places[here, 1]]
-        return out
+            is_in_shard = places[:, 0] == shard
+            vectors[is_in_shard] = self.shards[shard][column][places[is_in_shard, 1]]
+        return vectors

@@ -274,14 +274,14 @@ def test_the_mean_of_the_words_stands_beside_the_views_where_it_helps(tiny, monk
     config = changed(tiny, preset="laptop", beside=beside)
     main(config)
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
-    assert encoder.views == ["dep", "const", "bag"] and encoder.scaled
+    assert encoder.views == ["dep", "const", "bag"] and encoder.has_scale
     alone = changed(config, beside="nothing", name="alone")
     main(alone)
     views, whole = (one.encode(None, trees=cache) for one in (MultiViewEncoder.load(alone.folder), encoder))
     words = np.array([encoder.word_vectors(tokens).mean(0) for tokens in toy_corpus()[0]])
     np.testing.assert_allclose(whole, np.hstack([views, words[:, : config.table.dim]]), atol=1e-5)
     start = load_start(config.folder, tiny.trees)
-    assert start.views == encoder.views and start.scaled
+    assert start.views == encoder.views and start.has_scale
     np.testing.assert_allclose(start.encode(None, trees=cache), whole, atol=1e-5)  # the start was kept
     card = (config.folder / "README.md").read_text()
     assert "(dep 8, const 8, bag 6)" in card and "it stands beside them" in card
@@ -297,9 +297,9 @@ def test_features_have_one_scale_over_the_training_text(tiny: TrainConfig, name:
     cache, encoder = open_trees(tiny.trees), MultiViewEncoder.load(config.folder)
     raw, features = (encoder.encode(None, trees=cache, readout=kind) for kind in ("raw", "features"))
     np.testing.assert_array_equal(raw, encoder.encode(None, trees=cache))
-    assert encoder.scaled == (name == "laptop")
+    assert encoder.has_scale == (name == "laptop")
     expected, one = raw.astype(np.float64), raw[:, 8:]
-    if encoder.scaled:
+    if encoder.has_scale:
         spans = sample_spans(Trainer(config, cache).split.training, 60, 4)
         rows = np.concatenate([np.arange(*span) for span in spans])
         assert 50 < len(rows) <= 60

@@ -102,9 +102,9 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path: 
     np.testing.assert_array_equal(model(SENTENCES), np.concatenate([top, bottom], axis=1))
     assert model.name == "bert -1,-3 mean"
     kept = chosen("-1,-3", "mean")
-    assert kept.identity == model.identity and kept.parts[0].store.place  # one choice, two spellings
+    assert kept.identity == model.identity and kept.parts[0].store.places  # one choice, two spellings
     for other in (chosen("-1", "mean"), chosen("-3,-1", "mean"), chosen("top,bottom", "cls")):
-        assert other.identity != model.identity and not other.parts[0].store.place
+        assert other.identity != model.identity and not other.parts[0].store.places
 
 
 def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path: Path) -> None:
