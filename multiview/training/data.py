@@ -261,7 +261,9 @@ class StepSource:
             segments=segments,
             rows=rows,
             table_rows=torch.from_numpy(rows),
-            vectors=None if self.words.fixed_vectors is None else torch.from_numpy(self.words.fixed_rows(rows)),
+            vectors=None
+            if self.words.fixed_vectors is None
+            else torch.from_numpy(self.words.fixed_rows(rows)),
             anchors=sum(len(each.anchor) for each in targets),
             sentences=sum(stop - start for start, stop in spans),
         )
