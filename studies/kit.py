@@ -1,7 +1,8 @@
 """Run every study: compute cells of figures, store each as it is finished, then write one report.
 
-A study is a configuration (with ``output``, and ``preset`` if it has some) and a function that makes cells
-from it, each a method on a data set with a seed, and a page of tables of their figures::
+A study is a configuration (with ``output``, and ``preset`` if it has presets) and a function. From the
+configuration the function makes cells, each a method on a data set with a seed, and from their figures a page
+of tables::
 
     def study(config: FaqConfig, run: Run) -> Page:
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
@@ -9,10 +10,11 @@ from it, each a method on a data set with a seed, and a page of tables of their 
 
     cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", __doc__)
 
-Output: ``report.html``, ``report.md``, ``results.json`` (without ``--output`` in a folder of the command's
-own), ``log.txt``; finished cells below ``cells/`` or in their own folders.
+The output folder gets ``log.txt``, the finished cells (below ``cells/`` or in folders of their own) and the
+report: ``report.html``, ``report.md``, ``results.json``. Without ``--output`` each choice of models and sets
+has a report in a folder of its own.
 
-Presets are ``presets.toml`` beside the configuration, a table per preset::
+Presets are in ``presets.toml`` beside the configuration, a table per preset::
 
     [paper]
     base = "other"                                                              # a preset it starts from
@@ -21,7 +23,8 @@ Presets are ``presets.toml`` beside the configuration, a table per preset::
     [paper.options]                                                             # what differs from defaults
     backbone = "bert-base-uncased"
 
-Published rows are CSV: a header, then a name and its figures; an empty cell is not published.
+The rows that a paper publishes are CSV files: a header, then a row's name and its figures. The cell of a
+figure that the paper does not give is empty.
 """
 
 from __future__ import annotations
@@ -45,27 +48,26 @@ from runtime.errors import UserError, collect_refusals
 from runtime.progress import progress
 
 if TYPE_CHECKING:
-    from senteval_runner.report.page import Page
+    from senteval_runner.report.page import Column, Page, Table, TableCell
 
 Figures = dict[str, Any]
-"""What one cell gives: JSON values by name."""
+"""The results of one cell: JSON values by name."""
 Key = TypeVar("Key", bound=Hashable)
-Opened = TypeVar("Opened")
+Resource = TypeVar("Resource")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One thing to compute."""
+    """One result to compute."""
 
     name: str
-    """Shown in the log and where it could not be computed."""
+    """Its name in the log, and in the report if it could not be computed."""
     identity: Sequence[object]
-    """JSON values of everything that decides its figures, but the versions of the libraries."""
+    """JSON values of everything that decides its figures, except the versions of the libraries."""
     compute: Callable[[Path], Figures]
-    """Computes the figures, in a folder for unfinished work, which stays after a kill."""
+    """Computes the figures; gets a folder for unfinished work, which stays after a kill."""
     folder: str = ""
-    """Below the output (``.`` is the output), where it writes a model, whose hashes are kept, and its figures
-    are stored."""
+    """Folder below the output (or ``.``) of the model that ``compute`` writes; its figures are put there."""
 
 
 class Run:
@@ -75,38 +77,35 @@ class Run:
         self.output = output
         self.log = log_to(output).info
         self.left_out: dict[str, list[str]] = {}
-        """What could not be computed: names by reason."""
+        """Names of what could not be computed, by reason."""
         self.rows: list[Figures] = []
-        """Figures of every cell so far, with its name."""
+        """The figures of every cell so far, with its name."""
 
-    def leave_out(self, name: str, reason: object) -> None:
-        """Note that something could not be computed; the rest goes on."""
-        self.log(f"left out: {name}: {reason}")
-        self.left_out.setdefault(str(reason), []).append(name)
+    def attempt(self, name: str, function: Callable[[], Resource]) -> Resource | None:
+        """Call a function; if it raises a UserError, note what is left out, and return None."""
+        try:
+            return function()
+        except UserError as error:
+            self.log(f"left out: {name}: {error}")
+            self.left_out.setdefault(str(error), []).append(name)
+            return None
 
-    def opened(self, openers: Mapping[Key, Callable[[], Opened]]) -> dict[Key, Opened]:
+    def opened(self, openers: Mapping[Key, Callable[[], Resource]]) -> dict[Key, Resource]:
         """Call every opener; one that raises a UserError is left out."""
-        results: dict[Key, Opened] = {}
-        for key, opener in openers.items():
-            try:
-                results[key] = opener()
-            except UserError as error:
-                self.leave_out(str(key), error)
-        return results
+        resources = {key: self.attempt(str(key), opener) for key, opener in openers.items()}
+        return {key: resource for key, resource in resources.items() if resource is not None}
 
     def figures(self, cells: Mapping[Key, Cell]) -> dict[Key, Figures]:
         """Compute every cell; one that raises a UserError is left out, and named in the report."""
-        results: dict[Key, Figures] = {}
+        figures_of_cells: dict[Key, Figures] = {}
         with progress(total=len(cells), unit="cell", description="cells") as bar:
             for key, cell in cells.items():
-                try:
-                    results[key] = self._figures(cell)
-                except UserError as error:
-                    self.leave_out(cell.name, error)
-                else:
-                    self.rows.append({"cell": cell.name, **results[key]})
+                figures = self.attempt(cell.name, partial(self._figures, cell))
+                if figures is not None:
+                    figures_of_cells[key] = figures
+                    self.rows.append({"cell": cell.name, **figures})
                 bar.update(1)
-        return results
+        return figures_of_cells
 
     def _figures(self, cell: Cell) -> Figures:
         """Read the figures of a finished cell, or compute and store them, with the hashes of its weights."""
@@ -121,32 +120,36 @@ class Run:
         def compute() -> dict[str, Any]:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
-            shown = (f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float))
-            self.log("  ".join([cell.name, *shown]))
+            numbers = [f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float)]
+            self.log("  ".join([cell.name, *numbers]))
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
-            own = [path for path in weights if work not in path.parents]
-            hashes = {str(path.relative_to(folder)): files.file_record(path) for path in own}
+            finished_files = [path for path in weights if work not in path.parents]
+            hashes = {str(path.relative_to(folder)): files.file_record(path) for path in finished_files}
             return {"identity": identity, "figures": figures, "files": hashes}
 
         def read(record: dict[str, Any]) -> tuple[str, Figures, dict[str, tuple[int, str]]]:
-            written = {name: (about["bytes"], about["sha256"]) for name, about in record["files"].items()}
-            return record["identity"], {**record["figures"]}, written
+            hashes = {name: (entry["bytes"], entry["sha256"]) for name, entry in record["files"].items()}
+            return record["identity"], {**record["figures"]}, hashes
 
-        made_as, figures, written = read_or_compute(file, read, compute)
-        if made_as != identity:
+        stored_identity, figures, hashes = read_or_compute(file, read, compute)
+        if stored_identity != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
-        for name, (size, sha256) in written.items():
+        for name, (size, sha256) in hashes.items():
             files.check_file(folder / name, size, sha256)
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
         return figures
 
 
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
-    """Compute a study and write its report, unless all was left out; return 2 if something was, else 0."""
+    """Compute a study and write its report; return 2 if something was left out, else 0.
+
+    Raises UserError: everything was left out.
+    """
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
 
-    output, run = config.output, Run(config.output)
+    output = config.output
+    run = Run(output)
     page = study(config, run)
     reasons = [f"{', '.join(names)}: {reason}" for reason, names in run.left_out.items()]
     if not run.rows:
@@ -154,9 +157,9 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
     if reasons:
         page = replace(page, sections=[*page.sections, Section("Left out", reasons)])
     if output == getattr(type(config), "output", None):  # by default, where reports of other models are
-        inputs = ("sets", "models", "backbones", "encoders", "cross", "trees")
-        words = [str(word) for option in inputs for word in getattr(config, option, ())]
-        output /= report_name(config_to_json(config), words)
+        options = ("sets", "models", "backbones", "encoders", "cross", "trees")
+        inputs = [str(value) for option in options for value in getattr(config, option, ())]
+        output /= report_name(config_to_json(config), inputs)
     results = {"config": config_to_json(config), "cells": run.rows, "left_out": reasons}
     files.write_json(output / "results.json", results)
     files.write_text(output / "report.html", page.html())
@@ -169,8 +172,8 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 def check_inputs(config: Any) -> None:
     """Refuse a study of which no model or no set can be read, before anything heavy is imported.
 
-    Raises UserError: the preset needs options that are not given, or none of the models, or of the files of
-    an option, can be what it is named as; or what the configuration's own ``check_words`` raises.
+    Raises UserError: options that the preset requires are missing; none of the models, or none of the files
+    of an option, is there; or what the configuration's own ``check_words`` refuses.
     """
     if preset := getattr(config, "preset", None):
         table = _preset_tables(type(config)).get(preset, {})  # or a preset of multiview.train
@@ -180,10 +183,10 @@ def check_inputs(config: Any) -> None:
             raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
     if hasattr(config, "check_words"):
         config.check_words()
-    names = getattr(config, "models", ())
-    refused = collect_refusals(*(partial(check_names, [name]) for name in names))
-    if names and len(refused) == len(names):
-        raise UserError("; ".join(refused))
+    models = getattr(config, "models", ())
+    errors = collect_refusals(*(partial(check_names, [model]) for model in models))
+    if models and len(errors) == len(models):
+        raise UserError("; ".join(errors))
     for field in fields(config):
         value = getattr(config, field.name)
         values = value if isinstance(value, tuple) else [value]
@@ -192,40 +195,42 @@ def check_inputs(config: Any) -> None:
             raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
 
 
-def command(config: type[Any], study: str, module: str, about: str | None) -> Command:
+def command(config: type[Any], study: str, module: str, docstring: str | None) -> Command:
     """Make the command ``python -m MODULE`` of a study, which has presets and owns its output.
 
-    ``study`` is the function's ``MODULE:NAME``, imported late so that ``--help``, which shows the first line
-    of ``about``, is fast.
+    ``study`` is the function's ``MODULE:NAME``; it is imported late so that ``--help``, which shows the first
+    line of ``docstring``, is fast.
     """
 
-    def main(chosen: Any) -> int:
-        check_inputs(chosen)
-        file, _, name = study.partition(":")
-        return run_study(chosen, getattr(import_module(file), name))
+    def main(options: Any) -> int:
+        check_inputs(options)
+        study_module, _, name = study.partition(":")
+        return run_study(options, getattr(import_module(study_module), name))
 
     return Command(
         config,
         main,
         module,
-        (about or "").split("\n")[0],
+        (docstring or "").split("\n")[0],
         defaults=lambda name: with_defaults(config, read_presets(config).get(name, {})),
-        owns=lambda chosen: chosen.output,
+        owns=lambda options: options.output,
         kept_work="finished cells and the last saved states are kept; the same command resumes",
         plugins=True,
     )
 
 
 def read_presets(config: type[Any]) -> dict[str, dict[str, Any]]:
-    """Read the options of each preset by field of ``config``, in its types, ``preset`` itself among them."""
+    """Read the options of each preset, ``preset`` itself among them, in the types of ``config``'s fields."""
     from pydantic import TypeAdapter
 
-    types, tables = get_type_hints(config, include_extras=True), _preset_tables(config)
+    types = get_type_hints(config, include_extras=True)
+    tables = _preset_tables(config)
     presets = {}
     for name, table in tables.items():
-        options = {**tables.get(table.get("base", ""), {}).get("options", {}), **table.get("options", {})}
-        typed = {key: TypeAdapter(types[key]).validate_python(value) for key, value in options.items()}
-        presets[name] = {"preset": name, **typed}
+        base = tables.get(table.get("base", ""), {})
+        options = {**base.get("options", {}), **table.get("options", {})}
+        values = {key: TypeAdapter(types[key]).validate_python(value) for key, value in options.items()}
+        presets[name] = {"preset": name, **values}
     return presets
 
 
@@ -235,7 +240,33 @@ def _preset_tables(config: type[Any]) -> dict[str, dict[str, Any]]:
 
 
 def published(file: Path) -> dict[str, dict[str, float]]:
-    """Read the figures of a CSV file by column, by the name of the row in its first column."""
-    with file.open(encoding="utf-8", newline="") as lines:
-        rows = {row.pop(next(iter(row))): row for row in csv.DictReader(lines)}
-    return {name: {key: float(cell) for key, cell in row.items() if cell} for name, row in rows.items()}
+    """Read a paper's figures from a CSV file: by the row's name, in the first column, then by column."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        (_, *columns), *rows = csv.reader(stream)
+    return {
+        name: {column: float(cell) for column, cell in zip(columns, cells, strict=True) if cell}
+        for name, *cells in rows
+    }
+
+
+def score_table(
+    labels: Sequence[str],
+    columns: Sequence[Column],
+    rows: Mapping[Any, Mapping[str, TableCell]],
+    paper_rows: Mapping[Any, Mapping[str, TableCell]],
+    **options: Any,
+) -> Table:
+    """Make a table of scores, with the paper's rows quoted below ours.
+
+    A row's key is its name, or a tuple of as many names as there are ``labels``. Its cells are found by the
+    names of the ``columns``; those that it lacks are empty. ``options`` are those of a Table.
+    """
+    from senteval_runner.report.page import Table
+
+    def lines(rows_by_name: Mapping[Any, Mapping[str, TableCell]]) -> list[list[TableCell]]:
+        return [
+            [*(name if isinstance(name, tuple) else [name]), *(row.get(column.name) for column in columns)]
+            for name, row in rows_by_name.items()
+        ]
+
+    return Table([*labels, *columns], lines(rows), quoted=lines(paper_rows), **options)

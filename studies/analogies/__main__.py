@@ -75,10 +75,10 @@ def cli(args: Sequence[str] | None = None) -> int:
         return COMMANDS[words[0]](words[1:])
     if "--version" in words:
         return COMMANDS["run"](words)
-    help_wanted = words[:1] in (["-h"], ["--help"])
-    about = f"usage: python -m studies.analogies {{build,run}} [OPTIONS]\n\n{__doc__}\n{VERSION_HELP}"
-    print(about, file=sys.stdout if help_wanted else sys.stderr)
-    return 0 if help_wanted else 2
+    is_help = words[:1] in (["-h"], ["--help"])
+    usage = f"usage: python -m studies.analogies {{build,run}} [OPTIONS]\n\n{__doc__}\n{VERSION_HELP}"
+    print(usage, file=sys.stdout if is_help else sys.stderr)
+    return 0 if is_help else 2
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Build the questions: pairs of facts, wrong answers, contexts. docs/papers/uni.md says what is UNI's.
 
-Words have five candidates: the answer and the four words of a vector file that are nearest to b − a + c.
-Where the file lacks a word of the question, and without a file, the category's own words stand in.
+A word question has five candidates: the answer and the four words of a vector file that are nearest to
+b − a + c. Where the file lacks a word of the question, and without a file, the category's own words stand in.
 
 Semantic phrases and sentences have one context, found around A's word, in two wordings,
 
@@ -16,14 +16,11 @@ superlative. Negation has one wording: B is "not" A, and the wrong answer denies
     the plan was clear : the plan was not clear = the ant is known : the ant is unknown (or: is not unknown)
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +33,7 @@ from runtime.errors import UserError
 from runtime.files import sha256_file, write_json
 from senteval_runner.protocol.features import unit
 from senteval_runner.report.page import Column, Table, TableCell
+from studies.analogies.__main__ import BuildConfig
 from studies.analogies.contexts import FOLDER, Frame, Frames, collect_frames, fill
 from studies.analogies.questions import (
     CATEGORIES,
@@ -48,24 +46,21 @@ from studies.analogies.questions import (
     write_questions,
 )
 
-if TYPE_CHECKING:
-    from studies.analogies.__main__ import BuildConfig
-
 WRONG_WORDS, ALL = 4, 10**9
-SPARE = 12
-"""Words looked at beyond those wanted: the question's own, and other spellings of one word."""
+SPARE_WORDS = 12
+"""Words looked at beyond the four: the question's own, and other spellings of one word."""
 SCORES = 2**26
 """Scores of words in memory at a time."""
 Scores = NDArray[np.floating] | None
-"""Of all words for a question, [W]; None where a, b or c has no vector."""
+"""Scores of all words for a question, [W]; None if a, b or c has no vector."""
 
 
 @cache
 def load_pairs() -> dict[str, dict[tuple[str, str], list[str]]]:
-    """Read the project's pairs by category, in the numbers of UNI's Table 3, with wrong answers of contexts.
+    """Read the project's pairs by category, as many as in UNI's Table 3, with wrong answers for contexts.
 
-    These are the past tense of a participle, the superlative of a comparative, other pronouns for "she" and
-    "her"; none where they are chosen per question.
+    A participle has its past tense, a comparative its superlative, "she" and "her" other pronouns; other
+    pairs have none, since those are chosen for each question.
     """
     pairs: dict[str, dict[tuple[str, str], list[str]]] = {name: {} for name in CATEGORIES}
     columns = ("category", "left", "right", "distractors")
@@ -93,19 +88,19 @@ class Ranking:
         self.rows = {word: row for row, word in enumerate(self.words)}
         self.unit_WE = unit(vectors.vectors) if vectors else np.empty((0, 1))
 
-    def row(self, word: str) -> int | None:
-        """Find where a word stands in the file, or its lower case; None if it is unknown."""
-        return self.rows.get(word, self.rows.get(word.lower()))
+    def row(self, word: str) -> int:
+        """Find the row of a word in the file, or of its lower case; -1 if it is unknown."""
+        return self.rows.get(word, self.rows.get(word.lower(), -1))
 
     def scores(self, questions: Sequence[Terms]) -> Iterator[Scores]:
         """Score all words for each question."""
         step = max(1, SCORES // max(1, len(self.words)))
         for start in range(0, len(questions), step):
-            rows = [[self.row(word) for word in terms[:3]] for terms in questions[start : start + step]]
-            known = np.array([terms for terms in rows if None not in terms], dtype=np.int64).reshape(-1, 3)
-            a_QE, b_QE, c_QE = self.unit_WE[known.T]
+            row_Q3 = np.array([[self.row(w) for w in terms[:3]] for terms in questions[start : start + step]])
+            is_known_Q = np.all(row_Q3 >= 0, axis=1).tolist()
+            a_QE, b_QE, c_QE = self.unit_WE[row_Q3[is_known_Q].T]
             score_QW = iter((b_QE - a_QE + c_QE) @ self.unit_WE.T)
-            yield from (None if None in terms else next(score_QW) for terms in rows)
+            yield from (next(score_QW) if is_known else None for is_known in is_known_Q)
 
     def nearest(self, question: Terms, score_W: Scores) -> list[str]:
         """Take the best four words of the whole file, without the question's own.
@@ -115,26 +110,32 @@ class Ranking:
         """
         if score_W is None:
             return []
-        top = np.argpartition(score_W, -min(WRONG_WORDS + SPARE, len(self.words)))[-WRONG_WORDS - SPARE :]
-        seen = {word.lower() for word in question}
-        capital = question[3][0].isupper() and question[3] not in self.rows
-        others: list[str] = []
-        for word in (self.words[row] for row in top[np.lexsort((top, -score_W[top]))]):
+        count = min(WRONG_WORDS + SPARE_WORDS, len(self.words))
+        rows = np.argpartition(score_W, -count)[-count:]
+        words_so_far = {word.lower() for word in question}
+        with_capital = question[3][0].isupper() and question[3] not in self.rows
+        words: list[str] = []
+        for word in (self.words[row] for row in rows[np.lexsort((rows, -score_W[rows]))]):
             # "|" stands between the candidates of a file.
-            if word.lower() not in seen and word.isprintable() and "|" not in word:
-                seen.add(word.lower())
-                others.append(word[0].upper() + word[1:] if capital else word)
-        return others[:WRONG_WORDS]
+            if word.lower() not in words_so_far and word.isprintable() and "|" not in word:
+                words_so_far.add(word.lower())
+                words.append(word[0].upper() + word[1:] if with_capital else word)
+        return words[:WRONG_WORDS]
 
     def among(self, pool: list[str], score_W: Scores) -> list[str]:
         """Sort ``pool``, best first; words without a vector follow in the pool's order."""
         rows = {word: self.row(word) for word in pool}
-        known = {word: score_W[row] for word, row in rows.items() if score_W is not None and row is not None}
-        return sorted(pool, key=lambda word: -known.get(word, -np.inf))
+        scores = {word: score_W[row] for word, row in rows.items() if score_W is not None and row >= 0}
+        return sorted(pool, key=lambda word: -scores.get(word, -np.inf))
+
+
+def pairs_of(questions: Sequence[Terms]) -> list[tuple[str, str]]:
+    """List the distinct pairs of word questions."""
+    return list(dict.fromkeys(pair for terms in questions for pair in (terms[:2], terms[2:])))
 
 
 def wrong_answers(
-    category: Category, chosen: Sequence[Terms], ranking: Ranking, generator: random.Random
+    category: Category, questions: Sequence[Terms], ranking: Ranking, generator: random.Random
 ) -> Iterator[tuple[list[str], list[str]]]:
     """Choose each word question's wrong words, and what wrong phrases and sentences have in their slots.
 
@@ -142,27 +143,28 @@ def wrong_answers(
     for a participle or comparative.
     """
     facts = load_pairs()[category.name]
-    used = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
-    words = sorted({word for pair in used for word in (*pair, *facts.get(pair, ()))})
-    plain = sorted({word for pair in used if not facts.get(pair) for word in pair})
+    pairs = pairs_of(questions)
+    words = sorted({word for pair in pairs for word in (*pair, *facts.get(pair, ()))})
+    slot_words = sorted({word for pair in pairs if not facts.get(pair) for word in pair})
 
-    def best(pool: list[str], taken: Sequence[str], score_W: Scores) -> list[str]:
-        seen = {word.lower() for word in taken}
-        left = [word for word in generator.sample(pool, len(pool)) if word.lower() not in seen]
-        return ranking.among(left, score_W)
+    def best(pool: list[str], terms: Sequence[str], score_W: Scores) -> list[str]:
+        excluded_words = {word.lower() for word in terms}
+        shuffled_pool = generator.sample(pool, len(pool))
+        candidates = [word for word in shuffled_pool if word.lower() not in excluded_words]
+        return ranking.among(candidates, score_W)
 
-    for question, score_W in zip(chosen, ranking.scores(chosen), strict=True):
-        near = ranking.nearest(question, score_W)
-        wrong = [*near, *best(words, [*question, *near], score_W)][:WRONG_WORDS]
+    for question, score_W in zip(questions, ranking.scores(questions), strict=True):
+        neighbours = ranking.nearest(question, score_W)
+        wrong_words = [*neighbours, *best(words, [*question, *neighbours], score_W)][:WRONG_WORDS]
         slots = [word for word in facts.get(question[2:], ()) if word not in question]
         if category.kind == "predicate":
             slots = [f"not {question[3]}"]
         elif category.semantic and not slots:
-            slots = best(plain, question, score_W)
+            slots = best(slot_words, question, score_W)
         if category.kind and not slots:
             fault = f"{category.google}: no wrong answer beside {question[3]!r}"
             raise UserError(f"{fault} is known for contexts")
-        yield wrong, slots[: category.candidates - 1]
+        yield wrong_words, slots[: category.candidates - 1]
 
 
 def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
@@ -173,34 +175,43 @@ def slot_text(kind: str, level: str, word: str, *, is_right: bool) -> str:
 
 
 def in_context(
-    category: Category, level: str, terms: Terms, wrong: Sequence[str], here: Frame, there: Frame
+    category: Category, level: str, terms: Terms, wrong_slots: Sequence[str], first: Frame, second: Frame
 ) -> tuple[Terms, list[str], str]:
     """Put a word question into contexts: a, b, c and the answer, the wrong answers, the source.
 
-    ``here`` and ``there`` are the contexts of its two pairs; ``wrong`` fills the slots of the wrong answers.
+    ``first`` and ``second`` are the contexts of its two pairs; ``wrong_slots`` fill those of the wrong
+    answers.
     """
-    a, b, c, d = terms
-    wordings, wording = [here.left, here.right, there.left, there.right], there.right
+    a, b, c, answer = terms
     if category.kind == "predicate":
-        b, wordings, wording = f"not {a}", [here.left, here.left, there.left, there.left], there.left
+        b = f"not {a}"
+        wordings = [first.left, first.left, second.left, second.left]
     elif category.semantic:
-        wordings, wording, there = [here.left, here.right, here.right, here.left], here.right, here
-    a, b, c, d = (
-        fill(frame, slot_text(category.kind, level, word, is_right=place % 2 == 1))
-        for place, (frame, word) in enumerate(zip(wordings, (a, b, c, d), strict=True))
+        second = first
+        wordings = [first.left, first.right, first.right, first.left]
+    else:
+        wordings = [first.left, first.right, second.left, second.right]
+    a, b, c, answer = (
+        fill(wording, slot_text(category.kind, level, word, is_right=place in (1, 3)))
+        for place, (wording, word) in enumerate(zip(wordings, (a, b, c, answer), strict=True))
     )
-    others = [fill(wording, slot_text(category.kind, level, word, is_right=False)) for word in wrong]
-    return (a, b, c, d), others, " ".join(dict.fromkeys([here.source, there.source]))
+    # Wrong answers have the wording of c, or with a context for each pair that of the right answer.
+    wrong_wording = wordings[2] if category.semantic else wordings[3]
+    texts = [slot_text(category.kind, level, word, is_right=False) for word in wrong_slots]
+    source = " ".join(dict.fromkeys([first.source, second.source]))
+    return (a, b, c, answer), [fill(wrong_wording, text) for text in texts], source
 
 
 def word_questions(
-    category: Category, google: Google | None, most: int, generator: random.Random
+    category: Category, google: Google | None, limit: int, generator: random.Random
 ) -> list[Terms]:
     """Draw a category's word questions from Google's, or from all pairs of two facts that share no word."""
-    facts = load_pairs()[category.name]
-    possible = [(*a, *b) for a in facts for b in facts if a[0] != b[0] and a[1] != b[1]]
-    questions = possible if google is None else google.get(category.google, ())
-    rows = generator.sample(range(len(questions)), min(category.questions, most, len(questions)))
+    if google is None:
+        facts = load_pairs()[category.name]
+        questions = [(*a, *b) for a in facts for b in facts if a[0] != b[0] and a[1] != b[1]]
+    else:
+        questions = google.get(category.google, [])
+    rows = generator.sample(range(len(questions)), min(category.questions, limit, len(questions)))
     return [questions[row] for row in sorted(rows)]
 
 
@@ -220,23 +231,22 @@ def build_questions(
     questions: dict[str, list[Question]] = {level: [] for level in LEVELS}
     for category in CATEGORIES.values():
         generator = random.Random(f"{seed} {category.name}")
-        chosen = word_questions(category, google, limit, generator)
-        wrong = list(wrong_answers(category, chosen, ranking or Ranking(), generator))
-        pairs = dict.fromkeys(pair for terms in chosen for pair in (terms[:2], terms[2:]))
-        for level in LEVELS if category.kind else LEVELS[:1]:
-            order = frames.get((category.kind, level), [])
-            order = generator.sample(order, len(order))
-            contexts = {pair: order[place % len(order)] for place, pair in enumerate(pairs) if order}
-            for number, (terms, (words, slots)) in enumerate(zip(chosen, wrong, strict=True)):
-                name, word_name = (f"{category.name}-{kind}-{number:04d}" for kind in (level, "word"))
-                (a, b, c, answer), others, source = terms, words, "lexicon"
+        terms_of_questions = word_questions(category, google, limit, generator)
+        wrong = list(wrong_answers(category, terms_of_questions, ranking or Ranking(), generator))
+        pairs = pairs_of(terms_of_questions)
+        for level in LEVELS if category.kind else ["word"]:
+            contexts = frames.get((category.kind, level), [])
+            contexts = generator.sample(contexts, len(contexts))
+            for number, (terms, (words, slots)) in enumerate(zip(terms_of_questions, wrong, strict=True)):
+                texts, wrong_texts, source = terms, words, "lexicon"
                 if level != "word":
-                    here, there = contexts[terms[:2]], contexts[terms[2:]]
-                    (a, b, c, answer), others, source = in_context(category, level, terms, slots, here, there)
-                candidates = tuple(generator.sample([answer, *others], 1 + len(others)))
-                question = Question(
-                    name, word_name, level, category.name, a, b, c, answer, candidates, source
-                )
+                    first, second = (
+                        contexts[pairs.index(pair) % len(contexts)] for pair in (terms[:2], terms[2:])
+                    )
+                    texts, wrong_texts, source = in_context(category, level, terms, slots, first, second)
+                candidates = tuple(generator.sample([texts[3], *wrong_texts], 1 + len(wrong_texts)))
+                name, word_name = (f"{category.name}-{kind}-{number:04d}" for kind in (level, "word"))
+                question = Question(name, word_name, level, category.name, *texts, candidates, source)
                 if fault := question.fault():
                     raise UserError(f"{name}: {fault}")
                 questions[level].append(question)
@@ -244,7 +254,7 @@ def build_questions(
 
 
 def build(config: BuildConfig) -> None:
-    """Write the questions and a summary; a missing input or kind of trees in the cache is refused."""
+    """Write the questions and a summary; a missing input, or a cache with one kind of trees, is refused."""
     google = None if config.google is None else read_google(config.google)
     trees = TreeCache.open(config.cache) if config.cache else None
     if trees is not None and not (trees.has("dep") and trees.has("const")):
@@ -269,14 +279,14 @@ def build(config: BuildConfig) -> None:
 
 
 def length_table(questions: Sequence[Question]) -> Table:
-    """Count each category's word questions, and average the tokens of a, b, c and the answer beside UNI's."""
+    """Count each category's word questions, and average the tokens of a, b, c and the answer, as UNI does."""
     rows: list[list[TableCell]] = []
     for name, category in CATEGORIES.items():
         groups = {level: [q for q in questions if (q.category, q.level) == (name, level)] for level in LEVELS}
         row: list[TableCell] = [name, len(groups["word"])]
-        for level, published in zip(LEVELS[1:], category.tokens, strict=True):
+        for level, mean_of_paper in zip(LEVELS[1:], category.tokens, strict=True):
             lengths = [len(text.split()) for q in groups[level] for text in (q.a, q.b, q.c, q.answer)]
-            row += [fmean(lengths), published] if lengths else [None, None]
+            row += [fmean(lengths), mean_of_paper] if lengths else [None, None]
         rows.append(row)
-    columns = [Column(f"{level}{whose}", digits=1) for level in LEVELS[1:] for whose in ("", ", UNI")]
+    columns = [Column(f"{level}{suffix}", digits=1) for level in LEVELS[1:] for suffix in ("", ", UNI")]
     return Table(["category", "questions", *columns], rows, title="Mean tokens (UNI: Table 2)")

@@ -30,10 +30,12 @@ from runtime.progress import progress
 
 FOLDER = Path(__file__).parent
 SLOT = "_"
-LENGTHS = {"phrase": (3, 7), "sentence": (5, 18)}
-REPLACED = {"phrase": 1, "sentence": 2}
-ENOUGH = 12
+LENGTHS = {"phrase": range(3, 8), "sentence": range(5, 19)}
+"""In words, the slot counted as one."""
+LEAST_SYNONYMS = {"phrase": 1, "sentence": 2}
+ENOUGH_FRAMES = 12
 """Frames per kind and level below which the hand-made ones are added."""
+LONGEST_SENTENCE = 60
 WORD = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*|[A-Za-z]*'[a-z]+|,|\.")
 _THE = "the|this|that|these|those|my|our|their|its|your"
 _NOUN = rf"(?:{_THE}|an?|his|her)/\S+ (?:\S+/JJ/\S+ )?\S+/NNS?"
@@ -77,81 +79,85 @@ def _synonyms() -> dict[str, str]:
 
 
 def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """Replace words by their synonyms and adjust "a" and "an"; count the replaced words."""
-    out: list[str] = []
-    replaced = 0
+    """Replace words by their synonyms and adjust "a" and "an"; count the synonyms."""
+    new_words: list[str] = []
+    count = 0
     for place, word in enumerate(words):
         # A capital inside a sentence is a name: "the Opera House" stays.
-        new = _synonyms().get(word.lower()) if place == 0 or word.islower() else None
-        replaced += new is not None
-        if new is not None and out and out[-1] in ("a", "an"):
-            out[-1] = "an" if new[0] in "aeiou" else "a"
-        out += [word] if new is None else new.split()
-    return tuple(out), replaced
+        synonym = _synonyms().get(word.lower()) if place == 0 or word.islower() else None
+        if synonym is None:
+            new_words.append(word)
+            continue
+        count += 1
+        if new_words and new_words[-1] in ("a", "an"):
+            new_words[-1] = "an" if synonym[0] in "aeiou" else "a"
+        new_words += synonym.split()
+    return tuple(new_words), count
 
 
 def frames_of(
-    sentence: ParsedSentence, number: int, taken: Collection[str]
+    sentence: ParsedSentence, number: int, reserved_words: Collection[str]
 ) -> Iterator[tuple[str, str, Frame]]:
     """Yield all frames of one sentence of a cache, by its number there, as (kind, level, frame).
 
-    A sentence that a parser could not take gives none. ``taken`` are lower-case words of the questions, which
-    no context may hold outside its slot.
+    A sentence that a parser could not take gives none. ``reserved_words`` are lower-case words of the
+    questions, which no context may hold outside its slot.
     """
-    if sentence.flags or sentence.spans is None or len(sentence.words) > 60:
+    words = sentence.words
+    if sentence.flags or sentence.spans is None or len(words) > LONGEST_SENTENCE:
         return
-    shortest, longest = LENGTHS["phrase"]
-    columns = (sentence.words, sentence.tags or (), sentence.relations or ())
-    text = " ".join(f"{word.lower()}/{tag}/{relation}" for word, tag, relation in zip(*columns, strict=True))
-    matches = ((kind, match) for kind in SLOTS for match in re.finditer(rf"(?<!\S){SLOTS[kind]}", text))
-    for kind, match in matches:
-        start = text.count(" ", 0, match.start("slot"))
-        stop = start + 1 + match["slot"].count(" ")
-        if kind == "place" and sentence.words[start].lower() not in taken:
-            continue
-        around = [(b - a, a, b) for a, b, _ in sentence.spans if a <= start and stop <= b]
-        phrases = [("phrase", a, b) for size, a, b in sorted(around) if shortest <= size <= longest][:1]
-        for level, a, b in [*phrases, ("sentence", 0, len(sentence.words))]:
-            before, after = sentence.words[a:start], sentence.words[stop:b]
-            if not _is_clean(before, after, level, taken):
+    columns = zip(words, sentence.tags or (), sentence.relations or (), strict=True)
+    text = " ".join(f"{word.lower()}/{tag}/{relation}" for word, tag, relation in columns)
+    for kind, pattern in SLOTS.items():
+        for match in re.finditer(rf"(?<!\S){pattern}", text):
+            start = text.count(" ", 0, match.start("slot"))
+            stop = start + 1 + match["slot"].count(" ")
+            if kind == "place" and words[start].lower() not in reserved_words:
                 continue
-            first = before[0].lower() if before and level == "phrase" else ""
-            if START.fullmatch(first):
-                before = [first, *before[1:]]
-            left = (*before, SLOT, *after)
-            right, replaced = paraphrase(left)
-            if replaced >= REPLACED[level]:
-                yield kind, level, Frame(left, right, f"cache:{number}")
+            constituents = [(b - a, a, b) for a, b, _ in sentence.spans if a <= start and stop <= b]
+            phrases = [("phrase", a, b) for size, a, b in sorted(constituents) if size in LENGTHS["phrase"]]
+            for level, a, b in [*phrases[:1], ("sentence", 0, len(words))]:
+                frame = _frame(words[a:start], words[stop:b], level, reserved_words)
+                if frame is not None:
+                    yield kind, level, Frame(*frame, f"cache:{number}")
 
 
-def _is_clean(before: list[str], after: list[str], level: str, taken: Collection[str]) -> bool:
-    """Tell whether what stands around a slot is plain English of the right length."""
-    shortest, longest = LENGTHS[level]
-    if not shortest <= len(before) + 1 + len(after) <= longest or (level == "sentence") != (
-        after[-1:] == ["."]
-    ):
-        return False
+def _frame(
+    before: list[str], after: list[str], level: str, reserved_words: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Make both wordings of what stands around a slot, if it is plain English of the right length."""
+    ends_sentence = after[-1:] == ["."]
+    if len(before) + 1 + len(after) not in LENGTHS[level] or ends_sentence != (level == "sentence"):
+        return None
     if level == "phrase" and {",", "."} & {*before[:1], *after[-1:]}:
-        return False
-    return all(WORD.fullmatch(word) and word.lower() not in taken for word in before + after)
+        return None
+    if not all(WORD.fullmatch(word) and word.lower() not in reserved_words for word in before + after):
+        return None
+    if level == "phrase" and before and START.fullmatch(before[0].lower()):
+        before = [before[0].lower(), *before[1:]]
+    left = (*before, SLOT, *after)
+    right, count = paraphrase(left)
+    return (left, right) if count >= LEAST_SYNONYMS[level] else None
 
 
-def collect_frames(cache: TreeCache | None = None, taken: Collection[str] = ()) -> Frames:
+def collect_frames(cache: TreeCache | None = None, reserved_words: Collection[str] = ()) -> Frames:
     """Collect frames by kind and level, in the cache's order; without a cache the hand-made ones alone.
 
-    The cache has both kinds of trees; ``taken`` is that of :func:`frames_of`.
+    The cache has both kinds of trees; ``reserved_words`` are those of :func:`frames_of`.
     """
     hand_made: dict[tuple[str, str], list[Frame]] = {}
     for row in read_table(FOLDER / "frames.tsv", ("kind", "level", "left", "right")):
         kind, level, left, right = row.cells
         frame = Frame(tuple(left.split()), tuple(right.split()), f"frames:{row.line}")
         hand_made.setdefault((kind, level), []).append(frame)
-    cached: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {key: {} for key in hand_made}
+    # Of equal texts the first one counts.
+    frames_by_text: dict[tuple[str, str], dict[tuple[str, ...], Frame]] = {key: {} for key in hand_made}
     with progress(total=len(cache or ()), description="contexts") as bar:
         for number, sentence in enumerate(cached_sentences(cache, 0, len(cache)) if cache else ()):
             bar.update(1)
-            for kind, level, frame in frames_of(sentence, number, taken):
-                cached[kind, level].setdefault(frame.left, frame)
+            for kind, level, frame in frames_of(sentence, number, reserved_words):
+                frames_by_text[kind, level].setdefault(frame.left, frame)
     return {
-        key: [*own.values(), *(hand_made[key] if len(own) < ENOUGH else [])] for key, own in cached.items()
+        key: [*frames.values(), *(hand_made[key] if len(frames) < ENOUGH_FRAMES else [])]
+        for key, frames in frames_by_text.items()
     }

@@ -9,7 +9,7 @@ names itself); ``source`` tells where its contexts come from.
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from corpora.inputs import bad_row, read_table, text_lines
@@ -17,8 +17,8 @@ from runtime.errors import UserError
 from runtime.files import write_text
 
 LEVELS = ("word", "phrase", "sentence")
-BETWEEN = " | "
-"""What stands between the candidates in their cell."""
+SEPARATOR = " | "
+"""Stands between the candidates in their cell."""
 Terms = tuple[str, str, str, str]
 """a is to b as c is to d."""
 Google = dict[str, list[Terms]]
@@ -27,13 +27,13 @@ Google = dict[str, list[Terms]]
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """Describes one relation: a section of Google's questions."""
+    """One relation: a section of Google's questions."""
 
     name: str
     google: str
     """Its section of ``questions-words.txt``."""
     questions: int
-    """How many are asked: UNI's Table 3; for a relation of words alone, all of Google's."""
+    """The number of questions: UNI's Table 3; for a relation of words alone, all of Google's."""
     kind: str = ""
     """What stands in the slot of its contexts: place, person, verb, adjective or predicate; empty where the
     relation is asked of words alone."""
@@ -42,12 +42,12 @@ class Category:
 
     @property
     def semantic(self) -> bool:
-        """Tell whether the relation is one of meaning, not of grammar."""
+        """Whether the relation is one of meaning, not of grammar."""
         return self.kind in ("place", "person") or self.google == "currency"
 
     @property
     def candidates(self) -> int:
-        """How many candidates phrases and sentences have (UNI, Table 3: #c)."""
+        """The number of candidates of phrases and sentences (UNI, Table 3: #c)."""
         return 5 if self.semantic else 2
 
 
@@ -75,7 +75,7 @@ CATEGORIES = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Asks which candidate completes a : b = c : answer."""
+    """A question: which candidate completes a : b = c : answer?"""
 
     question_id: str
     word_question_id: str
@@ -113,8 +113,11 @@ COLUMNS = tuple(Question.__dataclass_fields__)
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
     """Write the file."""
-    rows = [[BETWEEN.join(x) if isinstance(x, tuple) else x for x in astuple(q)] for q in questions]
-    write_text(path, "\n".join("\t".join(row) for row in [COLUMNS, *rows]) + "\n")
+    lines = ["\t".join(COLUMNS)]
+    for question in questions:
+        cells = {**asdict(question), "candidates": SEPARATOR.join(question.candidates)}
+        lines.append("\t".join(cells.values()))
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -123,7 +126,7 @@ def read_questions(path: Path) -> list[Question]:
     questions: dict[str, Question] = {}
     for row in rows:
         cells = dict(zip(COLUMNS, row.cells, strict=True))
-        candidates = tuple(cells.pop("candidates").split(BETWEEN))
+        candidates = tuple(cells.pop("candidates").split(SEPARATOR))
         question = questions[row.cells[0]] = Question(**cells, candidates=candidates)
         if fault := question.fault():
             raise UserError(f"{row.where}: {fault}")

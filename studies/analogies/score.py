@@ -4,14 +4,14 @@ A question a : b = c : d is answered by 3CosAdd: the candidate whose vector has 
 b − a + c, all vectors scaled to length 1 first. Ties count against the answer: a candidate within 1e-6 of
 the answer's cosine ranks before it, so an encoder that gives all texts the same vector scores 0.
 
-Averages (UNI Table 4). Per level: the accuracy over all semantic questions, over all syntactic ones, and the
-mean of the two. Over the levels: the mean of their averages. That the first two are over questions, not over
-categories, is our reading. The paper's SALBERT fits it: its semantic phrases (55.8) and sentences (56.4) both
-follow from its transfer rates in Table 6 if 74.5 % of the word questions were right.
+Averages (UNI Table 4) of a level are the accuracy over all semantic questions, over all syntactic ones, and
+the mean of the two; the overall average is the mean over the levels. That the first two are over questions,
+not over categories, is our reading. The paper's SALBERT fits it: its semantic phrases (55.8) and sentences
+(56.4) both follow from its transfer rates in Table 6 if 74.5 % of the word questions were right.
 
-Transfer (UNI Table 6), over the semantic questions alone. Every phrase or sentence question is linked to the
-word question it was made from. With P (N) the questions whose word question is answered right (wrong), and PP
-(PN) those of them that are answered right at the higher level,
+Transfer (UNI Table 6) is about the semantic questions alone. Every phrase or sentence question is linked to
+the word question that it was made from. With P (N) the questions whose word question is answered right
+(wrong), and PP (PN) those of them that are answered right at the higher level,
 
     PPR = |PP| / |P|        what is right in words stays right
     PNR = |PN| / |N|        what is wrong in words is right in context
@@ -19,13 +19,11 @@ word question it was made from. With P (N) the questions whose word question is 
 Legend of dimension suffixes: Q questions, K candidates, D embedding size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -35,13 +33,11 @@ from multiview.names.opened import SentenceVectors
 from runtime.files import sha256_file
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
-from senteval_runner.report.page import Block, Column, Page, Score, Section, Table, TableCell
+from senteval_runner.report.page import Block, Column, Page, Score, Section, Table
 from senteval_runner.vectors import open_model
+from studies.analogies.__main__ import ScoreConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
-from studies.kit import Cell, Figures, Run, published
-
-if TYPE_CHECKING:
-    from studies.analogies.__main__ import ScoreConfig
+from studies.kit import Cell, Figures, Run, published, score_table
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
 RATES = {"PPR": "PPR", "PNR": "PNR"}
@@ -49,14 +45,15 @@ TRANSFER_NOTE = (
     "PPR (PNR): of the semantic questions that are right (wrong) in words, the percentage that is right in "
     "phrases or sentences."
 )
-PUBLISHED = "published (UNI), on the authors' own questions, which are not at hand"
+SOURCE = "published (UNI), on the authors' own questions, which are not at hand"
 PATTERN = (("man", "woman"), ("king", "queen"), ("dad", "mom"))
 """The pairs of UNI's Figure 3 (its Table 7)."""
 DIFFERENCES_SHOWN = 15
 """Most differences that are drawn for a category and level."""
-MERGED = {"capital-common": "capital-country", "capital-world": "capital-country"}
+NAME_IN_FIGURE_4 = {"capital-common": "capital-country", "capital-world": "capital-country"}
 """UNI calls the two sets of capitals one category."""
 TIE = 1e-6
+"""Cosines that differ by less are equal."""
 Vectors = Mapping[str, NDArray[np.floating]]
 """The vector of every text of the questions, of length 1."""
 
@@ -81,9 +78,9 @@ def answer_ranks(questions: Sequence[Question], vectors: Vectors) -> NDArray[np.
 def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> Figures:
     """Average the ranks of the right answers, from 1, as the module's docstring says; scores are fractions.
 
-    By level, ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean of
-    the two, ``average``; ``transfer``: ``PPR`` and ``PNR``, None where no word question is right (wrong); and
-    ``rank_counts`` of each category, how often the answer came 1st, 2nd, ... (UNI Figures 1 and 2).
+    By level these are ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean
+    of the two, ``average``; ``transfer``: ``PPR`` and ``PNR``, None where no word question is right (wrong);
+    and ``rank_counts`` of each category, how often the answer came 1st, 2nd, ... (UNI Figures 1 and 2).
     ``overall`` is the mean of the levels' averages (UNI Table 4, All), None where one is missing.
     """
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
@@ -93,15 +90,16 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
     table["from"] = [right[q.word_question_id] for q in questions]
     scores: Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
     for level in LEVELS:
-        if (here := table[table["level"] == level]).empty:
+        rows = table[table["level"] == level]
+        if rows.empty:
             continue
-        by_category = here.groupby("category", sort=False)
+        by_category = rows.groupby("category", sort=False)
         scores["accuracy"][level] = by_category["right"].mean().to_dict()
         scores["rank_counts"][level] = {
             str(name): np.bincount(ranks_Q, minlength=3)[1:].tolist() for name, ranks_Q in by_category["rank"]
         }
-        semantic = here[here["semantic"]]
-        kinds = {"semantic": semantic["right"], "syntactic": here[~here["semantic"]]["right"]}
+        semantic = rows[rows["semantic"]]
+        kinds = {"semantic": semantic["right"], "syntactic": rows[~rows["semantic"]]["right"]}
         means = {name: float(right_Q.mean()) for name, right_Q in kinds.items() if len(right_Q)}
         scores["averages"][level] = means | ({"average": fmean(means.values())} if len(means) == 2 else {})
         if level != "word":
@@ -114,8 +112,9 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
 
 
 def score(config: ScoreConfig, run: Run) -> Page:
-    """Score the models on the questions; a file or model that cannot be opened is refused."""
-    questions, digest = read_questions(config.questions), sha256_file(config.questions)
+    """Score the models on the questions."""
+    questions = read_questions(config.questions)
+    digest = sha256_file(config.questions)
     models = run.opened({spec: partial(open_model, spec) for spec in config.models})
 
     @cache
@@ -146,29 +145,27 @@ def score(config: ScoreConfig, run: Run) -> Page:
 
 
 def _table(
-    scores: Mapping[str, Figures], what: str, levels: Sequence[str], names: Mapping[str, str]
+    scores: Mapping[str, Figures], kind: str, levels: Sequence[str], names: Mapping[str, str]
 ) -> Table:
-    """Make a row per model, the levels side by side, and the mean over levels after averages."""
-    columns = [
-        f"{level} {short}" if len(levels) > 1 else short for level in levels for short in names.values()
-    ]
-    rows: list[list[TableCell]] = []
+    """Make a row per model of one kind of figures, the levels side by side; averages end with that of all."""
+    column_of = {
+        (level, key): f"{level} {name}" if len(levels) > 1 else name
+        for level in levels
+        for key, name in names.items()
+    }
+    rows: dict[str, dict[str, float | None]] = {}
     for model, figures in scores.items():
-        values = [figures[what].get(level, {}).get(key) for level in levels for key in names]
-        values += [figures["overall"]] if what == "averages" else []
-        rows.append([model, *(None if value is None else 100 * value for value in values)])
-    columns += ["All"] if what == "averages" else []
-    paper_rows = published(Path(__file__).with_name(f"published-{what}.csv")) if what != "accuracy" else {}
-    return Table(
-        ["model", *(Column(name, digits=1, best="high") for name in columns)],
-        rows,
-        quoted=[[name, *map(row.get, columns)] for name, row in paper_rows.items()],
-        quoted_title=PUBLISHED,
-    )
+        values = {name: figures[kind].get(level, {}).get(key) for (level, key), name in column_of.items()}
+        values["All"] = figures["overall"]
+        rows[model] = {name: None if value is None else 100 * value for name, value in values.items()}
+    columns = [*column_of.values(), *(["All"] if kind == "averages" else [])]
+    paper_rows = {} if kind == "accuracy" else published(Path(__file__).with_name(f"published-{kind}.csv"))
+    columns_of_table = [Column(name, digits=1, best="high") for name in columns]
+    return score_table(["model"], columns_of_table, rows, paper_rows, quoted_title=SOURCE)
 
 
 def pair_texts(questions: Sequence[Question], level: str, category: str) -> dict[tuple[str, str], list[str]]:
-    """Find the distinct pairs of a category at a level by the pair's words, in the file's order."""
+    """Find the texts of the distinct pairs of a category at a level, by the pair's words."""
     words = {q.question_id: q for q in questions if q.level == "word"}
     pairs: dict[tuple[str, str], list[str]] = {}
     for q in questions:
@@ -186,39 +183,37 @@ def pattern(questions: Sequence[Question], vectors: Vectors) -> Block:
     texts: list[str] = []
     classes: list[int] = []
     for number, level in enumerate(LEVELS):
-        pairs = pair_texts(questions, level, category)
-        first = sorted(pairs, key=lambda pair: pair not in PATTERN)[: len(PATTERN)]
-        texts += [text for pair in first for text in pairs[pair]]
-        classes += [number] * (2 * len(first))
+        texts_of_pair = pair_texts(questions, level, category)
+        pairs = sorted(texts_of_pair, key=lambda pair: pair not in PATTERN)[: len(PATTERN)]
+        texts += [text for pair in pairs for text in texts_of_pair[pair]]
+        classes += [number] * (2 * len(pairs))
     links = [(left, left + 1) for left in range(0, len(texts), 2)]
-    rows_ND = np.array([vectors[text] for text in texts])
-    return plots.scatter(
-        rows_ND, classes, LEVELS, by="pca", links=links, caption=f"PCA of pairs of {category}"
-    )
+    vectors_ND = np.array([vectors[text] for text in texts])
+    caption = f"PCA of pairs of {category}"
+    return plots.scatter(vectors_ND, classes, LEVELS, by="pca", links=links, caption=caption)
 
 
 def differences(questions: Sequence[Question], vectors: Vectors) -> Block:
     """Draw right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
-    categories = [name for name, category in CATEGORIES.items() if category.kind]
-    names = list(dict.fromkeys(MERGED.get(name, name) for name in categories))
+    name_of = {name: NAME_IN_FIGURE_4.get(name, name) for name in CATEGORIES if CATEGORIES[name].kind}
+    names = list(dict.fromkeys(name_of.values()))
     rows: list[NDArray[np.floating]] = []
     classes: list[int] = []
-    for category in categories:
-        for level in LEVELS:
-            pairs = list(pair_texts(questions, level, category).values())[:DIFFERENCES_SHOWN]
-            rows += [vectors[right] - vectors[left] for left, right in pairs]
-            classes += [names.index(MERGED.get(category, category))] * len(pairs)
+    for (category, name), level in product(name_of.items(), LEVELS):
+        pairs = list(pair_texts(questions, level, category).values())[:DIFFERENCES_SHOWN]
+        rows += [vectors[right] - vectors[left] for left, right in pairs]
+        classes += [names.index(name)] * len(pairs)
     caption = "t-SNE of right minus left in words, phrases and sentences"
-    rows_ND = np.array(rows) if rows else np.empty((0, 1))
-    return plots.scatter(rows_ND, classes, names, by="tsne", caption=caption)
+    differences_ND = np.array(rows) if rows else np.empty((0, 1))
+    return plots.scatter(differences_ND, classes, names, by="tsne", caption=caption)
 
 
 def _ranks(scores: Figures) -> Iterator[Block]:
     """Draw semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
     for level, by_category in scores["rank_counts"].items():
         semantic = [name for name in by_category if CATEGORIES[name].semantic]
-        most = max((len(by_category[name]) for name in semantic), default=0)
-        ranks = [f"rank {rank + 1}" for rank in range(most)]
+        last_rank = max((len(by_category[name]) for name in semantic), default=0)
+        ranks = [f"rank {rank + 1}" for rank in range(last_rank)]
         percent = {
             (ranks[rank], category): Score(100 * count / sum(by_category[category]))
             for category in semantic

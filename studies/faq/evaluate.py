@@ -5,59 +5,51 @@
 ``relevance`` (relevant if above 0). Further columns are ignored. The files fix which queries train and which
 test, so the deviation is over trainings.
 
-A method gives one score per query and entry; higher is better. An encoder gives the cosine of the two
-vectors. In training, a linear layer and a softmax over [u; v; |u-v|] tell the right entry of a query from
-K = 4 wrong ones; it is the shared loop, so a killed run resumes to the same weights.
+A method gives one score for each query and entry; higher is better. The score of an encoder is the cosine of
+the two vectors. In training, a linear layer and a softmax over [u; v; |u-v|] tell the right entry of a query
+from K = 4 wrong ones.
 
 Legend: Q queries, N entries, D embedding size, K wrong entries.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from corpora.inputs import number_of, read_table
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
-from multiview.names.grammar import split_parts
 from multiview.names.opened import OpenedEncoder
-from multiview.names.sources import find_source
 from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest
 from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
-from senteval_runner.towers.transformer import BATCH, Tower, load_tower
+from senteval_runner.towers.transformer import Tower
 from senteval_runner.vectors import open_model
+from studies.faq.__main__ import FaqConfig, Sampling
 from studies.finetune.examples import Draw, Examples, rng
-from studies.finetune.training import tune_pairs
-from studies.kit import Cell, Figures, Run, published
-
-if TYPE_CHECKING:
-    from studies.faq.__main__ import FaqConfig, Sampling
+from studies.finetune.training import in_batches, tunable_tower, tune_pairs
+from studies.kit import Cell, Figures, Run, published, score_table
 
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 COLUMNS = (
-    "Method",
     Column("Acc.", digits=1, best="high"),
     Column("Std.", digits=1),
     Column("MRR", digits=3, best="high"),
 )
-"""UNI's Table 8."""
-TRAINED = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
-"""What follows a model's name, by how its negatives were sampled."""
-PUBLISHED = "published (UNI, Table 8), on the authors' own set, which is not at hand"
+"""UNI's Table 8, after the method."""
+SUFFIXES = {None: "", "retrieved": " + FAQ", "random": " + FAQ, random negatives"}
+"""What follows a model's name, by how its negatives were sampled; None is the frozen model."""
+SOURCE = "published (UNI, Table 8), on the authors' own set, which is not at hand"
 QUERIES_SHOWN = 150
-WRONG = 4
+WRONG_ENTRIES = 4
 """Wrong entries per query; fewer where some query has fewer."""
 DROPOUT = 0.1
 """Rate of every dropout layer, as in UNI's multi-task training."""
@@ -74,19 +66,19 @@ class FaqSet:
     questions: list[str]
     answers: list[str]
     relevant_QN: NDArray[np.bool_]
-    """Which entries answer which query; each has one."""
+    """Which entries answer which query; each query has one."""
     train: NDArray[np.int64]
     """Rows of the training queries."""
     test: NDArray[np.int64]
 
     @property
     def digest(self) -> str:
-        """Digest everything in the set."""
+        """A digest of everything in the set."""
         rows = [np.flatnonzero(self.relevant_QN).tolist(), self.train.tolist()]
         return json_digest([self.queries, self.questions, self.answers, *rows], 20)
 
     def measure(self, scores_QN: Scores) -> dict[str, float]:
-        """Measure a ranking of test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
+        """Measure a ranking for test queries: ``accuracy`` (Success@1) and ``mrr``; ties keep the order."""
         order_QN = np.argsort(-scores_QN, axis=1, kind="stable")
         rank_Q = np.take_along_axis(self.relevant_QN[self.test], order_QN, axis=1).argmax(axis=1)
         return {"accuracy": float((rank_Q == 0).mean()), "mrr": float((1 / (rank_Q + 1)).mean())}
@@ -113,30 +105,30 @@ def read_faq(folder: Path) -> FaqSet:
     )
     if shared := sorted(train.keys() & test.keys()):
         raise UserError(f"{parts['test']}: query {shared[0]!r} is in {parts['train'].name} too")
-    texts = [*train.values(), *test.values()]
     queries = {query: place for place, query in enumerate([*train, *test])}
     entries = {row.cells[0]: place for place, row in enumerate(rows)}
     path = folder / "qrels.tsv"
     path = path if path.exists() else folder / "qrels.tsv.gz"
     relevant_QN = read_relevance(path, queries, entries)
-    answered = np.flatnonzero(relevant_QN.any(axis=1))
-    is_train = answered < len(train)
+    rows_with_answer = np.flatnonzero(relevant_QN.any(axis=1))
+    is_train = rows_with_answer < len(train)
     for file, is_in_part in zip(parts.values(), (is_train, ~is_train), strict=True):
         if not is_in_part.any():
             raise UserError(f"{path}: no query of {file.name} has a relevant entry")
+    texts = [*train.values(), *test.values()]
     return FaqSet(
         name=folder.absolute().name,  # "." has a name too
-        queries=[" ".join(texts[place].split()) for place in answered],
+        queries=[" ".join(texts[row].split()) for row in rows_with_answer],
         questions=[" ".join(row.cells[1].split()) for row in rows],
         answers=[" ".join(row.cells[2].split()) for row in rows],
-        relevant_QN=relevant_QN[answered],
+        relevant_QN=relevant_QN[rows_with_answer],
         train=np.flatnonzero(is_train),
         test=np.flatnonzero(~is_train),
     )
 
 
 def read_relevance(path: Path, queries: Mapping[str, int], entries: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Read which entries answer which queries, [Q, N]; both are given by id, with their row here."""
+    """Read which entries answer which queries, [Q, N]; ``queries`` and ``entries`` map ids to rows."""
     relevant_QN = np.zeros((len(queries), len(entries)), dtype=bool)
     for row in read_table(path, ("query_id", "doc_id", "relevance")):
         query, entry, grade = row.cells
@@ -153,88 +145,88 @@ def labelled_pairs(
     queries: Sequence[str],
     entries: Sequence[str],
     relevant_QN: NDArray[np.bool_],
-    retrieved_QN: Scores | None,
+    guide_QN: Scores | None,
     seed: int,
 ) -> Draw:
     """Give each query with a right entry (class 1) and with each of K wrong ones (class 0), side by side.
 
-    Wrong are the entries of highest ``retrieved_QN``, best first; without it random ones, new in every pass.
+    The wrong entries are those of highest ``guide_QN``, best first; without it random ones, new in every
+    pass.
     """
-    each = 1 + min(WRONG, int((~relevant_QN).sum(axis=1).min()))
-    first = [query for query in queries for _ in range(each)]
-    target = np.tile(np.arange(each) == 0, len(queries)).astype(np.int64)
+    per_query = 1 + min(WRONG_ENTRIES, int((~relevant_QN).sum(axis=1).min()))
+    first = [query for query in queries for _ in range(per_query)]
+    target = np.tile(np.arange(per_query) == 0, len(queries)).astype(np.int64)
 
     def draw(pass_index: int) -> Examples:
         generator = rng(seed, "faq", pass_index)
         right_Q = np.argmax(np.where(relevant_QN, generator.random(relevant_QN.shape), -1), axis=1)
-        order_QN = -generator.random(relevant_QN.shape) if retrieved_QN is None else retrieved_QN
-        best_QN = np.argsort(np.where(relevant_QN, np.inf, -order_QN), axis=1, kind="stable")
-        chosen_QK = np.column_stack([right_Q, best_QN[:, : each - 1]])
-        return Examples(first, [entries[entry] for entry in chosen_QK.ravel()], target)
+        cost_QN = generator.random(relevant_QN.shape) if guide_QN is None else -guide_QN
+        order_QN = np.argsort(np.where(relevant_QN, np.inf, cost_QN), axis=1, kind="stable")
+        entry_QK = np.column_stack([right_Q, order_QN[:, : per_query - 1]])
+        return Examples(first, [entries[entry] for entry in entry_QK.ravel()], target)
 
     return draw
 
 
 def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Scores:
     """Compute the cosines of queries and entries, float32 [Q, N]; each distinct text is encoded once."""
-    distinct = sorted({*queries, *entries}, key=lambda text: (len(text), text))
-    rows = {text: row for row, text in enumerate(distinct)}
-    starts = range(0, len(distinct), BATCH)
-    with torch.inference_mode():
-        blocks = [tower.embed(distinct[start : start + BATCH]).float().cpu().numpy() for start in starts]
-    table = unit(np.concatenate(blocks))
-    scores: Scores = table[[rows[text] for text in queries]] @ table[[rows[text] for text in entries]].T
-    return scores
+    texts = sorted({*queries, *entries})
+    row_of = {text: row for row, text in enumerate(texts)}
+    lengths = [len(text) for text in texts]
+    vectors = unit(in_batches(lengths, lambda rows: tower.embed([texts[row] for row in rows])))
+    query_rows, entry_rows = ([row_of[text] for text in side] for side in (queries, entries))
+    scores_QN: Scores = vectors[query_rows] @ vectors[entry_rows].T
+    return scores_QN
 
 
-def tune(model: str, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
-    """Train a copy of a model with weights on pairs; a state in ``folder`` is resumed."""
-    if len(split_parts(model)) > 1 or find_source(model).kind != "sentence-transformers":
-        raise UserError(f"{model!r} is not one transformer: nothing to tune")
+def tune(model: OpenedEncoder, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
+    """Train a copy of a transformer on pairs; a state in ``folder`` is resumed."""
     device = pick_device(config.device)
-    tower = load_tower(model, pooling=None, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
-    options: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate}
-    tune_pairs(tower, draw, "faq", **options, seed=seed, folder=folder)
+    tower = tunable_tower(model, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
+    settings: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate, "seed": seed}
+    tune_pairs(tower, draw, "faq", folder=folder, **settings)
     return tower
 
 
 def evaluate(config: FaqConfig, run: Run) -> Page:
-    """Score every method on every set; what cannot be opened, and two sets of one name, are refused."""
-    read = [read_faq(folder) for folder in dict.fromkeys(config.sets)]
-    sets = {data.name: data for data in read}
-    if len(sets) < len(read):
-        raise UserError(f"two sets have one name ({', '.join(sets)}); rename a folder")
+    """Score every method on every set; two sets of one name are refused."""
+    sets: dict[str, FaqSet] = {}
+    for data in map(read_faq, dict.fromkeys(config.sets)):
+        if data.name in sets:
+            raise UserError(f"two sets have one name ({data.name}); rename a folder")
+        sets[data.name] = data
     models = run.opened({spec: partial(open_model, spec) for spec in config.models})
-    cells = faq_cells(config, run, sets, models)
     rows: dict[str, dict[tuple[str, Sampling | None], list[Figures]]] = {name: {} for name in sets}
-    for (name, method, sampling, _), figures in run.figures(cells).items():
+    for (name, method, sampling, _), figures in run.figures(faq_cells(config, sets, models)).items():
         rows[name].setdefault((method, sampling), []).append(figures)
     paper_rows = published(Path(__file__).with_name("published.csv")) if config.preset else {}
     sections = []
     for name, data in sets.items():
         note = f"{len(data.questions)} entries, {len(data.queries)} queries. Std. is over the seeds."
-        sections.append(Section(name, [score_table(rows[name], paper_rows)], note=note))
+        sections.append(Section(name, [table_8(rows[name], paper_rows)], note=note))
     for (name, data), (model, encoder) in product(sets.items(), models.items()):
         if (model, None) in rows[name]:
             count = min(QUERIES_SHOWN, len(data.queries))
             answers = np.flatnonzero(data.relevant_QN[:count].any(axis=0))
             vectors = embedded(data, encoder)
-            rows_ND = np.concatenate([vectors["query"][:count], vectors["answer"][answers]])
+            vectors_ND = np.concatenate([vectors["query"][:count], vectors["answer"][answers]])
             classes = [0] * count + [1] * len(answers)
-            plane = plots.scatter(rows_ND, classes, ["query", "answer"], by="tsne")
+            plane = plots.scatter(vectors_ND, classes, ["query", "answer"], by="tsne")
             sections.append(Section(f"{name}: queries and answers by {model}", [plane]))
     return Page("FAQ retrieval", sections, f"Seeds of what is trained: {config.runs}.")
 
 
 def faq_cells(
-    config: FaqConfig, run: Run, sets: Mapping[str, FaqSet], models: Mapping[str, OpenedEncoder]
+    config: FaqConfig, sets: Mapping[str, FaqSet], models: Mapping[str, OpenedEncoder]
 ) -> dict[tuple[str, str, Sampling | None, int], Cell]:
     """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed."""
 
-    def tuned(data: FaqSet, model: str, guide: OpenedEncoder | None, seed: int, folder: Path) -> Figures:
-        scores = None if guide is None else similarities(data, guide)[data.train]
+    def tuned(
+        data: FaqSet, model: OpenedEncoder, guide: OpenedEncoder | None, seed: int, folder: Path
+    ) -> Figures:
+        guide_QN = None if guide is None else similarities(data, guide)[data.train]
         train, test = ([data.queries[row] for row in rows] for rows in (data.train, data.test))
-        draw = labelled_pairs(train, data.questions, data.relevant_QN[data.train], scores, seed)
+        draw = labelled_pairs(train, data.questions, data.relevant_QN[data.train], guide_QN, seed)
         tower = tune(model, draw, config, seed, folder)
         return data.measure(cosines(tower, test, data.questions))
 
@@ -255,7 +247,7 @@ def faq_cells(
             cells[name, model, sampling, seed] = Cell(
                 name=f"{name}: {model}, {sampling} negatives, seed {seed}",
                 identity=[data.digest, *encoder.identity, sampling, seed, *options],
-                compute=partial(tuned, data, model, guide, seed),
+                compute=partial(tuned, data, encoder, guide, seed),
             )
     return cells
 
@@ -275,15 +267,17 @@ def frozen(data: FaqSet, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folde
     return data.measure(np.array([index.scores(data.queries[row]) for row in data.test]))
 
 
-def score_table(
+def table_8(
     rows: Mapping[tuple[str, Sampling | None], Sequence[Figures]],
     paper_rows: Mapping[str, Mapping[str, float]],
 ) -> Table:
     """Make a row per method, untrained ones first, from the seeds' figures; Std. is the population's."""
-    cells: list[list[TableCell]] = []
+    cells: dict[str, dict[str, TableCell]] = {}
     for (method, sampling), seeds in sorted(rows.items(), key=lambda row: row[0][1] is not None):
-        accuracy, mrr = (np.array([figures[metric] for figures in seeds]) for metric in ("accuracy", "mrr"))
-        deviation = None if sampling is None else 100 * float(accuracy.std())
-        cells.append([method + TRAINED[sampling], 100 * float(accuracy.mean()), deviation, float(mrr.mean())])
-    quoted = [[name, *map(row.get, ("Acc.", "Std.", "MRR"))] for name, row in paper_rows.items()]
-    return Table(COLUMNS, cells, quoted=quoted, quoted_title=PUBLISHED)
+        accuracies = np.array([figures["accuracy"] for figures in seeds])
+        cells[method + SUFFIXES[sampling]] = {
+            "Acc.": 100 * float(accuracies.mean()),
+            "Std.": None if sampling is None else 100 * float(accuracies.std()),
+            "MRR": float(np.mean([figures["mrr"] for figures in seeds])),
+        }
+    return score_table(["Method"], COLUMNS, cells, paper_rows, quoted_title=SOURCE)

@@ -1,7 +1,7 @@
 """Choose, split and order labelled examples for training.
 
-Nothing here keeps a random state: order and choice depend on seed, name and pass alone. Batch ``k`` of a
-stream is computed from ``k``, so a resumed run sees the same batches as an uninterrupted one.
+No random state is kept: order and choice depend on seed, name and pass alone. Batch ``k`` of a stream is
+computed from ``k``, so a resumed run sees the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import numpy as np
 
 from corpora.pairs import NLI_LABELS, read_nli
 from runtime.errors import UserError
+from runtime.files import json_digest
 
 RELATIONS = ("equivalence", "entailment", "independent")
 """Classes of PPDB's pairs."""
-MERGED = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Independent": 2}
-"""Classes of the labels of PPDB 2.0 that are kept; Exclusion and OtherRelated are dropped (BURT)."""
+CLASS_OF_LABEL = {"Equivalence": 0, "ForwardEntailment": 1, "ReverseEntailment": 1, "Independent": 2}
+"""Classes of the labels of PPDB 2.0 that are used; Exclusion and OtherRelated are dropped (BURT)."""
 MAX_WORDS = 6
 """Longest phrase (BURT)."""
 PER_CLASS = 354_000
@@ -30,28 +31,29 @@ PER_CLASS = 354_000
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Holds rows of one task: ``first[i]``, ``second[i]`` (None: single sentences), ``target[i]``."""
+    """The rows of one task, as columns: ``first[i]`` and ``second[i]`` have the label ``target[i]``."""
 
     first: list[str]
     second: list[str] | None
+    """None if the task is about single texts."""
     target: np.ndarray
     """int64 [n] class ids, -1 without a class, or float32 [n] scores."""
 
     @classmethod
-    def of_pairs(cls, rows: Iterable[tuple[str, str, int]]) -> Examples:
+    def of_pairs(cls, pairs: Iterable[tuple[str, str, int]]) -> Examples:
         """Make examples of (text, text, class id)."""
-        listed = list(rows)
-        target = np.array([row[2] for row in listed], dtype=np.int64)
-        return cls([row[0] for row in listed], [row[1] for row in listed], target)
+        rows = list(pairs)
+        target = np.array([row[2] for row in rows], dtype=np.int64)
+        return cls([row[0] for row in rows], [row[1] for row in rows], target)
 
     @classmethod
-    def of_nli(cls, files: Iterable[Path], skipped: Counter[str] | None = None) -> Examples:
-        """Read NLI pairs with a three-way label; ``skipped`` counts others (``-``, ``not_entailment``)."""
-        skipped = Counter() if skipped is None else skipped
-        rows = [row for file in files for row in read_nli(file, skipped)]
-        labelled = [(a, b, NLI_LABELS.index(label)) for a, b, label in rows if label in NLI_LABELS]
-        skipped["pairs with another label"] += len(rows) - len(labelled)
-        return cls.of_pairs(labelled)
+    def of_nli(cls, files: Iterable[Path], skip_counts: Counter[str] | None = None) -> Examples:
+        """Read NLI pairs with a three-way label; ``skip_counts`` counts the others (``-``, ...)."""
+        skip_counts = Counter() if skip_counts is None else skip_counts
+        rows = [row for file in files for row in read_nli(file, skip_counts)]
+        pairs = [(a, b, NLI_LABELS.index(label)) for a, b, label in rows if label in NLI_LABELS]
+        skip_counts["pairs with another label"] += len(rows) - len(pairs)
+        return cls.of_pairs(pairs)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -62,12 +64,12 @@ class Examples:
 
     @property
     def texts(self) -> list[str]:
-        """List every text, first sides before second ones."""
+        """All first texts, then all second ones."""
         return [*self.first, *(self.second or ())]
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """List both texts of every row."""
+        """Both texts of every row."""
         return list(zip(self.first, self.second or (), strict=True))
 
     def take(self, rows: np.ndarray) -> Examples:
@@ -76,22 +78,26 @@ class Examples:
         second = None if self.second is None else [self.second[i] for i in numbers]
         return Examples([self.first[i] for i in numbers], second, self.target[numbers])
 
+    def sample(self, size: int, name: str) -> Examples:
+        """Take at most ``size`` rows (0: all) at random, always the same ones of a ``name``, in their order.
+
+        The first rows would be a biased choice, because files may be sorted.
+        """
+        return self.take(np.sort(rng(0, "choose/" + name).permutation(len(self))[: size or None]))
+
+
+def digest(parts: Iterable[Examples]) -> str:
+    """Digest the texts and targets of several sets of examples."""
+    return json_digest([[part.first, part.second, part.target.tolist()] for part in parts], 64)
+
 
 def rng(seed: int, name: str, *counters: int) -> np.random.Generator:
     """Make a random generator that depends on nothing but these values."""
     return np.random.default_rng([seed, zlib.crc32(name.encode()), *counters])
 
 
-def choose(count: int, most: int, name: str) -> np.ndarray:
-    """Choose at most ``most`` (0: all) of ``count`` row numbers, always the same, in ascending order.
-
-    Files may be sorted, so their first rows would be a biased choice.
-    """
-    return np.sort(rng(0, "choose/" + name).permutation(count)[: most or None])
-
-
 def normalised(text: str) -> str:
-    """Keep lower-cased letters and digits only: equal for the same sentence under another tokenisation."""
+    """Drop all but letters and digits, in lower case: a sentence is the same under any tokenisation."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
@@ -111,16 +117,17 @@ def hold_out(
 
 
 def usable_phrases(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
-    """Filter PPDB's rows: classes are those of :data:`RELATIONS`, -1 without a label (1.0).
+    """Filter PPDB's rows: classes are those of :data:`RELATIONS`, -1 without a label (PPDB 1.0).
 
-    Their phrases differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are gone. A
-    pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M leave no
-    room for one alone.
+    The phrases of a pair differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are
+    dropped. A pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M
+    leave no room for one direction alone.
     """
     classes: dict[tuple[str, str], int] = {}
     for a, b, label in rows:
-        if a != b and max(len(a.split()), len(b.split())) <= MAX_WORDS and (label is None or label in MERGED):
-            classes.setdefault((a, b), -1 if label is None else MERGED[label])
+        is_short = max(len(a.split()), len(b.split())) <= MAX_WORDS
+        if a != b and is_short and (label is None or label in CLASS_OF_LABEL):
+            classes.setdefault((a, b), -1 if label is None else CLASS_OF_LABEL[label])
     return Examples.of_pairs((a, b, label) for (a, b), label in classes.items())
 
 
@@ -129,19 +136,19 @@ def split_phrases(
 ) -> tuple[Examples, Examples]:
     """Filter PPDB's rows, balance their classes, then hold out a fraction: (training, held out).
 
-    At most ``per_class`` rows of each class, all cut to the smallest, and every row without a label stay. The
-    choice is random and always the same, so a test set is what training left of the same rows. In this order
-    the papers' figures agree: of BURT's 354,000 pairs of each label 97 % are UNI's 343,000.
+    Each class is cut to the size of the smallest, at most ``per_class`` rows; every row without a label
+    stays. The choice is random and always the same, so a test set is what training left of the same rows. In
+    this order the papers' figures agree: of BURT's 354,000 pairs of each label 97 % are UNI's 343,000.
     """
     usable = usable_phrases(rows)
     groups = [np.flatnonzero(usable.target == place) for place in range(len(RELATIONS))]
     size = min([per_class, *(len(group) for group in groups if len(group))])
-    chosen = [
+    samples = [
         group[rng(0, f"balance/{label}").permutation(len(group))[:size]]
         for label, group in zip(RELATIONS, groups, strict=True)
     ]
-    balanced = usable.take(np.concatenate([*chosen, np.flatnonzero(usable.target < 0)]))
-    return hold_out(balanced, fraction, both_sides=True)
+    rows_without_label = np.flatnonzero(usable.target < 0)
+    return hold_out(usable.take(np.concatenate([*samples, rows_without_label])), fraction, both_sides=True)
 
 
 Draw = Callable[[int], Examples]
@@ -166,23 +173,24 @@ def with_negatives(
     k: int,
     seed: int,
     name: str = "identification",
-    others: Sequence[tuple[str, str]] = (),
+    other_side_pairs: Sequence[tuple[str, str]] = (),
     phrases: Iterable[str] = (),
 ) -> Draw:
     """Give paraphrase pairs (a, b), class 1, and ``k`` random negatives (a, c), class 0, of each distinct a.
 
-    Negatives are new at every pass. ``c`` is any of ``phrases``, by default those of ``pairs``, that is
-    neither ``a`` nor a known paraphrase of ``a`` in ``pairs`` or ``others``, the pairs on the other side of a
-    split; it is an error if there is none. Another ``name`` is another choice.
+    Negatives are new at every pass. ``c`` is any of ``phrases``, by default those of ``pairs``, except ``a``
+    and its known paraphrases, in ``pairs`` or in ``other_side_pairs``, those on the other side of a split.
+    Another ``name`` is another choice. Raises UserError: every phrase is a paraphrase of one a.
     """
-    own = set(phrases) or {phrase for pair in pairs for phrase in pair}
-    related: dict[str, set[str]] = {}
-    for a, b in (*pairs, *others):
-        related.setdefault(a, {a}).add(b)
-        related.setdefault(b, {b}).add(a)
-    choices, targets = sorted(own), dict.fromkeys(a for a, _ in pairs)
+    vocabulary = set(phrases) or {phrase for pair in pairs for phrase in pair}
+    paraphrases: dict[str, set[str]] = {}
+    for a, b in (*pairs, *other_side_pairs):
+        paraphrases.setdefault(a, {a}).add(b)
+        paraphrases.setdefault(b, {b}).add(a)
+    choices = sorted(vocabulary)
+    targets = dict.fromkeys(a for a, _ in pairs)
     for a in targets if k else ():
-        if own <= related[a]:
+        if vocabulary <= paraphrases[a]:
             raise UserError(f"no negative for {a!r}: every phrase of the set is its paraphrase")
 
     def draw(pass_index: int) -> Examples:
@@ -191,7 +199,7 @@ def with_negatives(
         for a in targets:
             for _ in range(k):
                 c = a
-                while c in related[a]:
+                while c in paraphrases[a]:
                     c = choices[generator.integers(len(choices))]
                 rows.append((a, c, 0))
         return Examples.of_pairs(rows)
@@ -200,7 +208,7 @@ def with_negatives(
 
 
 class Stream:
-    """Gives batches without end: pass after pass in a new random order; the last of a pass may be smaller."""
+    """Endless batches: pass after pass in a new random order; the last batch of a pass may be smaller."""
 
     def __init__(self, draw: Draw, batch_size: int, seed: int, name: str) -> None:
         self.draw, self.batch_size, self.seed, self.name = draw, batch_size, seed, name
@@ -212,11 +220,12 @@ class Stream:
     def batch(self, k: int) -> Examples:
         """Take batch ``k`` (0, 1, ...) of the endless sequence."""
         pass_index, offset = divmod(k, self.batches_per_pass)
-        if pass_index != self._loaded:
+        if pass_index != self._pass_index:
             self._load(pass_index)
         return self._examples.take(self._order[offset * self.batch_size :][: self.batch_size])
 
     def _load(self, pass_index: int) -> None:
-        self._loaded, self._examples = pass_index, self.draw(pass_index)
+        self._pass_index = pass_index
+        self._examples = self.draw(pass_index)
         generator = rng(self.seed, "order/" + self.name, pass_index)
         self._order = generator.permutation(len(self._examples))

@@ -1,9 +1,9 @@
 """Fine-tune towers: heads on sentence vectors, their objectives and scores, and the loop they train in.
 
-The trainers of sentence-transformers and transformers pickle optimiser and random states and do not promise
-identical weights after a kill. This loop, on :mod:`runtime.training_loop`, does: step ``s`` seeds torch with
-a function of (seed, s) and takes its batch by number from a stream, so its whole state is the weights, Adam's
-moments and s. Shapes: B pairs, D tower's width, C classes.
+The trainers of sentence-transformers and transformers pickle the states of the optimiser and of random
+generators, and do not promise identical weights after a kill. This loop, on :mod:`runtime.training_loop`,
+does: step ``s`` seeds torch with a function of (seed, s) and takes its batch by number from a stream, so its
+state is the weights, Adam's moments and s. Shapes: N examples, B pairs, D the tower's width, C classes.
 """
 
 import logging
@@ -15,30 +15,38 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from multiview.names.opened import OpenedEncoder
 from runtime.cli import LOGGER
+from runtime.errors import UserError
 from runtime.files import atomic_path
+from runtime.progress import progress
 from runtime.training_loop import Loop, Schedule
 from runtime.training_task import Position, Row, Task, ramp
 from senteval_runner.protocol.correlation import accuracy, pearson
 from senteval_runner.towers import Concatenation, Pooling
-from senteval_runner.towers.transformer import Tower
+from senteval_runner.towers.transformer import Tower, load_tower
 from studies.finetune.examples import Draw, Examples, Stream
 
 log = logging.getLogger(LOGGER)
 Features = Concatenation | Literal["one", "cosine"]
 """What a head sees: features of a pair of vectors, one vector, or the cosine of two."""
-_WIDTH = {"one": 1, "uv": 2, "diff": 1, "prod": 1}
-BATCH, SCORE_BATCH = 16, 64
-"""Pairs per step of :func:`tune_pairs` (BURT, UNI); examples scored at a time."""
+_VECTORS_PER_FEATURE = {"one": 1, "uv": 2, "diff": 1, "prod": 1}
+BATCH = 16
+"""Pairs per step of :func:`tune_pairs` (BURT, UNI)."""
+HEADS = "heads.safetensors"
+"""The file of a model folder with the weights of its heads."""
+SCORE_BATCH = 64
+"""Texts or pairs that are embedded at a time without gradients."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Joins a task's stream of examples, which has its name, and the loss of one batch."""
+    """A task's stream of examples, which has the task's name, and the loss of one batch."""
 
     stream: Stream
     loss: Callable[[Examples], Tensor]
@@ -46,10 +54,17 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningConfig:
-    """How the weights are trained: AdamW, by default as in BURT."""
+    """How a model is trained: AdamW, by default as in BURT."""
 
     learning_rate: float
     """The rate at its peak."""
+    steps: int
+    seed: int
+    """Seed of dropout."""
+    evaluate_every: int = 0
+    """Steps between two evaluations; 0 is the first and the last alone."""
+    select: str = ""
+    """The score whose highest value chooses the weights; without one the last weights count."""
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-9
     weight_decay: float = 0.0
@@ -59,25 +74,18 @@ class TuningConfig:
     decay: bool = True
     """Decay the rate linearly to 0 at the last step; otherwise it is constant after the warm-up."""
 
-    def rate(self, step: int, steps: int) -> float:
+    def rate(self, step: int) -> float:
         """Compute the rate at ``step`` (0-based): peak · (s+1)/w while s < w; then · (S−s)/(S−w), or 1."""
-        rising = max(1, round(self.warmup * steps)) if self.warmup > 0 else 0
-        falling = ramp(steps - step, steps - rising) if self.decay else 1.0
-        return self.learning_rate * ramp(step + 1, rising) * falling
+        warmup_steps = max(1, round(self.warmup * self.steps)) if self.warmup > 0 else 0
+        fall = ramp(self.steps - step, self.steps - warmup_steps) if self.decay else 1.0
+        return self.learning_rate * ramp(step + 1, warmup_steps) * fall
 
 
 class Turns(Task[int]):
-    """Tasks that are trained in turn: a batch is the number of its step, a run is one epoch."""
+    """Tasks that are trained in turn, for the loop: a batch is the number of its step, a run is one epoch."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        turns: Sequence[Turn],
-        config: TuningConfig,
-        steps: int,
-        evaluate: Callable[[], Row],
-        select: str,
-        seed: int,
+        self, model: nn.Module, turns: Sequence[Turn], config: TuningConfig, evaluate: Callable[[], Row]
     ) -> None:
         optimiser = torch.optim.AdamW(
             [parameter for parameter in model.parameters() if parameter.requires_grad],
@@ -86,80 +94,74 @@ class Turns(Task[int]):
             weight_decay=config.weight_decay,
             fused=True,  # 13 ms instead of 93 for MiniLM's 22M weights on one thread
         )
-        super().__init__(model, optimiser, metric=select, step_seed=seed)
-        self.turns, self.config, self.steps, self.scores = turns, config, steps, evaluate
+        super().__init__(model, optimiser, metric=config.select, step_seed=config.seed)
+        self.turns, self.config, self.scores = turns, config, evaluate
 
     def batches(self, epoch: int) -> Sequence[int]:
-        """Number the steps."""
-        return range(self.steps)
+        """Return the numbers of the steps."""
+        return range(self.config.steps)
 
     def loss_name(self, batch: int) -> str:
-        """Name the loss after the task of a step."""
+        """Return the name of a step's loss, which has the name of its task."""
         return f"loss/{self.turns[batch % len(self.turns)].stream.name}"
 
     def loss(self, batch: int) -> Tensor:
-        """Compute the loss of a step's task on its next batch, of which earlier steps had the ones before."""
+        """Compute the loss of a step's task on the next batch of its stream."""
         rounds, place = divmod(batch, len(self.turns))
-        task = self.turns[place]
-        number = rounds * self.turns.count(task) + self.turns[:place].count(task)
-        return task.loss(task.stream.batch(number))
+        turn = self.turns[place]
+        earlier_batches = rounds * self.turns.count(turn) + self.turns[:place].count(turn)
+        return turn.loss(turn.stream.batch(earlier_batches))
 
     def learning_rate(self, position: Position) -> float:
-        """Take the configured rate."""
-        return self.config.rate(position.step, self.steps)
+        """Return the rate of the next step."""
+        return self.config.rate(position.step)
 
     def evaluate(self) -> Row:
         """Score the weights."""
         return self.scores()
 
     def is_better(self, row: Row, best: Row) -> bool:
-        """Prefer the higher score, where one selects; the weights before the first step are no result."""
+        """Tell whether the score that selects is higher; the weights before the first step never win."""
         return bool(self.metric) and row["step"] > 0 and super().is_better(row, best)
 
     def after_evaluation(self, row: Row) -> None:
         """Log the scores."""
-        values = (f"{key} {value:.4f}" for key, value in _scores(row).items() if isinstance(value, float))
-        log.info("%s", "  ".join([f"step {row['step']:>6,}", *values]))
+        numbers = [f"{name} {value:.4f}" for name, value in _scores(row).items() if isinstance(value, float)]
+        log.info("%s", "  ".join([f"step {row['step']:>6,}", *numbers]))
 
 
 def fit(
     model: nn.Module,
     turns: Sequence[Turn],
     config: TuningConfig,
-    *,
-    steps: int,
     evaluate: Callable[[], Row],
-    seed: int,
     folder: Path,
-    evaluate_every: int = 0,
-    select: str = "",
 ) -> list[Row]:
     """Train ``model`` in place; return one row of scores per evaluation.
 
-    Scores have names and are fractions; ``evaluate`` is called in eval mode without gradients, before the
-    first step, every ``evaluate_every`` steps (0: never) and after the last. Step s trains the task
-    ``turns[s % len(turns)]``. The weights with the highest score ``select`` are kept, by default the last
-    ones. A state found in ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the
-    saved state belongs to another run; KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
+    Step s trains the task ``turns[s % len(turns)]``. ``evaluate`` returns scores by name, fractions; it is
+    called in eval mode without gradients, also before the first step and after the last. A state found in
+    ``folder`` is resumed. Raises UserError: the loss or gradient is not finite, or the saved state belongs to
+    another run; KeyboardInterrupt: stopped by Ctrl-C or SIGTERM, with a state saved.
     """
-    task = Turns(model, turns, config, steps, evaluate, select, seed)
-    schedule = Schedule(evaluate_first=True, evaluate_every=evaluate_every or steps)
-    names = [task.stream.name for task in turns]
-    run = {"cycle": names, "steps": steps, "seed": seed, "threads": torch.get_num_threads()}
-    loop = Loop(task, schedule, folder, identity=run)
+    schedule = Schedule(evaluate_first=True, evaluate_every=config.evaluate_every or config.steps)
+    names = [turn.stream.name for turn in turns]
+    threads = torch.get_num_threads()
+    identity = {"cycle": names, "steps": config.steps, "seed": config.seed, "threads": threads}
+    loop = Loop(Turns(model, turns, config, evaluate), schedule, folder, identity=identity)
     if loop.is_resumed:
-        log.info("resumed at step %d of %d", loop.position.step, steps)
+        log.info("resumed at step %d of %d", loop.position.step, config.steps)
     if loop.run():
         raise KeyboardInterrupt
-    if select:
+    if config.select:
         loop.load_best()
     model.eval()
     return [_scores(row) for row in loop.history]
 
 
 def _scores(row: Row) -> Row:
-    """Drop from a line of the log what differs between equal runs."""
-    return {key: value for key, value in row.items() if key not in ("kind", "epoch", "minutes")}
+    """Take the scores and the step from a line of the log, without what differs between equal runs."""
+    return {name: value for name, value in row.items() if name not in ("kind", "epoch", "minutes")}
 
 
 def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
@@ -171,8 +173,8 @@ def combine(u_BD: Tensor, v_BD: Tensor, concatenation: Concatenation) -> Tensor:
 class Head(nn.Module):
     """The head of one task: a linear layer whose initial weights depend on the seed alone, or the cosine.
 
-    ``outputs`` are classes, or one value. One vector is that of a text, or of a pair that is read as one.
-    ``pooling`` None is the tower's.
+    ``outputs`` is the number of classes, or 1 for one value. With ``features`` "one" it sees one vector, of a
+    text or of a pair that the tower reads as one text. ``pooling`` None is the tower's.
     """
 
     def __init__(
@@ -182,8 +184,8 @@ class Head(nn.Module):
         self.outputs, self.pooling = outputs, pooling
         self.features: Features = features
         if features != "cosine":
-            width = sum(_WIDTH[part] for part in features.split("-"))
-            self.linear = seeded_linear(width * dim, outputs, seed)
+            vectors = sum(_VECTORS_PER_FEATURE[part] for part in features.split("-"))
+            self.linear = seeded_linear(vectors * dim, outputs, seed)
 
     def forward(self, tower: Tower, examples: Examples) -> Tensor:
         """Compute logits [B, C], or one value per example [B]; both texts of a pair share a forward pass."""
@@ -198,10 +200,10 @@ class Head(nn.Module):
         return out[:, 0] if self.outputs == 1 else out
 
     def loss(self, tower: Tower, examples: Examples) -> Tensor:
-        """Compute the objective.
+        """Compute the objective, a mean over the examples.
 
-        Of classes cross-entropy, the mean of −log softmax(logits)[target]; of a cosine the mean of
-        (cosine − t)²; of one logit binary cross-entropy, the mean of −t log σ(x) − (1−t) log(1−σ(x)).
+        For classes it is cross-entropy, −log softmax(logits)[target]; for a cosine (cosine − t)²; for one
+        logit binary cross-entropy, −t log σ(x) − (1−t) log(1−σ(x)).
         """
         out = self(tower, examples)
         target = torch.from_numpy(examples.target).to(out.device)
@@ -211,19 +213,46 @@ class Head(nn.Module):
             return functional.mse_loss(out, target)
         return functional.binary_cross_entropy_with_logits(out, target.float())
 
-    @torch.inference_mode()
     def score(self, tower: Tower, examples: Examples) -> float:
         """Measure accuracy, or the Pearson correlation with graded targets."""
-        # Texts of similar length share a batch to save padding; the scores do not depend on it.
-        order = np.argsort([len(text) for text in examples.first], kind="stable")
-        starts = range(0, len(order), SCORE_BATCH)
-        batches = [examples.take(order[start : start + SCORE_BATCH]) for start in starts]
-        out = np.concatenate([self(tower, batch).float().cpu().numpy() for batch in batches])
-        target = examples.target[order]
-        if target.dtype == np.float32:
-            return pearson(out, target)
-        predicted = out.argmax(axis=1) if self.outputs > 1 else out > 0
-        return accuracy(predicted.astype(np.int64), target)
+        out = in_batches(
+            [len(text) for text in examples.first], lambda rows: self(tower, examples.take(rows))
+        )
+        if examples.target.dtype == np.float32:
+            return pearson(out, examples.target)
+        classes = out.argmax(axis=1) if self.outputs > 1 else out > 0
+        return accuracy(classes.astype(np.int64), examples.target)
+
+
+def in_batches(lengths: Sequence[int], compute: Callable[[NDArray[np.int64]], Tensor]) -> NDArray[np.float32]:
+    """Compute the rows of a result [N, ...] in batches, without gradients, and return them in order.
+
+    ``compute`` gets the numbers of a batch's rows. Rows of similar length share a batch, since padding costs
+    as much as words; the results do not depend on it.
+    """
+    order_N = np.argsort(lengths, kind="stable")
+    blocks = []
+    with torch.inference_mode(), progress(total=len(order_N), unit="text", description="score") as bar:
+        for start in range(0, len(order_N), SCORE_BATCH):
+            rows = order_N[start : start + SCORE_BATCH]
+            blocks.append(compute(rows).float().cpu().numpy())
+            bar.update(len(rows))
+    out: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order_N)]
+    return out
+
+
+def is_tunable(model: OpenedEncoder) -> bool:
+    """Tell whether a model is one transformer; BURT and UNI keep word vectors and older encoders fixed."""
+    return [source.kind for source in model.sources] in (["sentence-transformers"], ["pooled"])
+
+
+def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
+    """Load a fresh copy of a transformer for training; ``options`` are those of ``load_tower``."""
+    if not is_tunable(model):
+        raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")
+    (source,) = model.sources
+    pooling: Any = source.prefix or None
+    return load_tower(source.base, pooling=pooling, **options)
 
 
 def tune_pairs(
@@ -231,20 +260,15 @@ def tune_pairs(
 ) -> Head:
     """Train a tower and a new head of two classes on [u; v; |u−v|], 16 pairs a step, as BURT and UNI do.
 
-    The tower's weights move; ``seed`` is that of the head, the order of the pairs and dropout. A state of
-    training in ``folder`` is resumed. The head is named ``name``.
+    The tower's weights change. ``seed`` is that of the head, the order of the pairs and dropout. A state of
+    training in ``folder`` is resumed; ``name`` is that of the task in it.
     """
     head = Head(tower.dim, 2, "uv-diff", seed).to(next(tower.parameters()).device)
     stream = Stream(draw, BATCH, seed, name)
-    fit(
-        nn.ModuleDict({"tower": tower, name: head}),
-        [Turn(stream, partial(head.loss, tower))],
-        TuningConfig(learning_rate=learning_rate),
-        steps=epochs * stream.batches_per_pass,
-        evaluate=dict,
-        seed=seed,
-        folder=folder,
-    )
+    steps = epochs * stream.batches_per_pass
+    config = TuningConfig(learning_rate=learning_rate, steps=steps, seed=seed)
+    net = nn.ModuleDict({"tower": tower, name: head})
+    fit(net, [Turn(stream, partial(head.loss, tower))], config, dict, folder)
     return head
 
 
@@ -255,9 +279,9 @@ def seeded_linear(inputs: int, outputs: int, seed: int) -> nn.Linear:
         return nn.Linear(inputs, outputs)
 
 
-def save_tuned(tower: Tower, heads: nn.Module, folder: Path, name: str) -> None:
-    """Write a tower as a model folder, and the weights of its heads beside it."""
+def save_tuned(tower: Tower, heads: nn.Module, folder: Path) -> None:
+    """Write a tower as a model folder, and the weights of its heads beside it, in :data:`HEADS`."""
     tower.cpu().save(folder)
-    weights = {key: tensor.cpu().contiguous() for key, tensor in heads.state_dict().items()}
-    with atomic_path(folder / name) as temporary:
+    weights = {name: tensor.cpu().contiguous() for name, tensor in heads.state_dict().items()}
+    with atomic_path(folder / HEADS) as temporary:
         save_file(weights, temporary)

@@ -1,17 +1,14 @@
 """Score every layer and pooling on every task, for EMP's tables and Figure 1.
 
-Scores are a frame of one row per (backbone, layer, pooling) and one column per task, in percent; an encoder
-taken whole has one row, (name, "whole", "own").
+Scores are a frame of one row per (backbone, layer, pooling) and one column per task, in percent. An encoder
+taken whole, without its layers, has one row, (name, "whole", "own").
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,7 +21,7 @@ from runtime.errors import UserError
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.config import Protocol, get_protocol
 from senteval_runner.report import plots
-from senteval_runner.report.page import Column, Figure, Page, Section, Table, TableCell
+from senteval_runner.report.page import Column, Figure, Page, Section, Table
 from senteval_runner.report.tables import headline
 from senteval_runner.towers.backbones import (
     OWN,
@@ -35,10 +32,8 @@ from senteval_runner.towers.backbones import (
     chosen,
     open_backbone,
 )
-from studies.kit import Cell, Figures, Run, published
-
-if TYPE_CHECKING:
-    from studies.layers.__main__ import LayersConfig
+from studies.kit import Cell, Figures, Run, published, score_table
+from studies.layers.__main__ import LayersConfig
 
 TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
     "similarity": (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness"),
@@ -67,8 +62,8 @@ NOTE = (
 
 def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.DataFrame:
     """Make a table of scores by (backbone, layer, pooling) and task, columns in the order of the groups."""
-    known = [task for group in TASK_GROUPS.values() for task in group]
-    tasks = [task for task in known if any(task in row for row in scores.values())]
+    tasks_in_order = [task for group in TASK_GROUPS.values() for task in group]
+    tasks = [task for task in tasks_in_order if any(task in row for row in scores.values())]
     index = pd.MultiIndex.from_tuples(list(scores), names=("backbone", "layer", "pooling"))
     return pd.DataFrame([[row.get(task) for task in tasks] for row in scores.values()], index, tasks, float)
 
@@ -80,7 +75,7 @@ def normalised(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def group_means(scores: pd.DataFrame) -> pd.DataFrame:
-    """Average each group, and the groups; none where an evaluated task of the group is missing."""
+    """Average each group, and the groups; a mean is missing where a row lacks one of the group's tasks."""
     groups = {name: scores.columns[scores.columns.isin(tasks)] for name, tasks in TASK_GROUPS.items()}
     means = {name: scores[tasks].mean(axis=1, skipna=False) for name, tasks in groups.items() if len(tasks)}
     table = pd.DataFrame(means, index=scores.index)
@@ -92,7 +87,7 @@ def group_means(scores: pd.DataFrame) -> pd.DataFrame:
 def pooling_table(scores: pd.DataFrame) -> pd.DataFrame:
     """Average the group means over layers, per backbone and pooling (EMP's Table 1).
 
-    Neither the embedding output is averaged, nor several layers side by side, nor an encoder taken whole.
+    The embedding output, several layers side by side and encoders taken whole do not count.
     """
     layers = scores.index.get_level_values("layer").str.fullmatch(r"-\d+")
     means = group_means(scores)[layers].groupby(level=["backbone", "pooling"], sort=False)
@@ -105,11 +100,11 @@ def layer_table(scores: pd.DataFrame) -> pd.DataFrame:
     return means[means.index.get_level_values("pooling").isin([POOLING, OWN])].droplevel("pooling")
 
 
-def difference(scores: pd.DataFrame, first: str, other: str) -> pd.DataFrame:
-    """Subtract ``first`` from ``other``, in points, over the rows and tasks that both have."""
-    after = scores.loc[other]
+def difference(scores: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
+    """Subtract ``first`` from ``second``, in points, over the rows and tasks that both have."""
+    after = scores.loc[second]
     change = (after - scores.loc[first].reindex(after.index)).dropna(how="all").dropna(axis=1, how="all")
-    return pd.concat({f"{other} − {first}": change}, names=["backbone"])
+    return pd.concat({f"{second} − {first}": change}, names=["backbone"])
 
 
 def likeness(scores: pd.DataFrame) -> pd.DataFrame:
@@ -125,29 +120,31 @@ def likeness(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def page(scores: pd.DataFrame, mlp: pd.DataFrame, remarks: Sequence[str]) -> Page:
-    """Make the report of scores, and of those with a hidden layer (``mlp``) where that changes a task.
+    """Make the report of scores, and of those of a perceptron (``mlp``) for the tasks that it changes.
 
-    ``remarks`` is what a reader of the scores must know. EMP's Tables 1 and 2 stand raw and normalised, below
+    ``remarks`` is what a reader of the scores must know. EMP's Tables 1 and 2 stand raw and normalised; below
     them what fine-tuning and a hidden layer change, and the likeness to word vectors.
     """
     sections = [Section("Remarks", remarks)]
     if not len(scores):
         return Page("What the layers know", sections)
-    share, best = normalised(scores), ", normalised per task by the best"
+    share = normalised(scores)
+    suffix = ", normalised per task by the best"
     tables = [
         _table("Poolings, mean over layers", pooling_table(scores)),
-        _table(f"Poolings, mean over layers{best}", pooling_table(share), "poolings"),
+        _table(f"Poolings, mean over layers{suffix}", pooling_table(share), "poolings"),
         _table(f"Layers, {POOLING} pooling", layer_table(scores)),
-        _table(f"Layers, {POOLING} pooling{best}", layer_table(share), "layers"),
+        _table(f"Layers, {POOLING} pooling{suffix}", layer_table(share), "layers"),
     ]
-    first, *others = scores.index.unique("backbone")
-    changes = [layer_table(change) for other in others if len(change := difference(scores, first, other))]
-    tables += [_table(f"Difference in points, {POOLING} pooling", change) for change in changes]
+    first, *following = scores.index.unique("backbone")
+    for backbone in following:
+        if len(change := difference(scores, first, backbone)):
+            tables.append(_table(f"Difference in points, {POOLING} pooling", layer_table(change)))
     if len(mlp):
         gains = mlp - scores.reindex(mlp.index)[mlp.columns]
         tables.append(_table("Multi-layer perceptron minus logistic regression", layer_table(gains)))
-    if (alike := likeness(scores)).size:
-        tables.append(_table("Correlation of scores over tasks with encoders taken whole", alike))
+    if (correlations := likeness(scores)).size:
+        tables.append(_table("Correlation of scores over tasks with encoders taken whole", correlations))
     sections += [Section("By task group", tables), Section("Layers and tasks", list(heat_maps(scores)))]
     return Page("What the layers know", sections)
 
@@ -155,24 +152,23 @@ def page(scores: pd.DataFrame, mlp: pd.DataFrame, remarks: Sequence[str]) -> Pag
 def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
     """Print a frame with two labels; ``paper`` names the published rows that stand below."""
     means = means.dropna(axis=1, how="all")
-    rows: list[list[TableCell]] = [
-        [*map(str, labels), *(None if pd.isna(value) else float(value) for value in row)]
-        for labels, row in zip(means.index, means.to_numpy(), strict=True)
-    ]
+    numbers = means.astype(object).where(means.notna(), None)
     paper_rows = published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
-    return Table(
-        [*map(str, means.index.names), *(Column(name, best="high") for name in means.columns)],
-        rows,
+    return score_table(
+        list(map(str, means.index.names)),
+        [Column(name, best="high") for name in means.columns],
+        numbers.to_dict("index"),
+        {tuple(name.split(", ", 1)): row for name, row in paper_rows.items()},
         title=title,
         notes=(NOTE,) if paper else (),
-        quoted=[[*name.split(", ", 1), *map(row.get, means.columns)] for name, row in paper_rows.items()],
         quoted_title=f"Published, not computed here: {SOURCE}",
     )
 
 
 def heat_maps(scores: pd.DataFrame) -> Iterator[Figure]:
     """Draw each backbone with layers, and each comparison with the first (EMP's Figure 1)."""
-    share, (first, *_) = normalised(scores), scores.index.unique("backbone")
+    share = normalised(scores)
+    first = scores.index[0][0]
     for name in share.index.unique("backbone"):
         if OWN in share.loc[name].index.get_level_values("pooling"):
             continue
@@ -189,13 +185,8 @@ def _heat_map(caption: str, values: pd.DataFrame, *, diverging: bool) -> Figure:
         pooling: values.xs(pooling, level="pooling").reindex(layers).to_numpy()
         for pooling in values.index.unique("pooling")
     }
-    return plots.heat_map(
-        panels,
-        layers,
-        [SHORT.get(task, task) for task in values.columns],
-        diverging=diverging,
-        caption=caption,
-    )
+    tasks = [SHORT.get(task, task) for task in values.columns]
+    return plots.heat_map(panels, layers, tasks, diverging=diverging, caption=caption)
 
 
 SEED = 1111
@@ -204,42 +195,40 @@ STORAGE = "float16"
 """Type of stored vectors: half the disk space of float32."""
 NO_HIDDEN_LAYER = (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness", "WordContent")
 """Tasks that no hidden layer changes: cosines, regressions, and WordContent's logistic regression."""
-LEAST_PER_CLASS = 12
-"""Rows that --limit leaves a class, if it has them: the folds need as many."""
+ROWS_PER_CLASS = 12
+"""Rows that --limit leaves a class at least, if it has them: the folds need as many."""
 FIGURES = "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x 100 over subsets of STS12-16"
 
 
 def evaluate(config: LayersConfig, run: Run) -> Page:
     """Evaluate every encoder on every task."""
-    names, data = expand_tasks(config.tasks), data_folder(config.data)
+    names = expand_tasks(config.tasks)
+    data = data_folder(config.data)
     backbones = open_backbones(config, run)
     protocols = [get_protocol(config.protocol)]
     remarks = [
-        f"logistic regression, protocol {protocols[0].name}, seed {SEED}; vectors stored as {STORAGE}; mean "
+        f"logistic regression, protocol {config.protocol}, seed {SEED}; vectors stored as {STORAGE}; mean "
         "and max with special tokens",
         FIGURES,
     ]
     if config.mlp:
         protocols.append(get_protocol(config.protocol, nhid=config.mlp))
-        without = ", ".join(NO_HIDDEN_LAYER)
-        remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {without} have none")
-    scores: dict[bool, dict[tuple[str, str, str], dict[str, float]]] = {False: {}, True: {}}
-    """Of logistic regression and of the perceptron, by (encoder, layers, pooling) and task."""
-    for name in names:
-        try:
-            task = read_task(name, data)
-        except UserError as error:
-            run.leave_out(name, error)
-            continue
+        exceptions = ", ".join(NO_HIDDEN_LAYER)
+        remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {exceptions} have none")
+    scores: dict[int, dict[tuple[str, str, str], dict[str, float]]] = {0: {}, config.mlp: {}}
+    """By hidden units of the classifier, (encoder, layers, pooling) and task."""
+    for name, full_task in run.opened({name: partial(read_task, name, data) for name in names}).items():
+        task = full_task
         if config.limit:
-            whole, task = task.splits, limited(task, config.limit)
-            rows = ", ".join(f"{key} {len(task.splits[key]):,} of {len(whole[key]):,}" for key in whole)
-            remarks.append(f"--limit, not comparable with the full task: {name}: {rows}")
+            task = limited(full_task, config.limit)
+            counts = (f"{key} {len(task.splits[key]):,} of {len(y):,}" for key, y in full_task.splits.items())
+            remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(counts)}")
         cells = task_cells(backbones, protocols, task, config.limit)
-        for (backbone, unit, hidden), figures in run.figures(cells).items():
-            scores[hidden > 0].setdefault((backbone, *unit), {})[name] = figures["score"]
+        for (backbone, unit, units), figures in run.figures(cells).items():
+            scores[units].setdefault((backbone, *unit), {})[name] = figures["score"]
     remarks += [note for backbone in backbones for note in backbone.notes()]
-    return page(frame(scores[False]), frame(scores[True]), remarks)
+    mlp_scores = scores[config.mlp] if config.mlp else {}
+    return page(frame(scores[0]), frame(mlp_scores), remarks)
 
 
 def task_cells(
@@ -247,57 +236,59 @@ def task_cells(
 ) -> dict[tuple[str, Unit, int], Cell]:
     """Make the cells of a task by encoder, layers and pooling, and hidden units of the classifier."""
     identity = [STORAGE, SEED, limit, data_hashes(task)]
-    trained = [protocol for protocol in protocols if not protocol.nhid or task.name not in NO_HIDDEN_LAYER]
+
+    def score(backbone: Backbone, unit: Unit, protocol: Protocol, folder: Path) -> Figures:
+        result = evaluate_task(partial(backbone.vectors, unit), task, protocol, SEED)
+        return {"score": headline(task.name, result.metrics), "dim": result.dim, "metrics": result.metrics}
+
+    protocols = [protocol for protocol in protocols if not protocol.nhid or task.name not in NO_HIDDEN_LAYER]
     return {
         (backbone.name, unit, protocol.nhid): Cell(
-            name=f"{backbone.name}: {' '.join(unit)}, {task.name}" + ", MLP" * bool(protocol.nhid),
+            name=f"{backbone.name}: {' '.join(unit)}, {task.name}{', MLP' if protocol.nhid else ''}",
             identity=[*backbone.identity, *unit, dataclasses.asdict(protocol), *identity],
-            compute=partial(_score, backbone, unit, task, protocol),
+            compute=partial(score, backbone, unit, protocol),
         )
-        for backbone, protocol in product(backbones, trained)
+        for backbone, protocol in product(backbones, protocols)
         for unit in backbone.units
     }
-
-
-def _score(backbone: Backbone, unit: Unit, task: TaskData, protocol: Protocol, folder: Path) -> Figures:
-    result = evaluate_task(partial(backbone.vectors, unit), task, protocol, SEED)
-    return {"score": headline(task.name, result.metrics), "dim": result.dim, "metrics": result.metrics}
 
 
 def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
     """Open all backbones, then the encoders taken whole, under distinct names; some may be left out.
 
-    Only the wanted layers and poolings are computed and stored, and one that a backbone lacks is an error. An
-    encoder taken whole has its one row; ``top,bottom`` says nothing to a backbone with one layer.
+    Only the layers and poolings that the options name are computed and stored; one that a backbone lacks is
+    an error. ``top,bottom`` is ignored for a backbone with one layer.
     """
     for text in config.concatenate:
         if "," not in text:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
-    whole = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
-    backbones |= {f"{spec} {WHOLE}": Backbone(source.for_classifiers()) for spec, source in whole.items()}
+    sources = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
+    backbones |= {f"{spec} {WHOLE}": Backbone(source.for_classifiers()) for spec, source in sources.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
-        rows, poolings = list(backbone.layers), backbone.poolings
+        layers = list(backbone.layers)
+        poolings = backbone.poolings
         if isinstance(backbone, TransformerBackbone):
             poolings = config.poolings or poolings
-            joined = [text for text in config.concatenate if text != "top,bottom" or len(rows) > 2]
-            rows += [chosen(text, backbone.layers, name) for text in joined]
+            groups = [text for text in config.concatenate if text != "top,bottom" or len(layers) > 2]
+            layers += [chosen(text, backbone.layers, name) for text in groups]
         backbone.name = name
-        backbone.open([*product(dict.fromkeys(rows), dict.fromkeys(poolings))], config.cache, STORAGE)
+        backbone.open([*product(dict.fromkeys(layers), dict.fromkeys(poolings))], config.cache, STORAGE)
     return list(backbones.values())
 
 
 def limited(task: TaskData, limit: int) -> TaskData:
-    """Cut a task to about ``limit`` rows per split: each class keeps its share, but twelve rows at least.
+    """Cut a task to about ``limit`` rows per split: each class keeps its share, or twelve rows if it is less.
 
     The draw is the same for every layer and encoder; rows keep the files' order.
     """
     splits = {}
     for name, split in task.splits.items():
-        rng, y = np.random.RandomState(SEED), np.asarray(split.y)
+        rng = np.random.RandomState(SEED)
+        y = np.asarray(split.y)
         groups = [np.flatnonzero(y == label) for label in range(len(task.classes))] or [np.arange(len(y))]
-        quotas = [max(round(min(1, limit / len(y)) * len(group)), LEAST_PER_CLASS) for group in groups]
+        quotas = [max(round(min(1, limit / len(y)) * len(group)), ROWS_PER_CLASS) for group in groups]
         parts = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
         rows = np.sort(np.concatenate(parts)).tolist()
         b = None if split.b is None else [split.b[row] for row in rows]

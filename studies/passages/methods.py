@@ -1,13 +1,11 @@
 """Compare BM25, scorers over frozen vectors and cross-encoders, each a cell, for EMP's Table 3."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,39 +18,32 @@ from runtime.errors import UserError
 from senteval_runner.report.page import Column, Page, Score, Section, Table, TableCell
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors import open_model
-from studies.kit import Cell, Figures, Run, published
+from studies.kit import Cell, Figures, Run, published, score_table
+from studies.passages.__main__ import Feature, PassagesConfig
 from studies.passages.ranker import (
-    HIDDEN,
+    HIDDEN_UNITS,
     METRICS,
     Part,
     Scorer,
     Scores,
     cross_scores,
     fine_tune,
-    mean,
     measure,
     scaled,
     score,
     train_scorer,
 )
 
-if TYPE_CHECKING:
-    from studies.passages.__main__ import Feature, PassagesConfig
-
 Label = tuple[str, str, str]
 """Model, feature and scorer of a row."""
-Result = tuple[Scores, Figures]
-"""The test questions' scores, and further figures."""
-COLUMNS: tuple[str | Column, ...] = (
-    *("model", "feature", "scorer"),
-    *(Column(name.upper(), digits=1, best="high") for name in METRICS),
-)
+LABELS = ("model", "feature", "scorer")
+COLUMNS = [Column(name.upper(), digits=1, best="high") for name in METRICS]
 INTERVALS = "In brackets: 95 % interval from resampling questions. ±: standard deviation over seeds."
 MARGIN_0 = (
     "Pairwise hinge loss with margin 0, as EMP prints it: equal scores are a minimum, so a scorer that gives "
     "every passage one score has loss 0, and a pair in the right order teaches nothing."
 )
-PUBLISHED = "Published, not computed here: Ma et al. 2019, Universal Text Representation from BERT, Table 3"
+SOURCE = "Published, not computed here: Ma et al. 2019, Universal Text Representation from BERT, Table 3"
 NOTE = (
     "Other candidates, splits and encoders may stand behind the published rows. The paper's R@k of Quasar-T "
     "and SearchQA stands under S@k, whether a relevant passage is among the first k: as a fraction of all "
@@ -67,23 +58,25 @@ class Method(NamedTuple):
     identity: Sequence[object]
     """JSON values of everything that decides its scores, except set and seed."""
     seeds: int
-    compute: Callable[[PassageSet, int, Path], Result]
-    """Gives the result from set, seed and folder for unfinished work."""
+    compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
+    """Scores the test questions; gets set, seed and a folder for unfinished work. Returns further figures
+    too."""
 
 
 def read_sets(config: PassagesConfig, run: Run) -> tuple[dict[str, PassageSet], dict[str, str]]:
     """Read the sets and digest their files, both by the set's name; what cannot be read is left out."""
     sets: dict[str, PassageSet] = {}
     digests: dict[str, str] = {}
+
+    def read(spec: str) -> None:
+        data = filtered(read_set(spec), config.keep)
+        if data.name in sets:
+            raise UserError(f"a set of the name {data.name} is there already; rename the folder")
+        digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
+        sets[data.name] = data
+
     for spec in dict.fromkeys(config.sets):
-        try:
-            data = filtered(read_set(spec), config.keep)
-            if data.name in sets:
-                raise UserError(f"a set of the name {data.name} is there already; rename the folder")
-            digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
-            sets[data.name] = data
-        except UserError as error:
-            run.leave_out(spec, error)
+        run.attempt(spec, partial(read, spec))
     return sets, digests
 
 
@@ -94,7 +87,8 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     def compute(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
         scores, details = method.compute(data, seed, folder)
         values = measure(data.splits["test"], scores)
-        return {**mean(values), "average_precisions": values["map"].tolist(), **details}
+        means = {name: float(values_Q.mean()) for name, values_Q in values.items()}
+        return {**means, "average_precisions": values["map"].tolist(), **details}
 
     cells = {
         (data.name, method.label, seed): Cell(
@@ -125,34 +119,34 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     training = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
 
     def frozen(
-        model: OpenedEncoder, feature: Feature, hidden: int | None, data: PassageSet, seed: int, folder: Path
-    ) -> Result:
+        model: OpenedEncoder, feature: Feature, units: int | None, data: PassageSet, seed: int, folder: Path
+    ) -> tuple[Scores, Figures]:
         parts = encoded(model, data)
         dim = parts["test"].passage_ND.shape[1]
-        net, curve = Scorer(feature, hidden, dim, seed), []
+        scorer, curve = Scorer(feature, units, dim, seed), []
         if feature != "cosine":
-            curve = train_scorer(net, parts["train"], parts["dev"], seed=seed, **training)
-        return score(net, parts["test"]), {"dimensions": dim, "curve": curve}
+            curve = train_scorer(scorer, parts["train"], parts["dev"], seed=seed, **training)
+        return score(scorer, parts["test"]), {"dimensions": dim, "curve": curve}
 
-    def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> Result:
+    def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
         net, history = fine_tune(data, backbone, config, seed=seed, folder=folder)
         return cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
-    reading: dict[str, Any] = {"cache": config.cache, "device": config.device}
-    openers = {spec: partial(open_model, spec, **reading) for spec in config.models}
+    places: dict[str, Any] = {"cache": config.cache, "device": config.device}
+    openers = {spec: partial(open_model, spec, **places) for spec in config.models}
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
-        opener = partial(open_layers, spec, layers, pooling, max_length=512, **reading)
+        opener = partial(open_layers, spec, layers, pooling, max_length=512, **places)
         openers[f"{spec} {layers} {pooling}"] = opener
     models = list(run.opened(openers).values())
     names = distinct_names([model.name for model in models], [model.spec for model in models])
     methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
     for (name, model), feature in product(zip(names, models, strict=True), config.features):
         options = None if feature == "cosine" else training
-        for scorer in ("linear", "mlp") if feature.startswith("uv") else (None,):
-            compute = partial(frozen, model, feature, HIDDEN if scorer == "mlp" else None)
-            identity = [*model.identity, feature, scorer, options]
+        for kind in ("linear", "mlp") if feature.startswith("uv") else (None,):
+            compute = partial(frozen, model, feature, HIDDEN_UNITS if kind == "mlp" else None)
+            identity = [*model.identity, feature, kind, options]
             seeds = config.runs if options else 1
-            methods.append(Method((name, feature, scorer or ""), identity, seeds, compute))
+            methods.append(Method((name, feature, kind or ""), identity, seeds, compute))
     for backbone, source in run.opened({spec: partial(find_source, spec) for spec in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
         identity = ["cross", source.key, config.cross_epochs, config.margin]
@@ -161,7 +155,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     return methods
 
 
-def bm25(data: PassageSet, seed: int, folder: Path) -> Result:
+def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
     """Score by words; their statistics come from all passages of the set."""
     index = Bm25(data.passages)
     return [index.scores(q.text)[q.candidates] for q in data.splits["test"]], {}
@@ -170,12 +164,11 @@ def bm25(data: PassageSet, seed: int, folder: Path) -> Result:
 @lru_cache(maxsize=1)  # the vectors of one model and set are in memory at a time
 def encoded(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
     """Make train, dev and test with a model's vectors of questions, and of passages that are candidates."""
-    used = np.zeros(len(data.passages), dtype=bool)
-    for question in (q for questions in data.splits.values() for q in questions):
-        used[question.candidates] = True
-    vectors = encode([data.passages[row].split() for row in np.flatnonzero(used)])
-    passages = np.zeros((len(used), vectors.shape[1]), dtype=np.float32)
-    passages[used] = vectors
+    candidates = [question.candidates for questions in data.splits.values() for question in questions]
+    rows = np.unique(np.concatenate(candidates))
+    vectors = encode([data.passages[row].split() for row in rows])
+    passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
+    passages[rows] = vectors
     passage_ND = scaled(passages)
     return {
         split: Part(questions, scaled(encode([q.text.split() for q in questions])), passage_ND)
@@ -185,7 +178,7 @@ def encoded(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
 
 def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
     """Make the rows of a set, percentages, and below them those that the paper has for it."""
-    cells: list[list[TableCell]] = []
+    own_rows: dict[Label, dict[str, TableCell]] = {}
     for label, seeds in rows.items():
         scores = {
             metric: Score.over_seeds([100 * figures[metric] for figures in seeds]) for metric in METRICS
@@ -194,10 +187,16 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
         interval = Score.over_groups(100 * precisions, np.arange(len(precisions))).interval
         assert scores["map"] is not None
         scores["map"] = replace(scores["map"], interval=interval)
-        cells.append([*label, *scores.values()])
-    quoted: list[list[TableCell]] = []
-    for model, figures in published(Path(__file__).with_name("published.csv")).items():
-        row = [figures.get(f"{name.lower()} {metric}") for metric in METRICS]
-        if any(row):
-            quoted.append([model, "", "", *row])
-    return Table(COLUMNS, cells, notes=[NOTE] if quoted else [], quoted=quoted, quoted_title=PUBLISHED)
+        own_rows[label] = {metric.upper(): value for metric, value in scores.items()}
+    prefix = f"{name.lower()} "
+    paper_rows = {
+        (model, "", ""): {
+            metric.removeprefix(prefix).upper(): value
+            for metric, value in figures.items()
+            if metric.startswith(prefix)
+        }
+        for model, figures in published(Path(__file__).with_name("published.csv")).items()
+    }
+    paper_rows = {label: row for label, row in paper_rows.items() if row}
+    notes = [NOTE] if paper_rows else []
+    return score_table(LABELS, COLUMNS, own_rows, paper_rows, notes=notes, quoted_title=SOURCE)

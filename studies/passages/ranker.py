@@ -10,7 +10,7 @@ The cross-encoder reads question and passage together and is fine-tuned on the s
 vectors: s(q, p) = MLP(h), where h is the last hidden state at the first position of "[CLS] q [SEP] p [SEP]"
 and the MLP has two layers with tanh between. All weights are trained except the word embeddings.
 
-Ties count against a scorer: a relevant candidate ranks behind irrelevant ones with its score, so a scorer
+Ties count against a scorer: a relevant candidate ranks behind irrelevant ones of the same score, so a scorer
 that gives every candidate one score ranks the relevant ones last. Precision divides by k even with fewer than
 k candidates; recall and average precision divide by all relevant passages, missed ones included; success is 1
 if any of them is among the first k. Questions without a relevant passage score 0.
@@ -19,14 +19,12 @@ Legend: B pairs of a batch, T pairs of a pass, P pairs of a question and a candi
 D embedding size, K candidates.
 """
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,19 +39,19 @@ from runtime.training_task import Row
 from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
-from studies.finetune.training import TuningConfig, Turn, combine, fit, seeded_linear
+from studies.finetune.training import TuningConfig, Turn, combine, fit, in_batches, seeded_linear
+from studies.passages.__main__ import Feature, PassagesConfig
 
-if TYPE_CHECKING:
-    from studies.passages.__main__ import Feature, PassagesConfig
-
-HIDDEN = 128
+HIDDEN_UNITS = 128
 """Units of the MLP scorer."""
 NEGATIVES = 4
 """Irrelevant passages drawn for every relevant one in each pass; fewer where a question has fewer."""
 BATCH, SCORE_BATCH = 64, 4096
 """Pairs per step of training, and of scoring."""
-CROSS_HIDDEN, CROSS_BATCH, CROSS_SCORE_BATCH = 256, 16, 64
-"""The same of the cross-encoder, whose MLP has so many units."""
+CROSS_HIDDEN_UNITS = 256
+"""Units of the cross-encoder's MLP."""
+CROSS_BATCH = 16
+"""Pairs per step of its training."""
 CROSS_RATE = 2e-5
 """Its peak rate of learning; 10 % warm-up, then linear decay to 0."""
 PATIENCE = 8
@@ -72,19 +70,15 @@ def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[
     for question, scores_K in zip(questions, scores, strict=True):
         # Best first; of equal scores irrelevant ones first, then in the file's order.
         order_K = np.lexsort((np.arange(len(question.candidates)), question.relevant, -scores_K))
-        right_K = question.relevant[order_K]
-        places = np.flatnonzero(right_K) + 1
-        total = max(1, len(places) + question.missed)
-        hits = np.array([right_K[:k].sum() for k in DEPTHS])
-        precisions = np.arange(1, len(places) + 1) / places
-        first = 1 / places[0] if len(places) else 0.0
-        rows.append([first, precisions.sum() / total, *(hits / DEPTHS), *(hits / total), *(hits > 0)])
+        relevant_K = question.relevant[order_K]
+        ranks = np.flatnonzero(relevant_K) + 1
+        total = max(1, len(ranks) + question.missed)
+        hits = np.array([relevant_K[:k].sum() for k in DEPTHS])
+        precisions = np.arange(1, len(ranks) + 1) / ranks
+        reciprocal_rank = 1 / ranks[0] if len(ranks) else 0.0
+        average_precision = precisions.sum() / total
+        rows.append([reciprocal_rank, average_precision, *(hits / DEPTHS), *(hits / total), *(hits > 0)])
     return dict(zip(METRICS, np.array(rows, dtype=np.float64).T, strict=True))
-
-
-def mean(values: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
-    """Average every metric over the questions."""
-    return {name: float(per_question.mean()) for name, per_question in values.items()}
 
 
 def ranking_loss(positive_B: Tensor, negative_B: Tensor, margin: float) -> Tensor:
@@ -95,13 +89,13 @@ def ranking_loss(positive_B: Tensor, negative_B: Tensor, margin: float) -> Tenso
 class Scorer(nn.Module):
     """s(q, p) of vectors u and v of length √D.
 
-    ``cosine`` is uᵀv / D, with nothing to train; ``bilinear`` is uᵀ W v / D, where W [D, D] starts as
-    Xavier's; the others are a linear layer, or two with ReLU between, over
+    ``cosine`` is uᵀv / D, with nothing to train; ``bilinear`` is uᵀ W v / D, where W [D, D] has Xavier's
+    initial weights; the others are a linear layer, or two with ReLU between, over
     :func:`studies.finetune.training.combine`. A linear layer over [u; v] ignores the question:
     s(q, p⁺) − s(q, p⁻) = a·(v⁺ − v⁻) does not contain u.
     """
 
-    def __init__(self, feature: Feature, hidden: int | None, dim: int, seed: int) -> None:
+    def __init__(self, feature: Feature, hidden_units: int | None, dim: int, seed: int) -> None:
         super().__init__()
         self.feature: Feature = feature
         if feature == "bilinear":
@@ -109,16 +103,16 @@ class Scorer(nn.Module):
             self.w_DD = nn.Parameter(nn.init.xavier_uniform_(torch.empty(dim, dim), generator=generator))
         elif feature != "cosine":
             width = dim * (4 if feature == "uv-diff-prod" else 2)
-            first = [seeded_linear(width, hidden, seed), nn.ReLU()] if hidden else []
-            self.layers = nn.Sequential(*first, seeded_linear(hidden or width, 1, seed + 1))
+            first = [seeded_linear(width, hidden_units, seed), nn.ReLU()] if hidden_units else []
+            self.layers = nn.Sequential(*first, seeded_linear(hidden_units or width, 1, seed + 1))
 
     def forward(self, u_BD: Tensor, v_BD: Tensor) -> Tensor:
         """Score pairs, [B]."""
         if self.feature in ("uv", "uv-diff-prod"):
             scores: Tensor = self.layers(combine(u_BD, v_BD, self.feature))[:, 0]
             return scores
-        turned_BD = u_BD @ self.w_DD if self.feature == "bilinear" else u_BD
-        return (turned_BD * v_BD).sum(-1) / u_BD.shape[-1]
+        left_BD = u_BD @ self.w_DD if self.feature == "bilinear" else u_BD
+        return (left_BD * v_BD).sum(-1) / u_BD.shape[-1]
 
 
 @dataclass(frozen=True)
@@ -139,13 +133,18 @@ def scaled(vectors_ND: NDArray[np.floating]) -> Tensor:
 
 def score(scorer: nn.Module, part: Part) -> list[NDArray[np.float32]]:
     """Score every question's candidates, [K] each."""
-    counts = [len(q.candidates) for q in part.questions]
+    counts = [len(question.candidates) for question in part.questions]
     question_P = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    passage_P = torch.from_numpy(np.concatenate([q.candidates for q in part.questions]))
+    passage_P = torch.from_numpy(np.concatenate([question.candidates for question in part.questions]))
     batches = zip(question_P.split(SCORE_BATCH), passage_P.split(SCORE_BATCH), strict=True)
     with torch.inference_mode():
-        scores = [scorer(part.question_ND[a], part.passage_ND[b]) for a, b in batches]
+        scores = [scorer(part.question_ND[rows], part.passage_ND[passages]) for rows, passages in batches]
     return np.split(torch.cat(scores).numpy(), np.cumsum(counts)[:-1])
+
+
+def mean_scores(questions: Sequence[Question], scores: Scores) -> dict[str, float]:
+    """Average every metric over the questions."""
+    return {name: float(values_Q.mean()) for name, values_Q in measure(questions, scores).items()}
 
 
 def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) -> NDArray[np.int64]:
@@ -155,10 +154,11 @@ def draw_pairs(questions: Sequence[Question], generator: np.random.Generator) ->
     """
     pairs = []
     for number, question in enumerate(questions):
-        wrong = question.candidates[~question.relevant]
+        wrong_passages = question.candidates[~question.relevant]
         for right in question.candidates[question.relevant]:
-            drawn = generator.choice(wrong, min(NEGATIVES, len(wrong)), replace=False)
-            pairs += [(number, right, other) for other in drawn]
+            count = min(NEGATIVES, len(wrong_passages))
+            sample = generator.choice(wrong_passages, count, replace=False)
+            pairs += [(number, right, wrong) for wrong in sample]
     return generator.permutation(np.array(pairs, dtype=np.int64).reshape(-1, 3))
 
 
@@ -167,15 +167,15 @@ def train_scorer(
 ) -> list[float]:
     """Train in place with AdamW, and keep the pass that is best on dev (the start counts as pass 0).
 
-    Returns the selected score on dev after each pass, the start first. Raises UserError: the loss is not
+    Returns the selecting score on dev before the first pass and after each. Raises UserError: the loss is not
     finite.
     """
-    generator, passage_ND = np.random.default_rng(seed), train.passage_ND
+    generator = np.random.default_rng(seed)
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
     curve: list[float] = []
     with progress(total=epochs, unit="pass", description="train scorer") as bar:
         while True:
-            curve.append(mean(measure(dev.questions, score(scorer, dev)))[SELECT])
+            curve.append(mean_scores(dev.questions, score(scorer, dev))[SELECT])
             if curve[-1] > max(curve[:-1], default=-1):
                 best = copy.deepcopy(scorer.state_dict())
             if len(curve) > epochs or len(curve) - curve.index(max(curve)) > PATIENCE:
@@ -183,10 +183,9 @@ def train_scorer(
             for pairs_B3 in torch.from_numpy(draw_pairs(train.questions, generator)).split(BATCH):
                 question_B, right_B, wrong_B = pairs_B3.unbind(1)
                 u_BD = train.question_ND[question_B]
-                right_scores_B, wrong_scores_B = (
-                    scorer(u_BD, passage_ND[rows]) for rows in (right_B, wrong_B)
-                )
-                loss = ranking_loss(right_scores_B, wrong_scores_B, margin)
+                right_score_B = scorer(u_BD, train.passage_ND[right_B])
+                wrong_score_B = scorer(u_BD, train.passage_ND[wrong_B])
+                loss = ranking_loss(right_score_B, wrong_score_B, margin)
                 if not torch.isfinite(loss):
                     raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
                 optimiser.zero_grad(set_to_none=True)
@@ -204,8 +203,8 @@ class CrossRanker(nn.Module):
         super().__init__()
         self.tower = tower
         tower.model[0].auto_model.get_input_embeddings().weight.requires_grad_(False)
-        self.first = seeded_linear(tower.dim, CROSS_HIDDEN, seed)
-        self.second = seeded_linear(CROSS_HIDDEN, 1, seed + 1)
+        self.first = seeded_linear(tower.dim, CROSS_HIDDEN_UNITS, seed)
+        self.second = seeded_linear(CROSS_HIDDEN_UNITS, 1, seed + 1)
 
     def forward(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """Score pairs, [B]."""
@@ -226,8 +225,8 @@ def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
 
 def pair_loss(net: CrossRanker, examples: Examples, passages: Sequence[str], margin: float) -> Tensor:
     """Compute the ranking loss of a batch; both passages of a pair share one forward pass."""
-    wrong = [passages[row] for row in examples.target]
-    pairs = zip(examples.first * 2, [*(examples.second or ()), *wrong], strict=True)
+    wrong_passages = [passages[row] for row in examples.target]
+    pairs = zip(examples.first * 2, [*(examples.second or ()), *wrong_passages], strict=True)
     right_B, wrong_B = net(list(pairs)).split(len(examples))
     return ranking_loss(right_B, wrong_B, margin)
 
@@ -236,16 +235,10 @@ def cross_scores(
     net: CrossRanker, questions: Sequence[Question], passages: Sequence[str]
 ) -> list[NDArray[np.float32]]:
     """Score every question's candidates, [K] each."""
-    pairs = [(q.text, passages[row]) for q in questions for row in q.candidates]
-    # Pairs of similar length share a batch, because padding costs as much as words.
-    order = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
-    scores = np.zeros(len(pairs), dtype=np.float32)
-    with torch.inference_mode(), progress(total=len(pairs), unit="pair", description="score") as bar:
-        for start in range(0, len(order), CROSS_SCORE_BATCH):
-            rows = order[start : start + CROSS_SCORE_BATCH]
-            scores[rows] = net([pairs[i] for i in rows]).float().cpu().numpy()
-            bar.update(len(rows))
-    return np.split(scores, np.cumsum([len(q.candidates) for q in questions])[:-1])
+    pairs = [(question.text, passages[row]) for question in questions for row in question.candidates]
+    lengths = [len(question) + len(passage) for question, passage in pairs]
+    scores = in_batches(lengths, lambda rows: net([pairs[row] for row in rows]))
+    return np.split(scores, np.cumsum([len(question.candidates) for question in questions])[:-1])
 
 
 def fine_tune(
@@ -256,18 +249,20 @@ def fine_tune(
     A state in ``folder`` is resumed. The backbone, a Hugging Face encoder, reads as many word pieces as it
     can. ``seed`` is that of the MLP, the pairs and dropout. Raises UserError: the backbone cannot be loaded.
     """
-    place, questions = pick_device(config.device), data.splits["dev"]
-    net = CrossRanker(load_tower(backbone, max_length=None, device=place), seed).to(place)
+    device = pick_device(config.device)
+    questions = data.splits["dev"]
+    net = CrossRanker(load_tower(backbone, max_length=None, device=device), seed).to(device)
     stream = Stream(partial(ranking_pairs, data, seed), CROSS_BATCH, seed, "ranking")
-    history = fit(
-        net,
-        [Turn(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))],
-        TuningConfig(learning_rate=CROSS_RATE),
+    tuning = TuningConfig(
+        learning_rate=CROSS_RATE,
         steps=max(1, round(config.cross_epochs * stream.batches_per_pass)),
         evaluate_every=stream.batches_per_pass,
         select=SELECT,
-        evaluate=lambda: mean(measure(questions, cross_scores(net, questions, data.passages))),
         seed=seed,
-        folder=folder,
     )
-    return net, history
+    turn = Turn(stream, lambda batch: pair_loss(net, batch, data.passages, config.margin))
+
+    def evaluate() -> dict[str, float]:
+        return mean_scores(questions, cross_scores(net, questions, data.passages))
+
+    return net, fit(net, [turn], tuning, evaluate, folder)

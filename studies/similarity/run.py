@@ -1,20 +1,18 @@
 """Score models on sets of words, phrases and sentences: a cell each, and their table.
 
-SemEval-2013 task 5(a), does a phrase mean a word? Accuracy on the test pairs in percent. Frozen vectors: a
-classifier on [|u - v|, u ∗ v] of word and phrase, its L2 weight chosen by cross-validation on the training
-pairs, as SentEval does for MRPC. Fine-tuned, as BURT does it: encoder and softmax head on [u; v; |u-v|]
-together. BURT gives no settings; batch, length and optimiser are those of its pre-training. Tested on
-hand-made files only.
+SemEval-2013 task 5(a) asks whether a phrase means a word; the score is the accuracy on the test pairs in
+percent. Frozen vectors get a classifier on [|u - v|, u ∗ v] of word and phrase, its L2 weight chosen by
+cross-validation on the training pairs, as SentEval does for MRPC. Fine-tuning, as in BURT, trains the encoder
+together with a softmax head on [u; v; |u-v|]. BURT gives no settings; batch, length and optimiser are those
+of its pre-training. Tested on hand-made files only.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,27 +22,24 @@ from corpora.senteval.tasks import RELATEDNESS_TASKS
 from multiview.names.opened import OpenedEncoder, SentenceVectors
 from runtime.device import pick_device
 from runtime.errors import UserError
-from runtime.files import json_digest, sha256_file
+from runtime.files import sha256_file
 from senteval_runner.evaluation import data_hashes, evaluate_task
 from senteval_runner.protocol.classify import kfold
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
-from senteval_runner.report.page import Column, Page, Section, Table
-from senteval_runner.towers.transformer import Tower, load_tower
+from senteval_runner.report.page import Column, Page, Section
 from senteval_runner.vectors import open_model
-from studies.finetune.examples import PER_CLASS, Examples, fixed, split_phrases
-from studies.finetune.training import tune_pairs
-from studies.kit import Cell, Figures, Run, published
-
-if TYPE_CHECKING:
-    from studies.similarity.__main__ import SimilarityConfig
+from studies.finetune.examples import PER_CLASS, Examples, digest, fixed, split_phrases
+from studies.finetune.training import is_tunable, tunable_tower, tune_pairs
+from studies.kit import Cell, Figures, Run, published, score_table
+from studies.similarity.__main__ import SimilarityConfig
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"
 SEMEVAL = "SemEval-2013 5(a)"
 """The column where the encoder is fine-tuned, as in BURT."""
-FROZEN = f"{SEMEVAL}, frozen"
+SEMEVAL_FROZEN = f"{SEMEVAL}, frozen"
 EPOCHS = 2
 AVERAGES: Mapping[str, Sequence[str]] = {
     "STS12-16": STS_TASKS,
@@ -64,11 +59,11 @@ class SimilaritySet:
     texts: Sequence[str]
     """Both sides of all pairs, tokens joined by spaces."""
     score: Callable[[OpenedEncoder, Path], Figures]
-    """Gives a model's figures by column of the table, from a folder for unfinished work."""
+    """Returns a model's figures by column of the table; gets a folder for unfinished work."""
 
 
 def score(config: SimilarityConfig, run: Run) -> Page:
-    """Score every model on every requested set; published rows stand below."""
+    """Score every model on every set that the options name."""
     names = (*STS_TASKS, *RELATEDNESS_TASKS) if config.data is not None else ()
     tasks = run.opened({name: partial(read_task, name, config.data or Path()) for name in names})
     sets = list(open_sets(config, tasks.values()))
@@ -86,15 +81,18 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     rows: dict[str, Figures] = {}
     for (spec, _), figures in run.figures(cells).items():
         rows.setdefault(spec, {}).update(figures)
-    own_rows = {name: with_averages(figures) for name, figures in rows.items()}
-    columns = list(dict.fromkeys(column for row in own_rows.values() for column in row))
     file = Path(__file__).with_name(f"published-{config.published}.csv")
     paper_rows = published(file) if config.published else {}
-    table = Table(
-        ["model", *(Column(column, digits=1, best="high") for column in columns)],
-        [[name, *map(row.get, columns)] for name, row in own_rows.items()],
+    own_rows, quoted_rows = (
+        {name: with_averages(row) for name, row in table.items()} for table in (rows, paper_rows)
+    )
+    columns = dict.fromkeys(column for row in own_rows.values() for column in row)
+    table = score_table(
+        ["model"],
+        [Column(name, digits=1, best="high") for name in columns],
+        own_rows,
+        quoted_rows,
         notes=["Spearman's correlation × 100; SemEval-2013 5(a): accuracy in percent."],
-        quoted=[[name, *map(with_averages(row).get, columns)] for name, row in paper_rows.items()],
         quoted_title="published (BURT)",
     )
     absent = [name for name in SETS if config.words and name not in {pairs.name for pairs in sets}]
@@ -103,7 +101,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
 
 
 def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[SimilaritySet]:
-    """Read the requested sets; ``tasks`` are those of SentEval that are there."""
+    """Read the sets that the options name; ``tasks`` are those of SentEval that are there."""
     if config.words is not None:
         word_sets = [pairs for name in SETS if (pairs := find_set(name, config.words)) is not None]
         if not word_sets:
@@ -118,21 +116,26 @@ def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[S
         score = partial(sentence_similarity, task=task, seed=config.seed)
         yield SimilaritySet(task.name, data_hashes(task), texts, score)
     if config.semeval2013 is not None:
-        splits = [read_semeval2013_5a(config.semeval2013, split) for split in ("train", "test")]
-        train, test = (Examples(words, phrases, np.array(same, np.int64)) for words, phrases, same in splits)
-        digest = json_digest([[part.first, part.second, part.target.tolist()] for part in (train, test)], 64)
-        options: dict[str, Any] = {"train": train, "test": test, "seed": config.seed}
-        yield SimilaritySet(FROZEN, digest, (train + test).texts, partial(frozen_accuracy, **options))
-        options["learning_rate"] = config.learning_rate
+        train, test = (_read_semeval(config.semeval2013, split) for split in ("train", "test"))
+        key = digest([train, test])
+        score_frozen = partial(frozen_accuracy, train=train, test=test, seed=config.seed)
+        yield SimilaritySet(SEMEVAL_FROZEN, key, (train + test).texts, score_frozen)
         if config.fine_tune:
-            tuned = partial(tuned_accuracy, **options)
-            yield SimilaritySet(SEMEVAL, [digest, config.learning_rate], (), tuned)
+            score_tuned = partial(
+                tuned_accuracy, train=train, test=test, seed=config.seed, learning_rate=config.learning_rate
+            )
+            yield SimilaritySet(SEMEVAL, [key, config.learning_rate], (), score_tuned)
+
+
+def _read_semeval(folder: Path, split: str) -> Examples:
+    words, phrases, classes = read_semeval2013_5a(folder, split)
+    return Examples(words, phrases, np.array(classes, np.int64))
 
 
 def _graded(
     name: str, identity: object, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> SimilaritySet:
-    """Pairs of words or phrases with gold scores, whose figure is a correlation."""
+    """Make a set of words or phrases with gold scores, whose figure is a correlation."""
 
     def score(model: OpenedEncoder, _: Path) -> Figures:
         return {name: correlate(model, left, right, gold)}
@@ -144,7 +147,8 @@ def correlate(
     vectors: SentenceVectors, left: Sequence[str], right: Sequence[str], gold: Sequence[float]
 ) -> float:
     """Correlate cosines with gold scores, Spearman x 100; constant cosines count as 0."""
-    similarity = cosines(*(vectors([t.split() for t in side]).astype(np.float64) for side in (left, right)))
+    u, v = (vectors([text.split() for text in side]).astype(np.float64) for side in (left, right))
+    similarity = cosines(u, v)
     if similarity.max() - similarity.min() < 1e-6:  # float32 vectors of equal texts differ in the last bit
         return 0.0
     return 100 * spearman(similarity, np.asarray(gold, dtype=np.float64))
@@ -155,39 +159,30 @@ def sentence_similarity(model: SentenceVectors, _: Path, *, task: TaskData, seed
 
     The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
     """
-    result = evaluate_task(model, task, get_protocol("default"), seed)
+    metrics = evaluate_task(model, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:
-        return {task.name: 100 * result["all.spearman.mean"]}
+        return {task.name: 100 * metrics["all.spearman.mean"]}
     return {
-        f"{task.name} (trained head)": 100 * result["spearman"],
-        f"{task.name} (untrained)": 100 * result["cosine.spearman"],
+        f"{task.name} (trained head)": 100 * metrics["spearman"],
+        f"{task.name} (untrained)": 100 * metrics["cosine.spearman"],
     }
 
 
 def frozen_accuracy(
     model: SentenceVectors, _: Path, *, train: Examples, test: Examples, seed: int
 ) -> Figures:
-    """Tune a classifier of frozen vectors on ``train``, and score it on ``test``."""
-    protocol, both = get_protocol("default"), train + test
-    fewest = np.bincount(train.target, minlength=2).min()
-    if fewest < protocol.kfold:
-        raise UserError(f"SemEval-2013 5(a): {fewest} training pairs of a class, folds need {protocol.kfold}")
-    u, v = (model([text.split() for text in side or ()]) for side in (both.first, both.second))
-    x, rows = design(list(pair_blocks(u, v))), np.arange(len(both))
-    result = kfold(x, both.target, rows[: len(train)], rows[len(train) :], 2, protocol, seed)
-    return {FROZEN: result.acc}
-
-
-def is_tunable(model: OpenedEncoder) -> bool:
-    """Tell whether gradients reach a model; BURT keeps word vectors and older encoders fixed."""
-    return [source.kind for source in model.sources] in (["sentence-transformers"], ["pooled"])
-
-
-def load_copy(model: OpenedEncoder) -> Tower:
-    """Load a fresh copy of a transformer for training."""
-    (source,) = model.sources
-    pooling: Any = source.prefix or None
-    return load_tower(source.base, pooling=pooling, device=pick_device())
+    """Train a classifier of frozen vectors on ``train``, and score it on ``test``."""
+    protocol = get_protocol("default")
+    smallest_class = np.bincount(train.target, minlength=2).min()
+    if smallest_class < protocol.kfold:
+        fault = f"{smallest_class} training pairs of a class, folds need {protocol.kfold}"
+        raise UserError(f"SemEval-2013 5(a): {fault}")
+    pairs = train + test
+    u, v = (model([text.split() for text in side or ()]) for side in (pairs.first, pairs.second))
+    train_rows, test_rows = np.split(np.arange(len(pairs)), [len(train)])
+    features = design(list(pair_blocks(u, v)))
+    result = kfold(features, pairs.target, train_rows, test_rows, 2, protocol, seed)
+    return {SEMEVAL_FROZEN: result.acc}
 
 
 def tuned_accuracy(
@@ -195,28 +190,29 @@ def tuned_accuracy(
 ) -> Figures:
     """Train a copy of a transformer and a head on ``train``, and score them on ``test``.
 
-    Seed: of head, batch order and dropout. A state of training found in ``folder`` is resumed.
+    ``seed`` is that of head, batch order and dropout. A state of training found in ``folder`` is resumed.
     """
-    options: dict[str, Any] = {"epochs": EPOCHS, "seed": seed, "folder": folder}
-    tower = load_copy(model)
-    head = tune_pairs(tower, fixed(train), "semeval2013", learning_rate=learning_rate, **options)
+    tower = tunable_tower(model, device=pick_device())
+    settings: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": learning_rate, "seed": seed}
+    head = tune_pairs(tower, fixed(train), "semeval2013", folder=folder, **settings)
     return {SEMEVAL: round(100 * head.score(tower, test), 2)}
 
 
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
-    """Read PPDB's phrase pairs and their scores of equivalence; two single words are none.
+    """Read PPDB's phrase pairs and their scores of equivalence, without pairs of two single words.
 
-    ``Equivalence`` is the probability that the authors' classifier gives that relation. Pairs are filtered
-    and balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` keeps out of
-    it, and 0 takes all.
+    ``Equivalence`` is the probability of that relation by the authors' classifier. Pairs are filtered and
+    balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` does not train on,
+    and 0 takes all.
     """
     lines = [(pair, pair.feature("Equivalence")) for pair in read_ppdb(file)]
     scores = {(pair.left, pair.right): score for pair, score in reversed(lines)}
     rows = [(pair.left, pair.right, pair.entailment or None) for pair, _ in lines]
-    chosen = split_phrases(rows, PER_CLASS, held_out)[1 if held_out else 0]
+    training_part, held_out_part = split_phrases(rows, PER_CLASS, held_out)
+    part = held_out_part if held_out else training_part
     pairs = [
         (left, right, score)
-        for left, right in chosen.pairs
+        for left, right in part.pairs
         if " " in left + right and (score := scores[left, right]) is not None
     ]
     if not pairs:

@@ -26,18 +26,21 @@ from runtime.files import read_json, write_text
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import RESAMPLES, drawn_scores, interval
 from senteval_runner.report import plots
-from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table
-from senteval_runner.report.tables import paper_row, score_sections, task_means
+from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
+from senteval_runner.report.tables import TaskMetrics, paper_row, score_sections, task_means
 from senteval_runner.scoring import stored_results
 from studies.kit import Cell, Figures, Run
 from studies.views.__main__ import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
 REFERENCE = "dep,const"
 """The pair that the paper found best, with which the others are compared."""
-START, AVERAGE, RANDOM = "start of ", "average of its words", "random words"
+START = "start of "
+"""What begins the name of a control: a pair of views before training."""
+AVERAGE = "average of its words"
+RANDOM = "random words"
 PATIENCE = 2
 """Validations, of ten, without a lower loss, after which a training with held-out sentences stops."""
-SECONDARY = ("MRPC", "SICKRelatedness")
+TASKS_COMPARED = ("MRPC", "SICKRelatedness")
 """Tasks that are compared by themselves too: on SICK-R the paper claims its gain."""
 
 
@@ -49,34 +52,34 @@ class System:
     """A pair of views, QuickThought, or a control."""
     words: Words
     trees: Path
-    """Of its text."""
+    """The tree cache of its text."""
     rate: float
-    """Of learning; of a control, that of the models that it is made from."""
+    """Its learning rate; of a control, that of the models that it is made from."""
     seed: int
 
     @property
-    def trained(self) -> bool:
-        """Tells whether it is no control."""
+    def is_trained(self) -> bool:
+        """Whether it is no control."""
         return self.name not in (AVERAGE, RANDOM) and not self.name.startswith(START)
 
     @property
     def row(self) -> str:
-        """Gives its name in tables, without the seed."""
-        about = f"{self.name}, {self.words} words"
-        return f"{about}, {self.trees.name}, rate {self.rate:g}" if self.trained else about
+        """Its name in tables, without the seed."""
+        name = f"{self.name}, {self.words} words"
+        return f"{name}, {self.trees.name}, rate {self.rate:g}" if self.is_trained else name
 
     @property
     def label(self) -> str:
-        """Gives the name of its folders."""
-        whole = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
-        return f"{re.sub(', |,| ', '-', whole).lower()}-seed{self.seed}"
+        """The name of its folders."""
+        name = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
+        return f"{re.sub(', |,| ', '-', name).lower()}-seed{self.seed}"
 
     def scores(self, scale: Scale) -> str:
         """Name the folder of its scores, below the output."""
         return f"scores/{self.label}/{scale}"
 
     def spec(self, models: Path, scale: Scale) -> str:
-        """Name the model for ``senteval_runner.run``, from the folder of trained ones."""
+        """Name the model for ``senteval_runner.run``; ``models`` is the folder of trained ones."""
         name = str(models / replace(self, name=self.name.removeprefix(START)).label)
         if self.name == RANDOM:
             name = "bag:random"
@@ -96,29 +99,38 @@ def all_systems(config: ViewsConfig) -> list[System]:
         for rate, trees, name in product(rates, config.trees, config.systems):
             systems.append(replace(first, name=name, trees=trees, rate=rate))
         controls = [START + name for name in config.systems if name != QUICKTHOUGHT]
+        is_first_seed = seed == config.seeds[0]
         # Words that are fixed have the same average at every seed.
-        if REFERENCE in config.systems and (words != "fixed" or seed == config.seeds[0]):
+        if REFERENCE in config.systems and (words != "fixed" or is_first_seed):
             controls.append(AVERAGE)
-        controls += [RANDOM] * (seed == config.seeds[0])
-        systems += [replace(first, name=name) for name in controls * config.controls]
+        if is_first_seed:
+            controls.append(RANDOM)
+        if config.controls:
+            systems += [replace(first, name=name) for name in controls]
     return systems
 
 
 def training(config: ViewsConfig, system: System) -> TrainConfig:
     """Choose how a system is trained."""
-    base, views = preset(config.preset), system.name
-    loop, table, objective = base.loop, base.table, base.objective
+    base = preset(config.preset)
+    views = system.name
+    objective = base.objective
     if views == QUICKTHOUGHT:
-        views, objective = "seq,seq", replace(objective, score="dot", denominator="quickthought")
+        views = "seq,seq"
+        objective = replace(objective, score="dot", denominator="quickthought")
     loop = replace(
-        loop,
-        epochs=config.passes or loop.epochs,
+        base.loop,
+        epochs=config.passes or base.loop.epochs,
         learning_rate=system.rate,
-        validation=config.validation or loop.validation,
-        patience=PATIENCE if config.validation else loop.patience,
+        validation=config.validation or base.loop.validation,
+        patience=PATIENCE if config.validation else base.loop.patience,
     )
-    expand = 0 if config.vectors == TRAIN or system.words == "fixed" else table.expand
-    case, dim = config.case or table.case, config.word_dim or table.dim
+    table = replace(
+        base.table,
+        dim=config.word_dim or base.table.dim,
+        expand=0 if config.vectors == TRAIN or system.words == "fixed" else base.table.expand,
+        case=config.case or base.table.case,
+    )
     return replace(
         base,
         views=views,
@@ -128,7 +140,7 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
         seed=system.seed,
         output=config.output / "models",
         name=system.label,
-        table=replace(table, dim=dim, expand=expand, case=case),
+        table=table,
         encoder=replace(base.encoder, dim=config.dim or base.encoder.dim),
         objective=objective,
         loop=loop,
@@ -136,12 +148,13 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
 
 
 def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path) -> Figures:
-    """Train (what is trained is not trained again) and score a system; say how that came about.
+    """Train a system, unless it is trained, and score it into a report of its own.
 
     The figures are the commit, the step whose weights are kept and, with held-out sentences, their loss.
     """
-    models, report = config.output / "models", config.output / system.scores(scale)
-    if system.trained:
+    models = config.output / "models"
+    report = config.output / system.scores(scale)
+    if system.is_trained:
         _command(*shlex.split(training_command(training(config, system)))[2:])
     _command(
         *("senteval_runner.run", system.spec(models, scale)),
@@ -150,7 +163,7 @@ def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: 
         *("--output", report, "--cache", work / "vectors", "--random-seed", system.seed),
         "--no-baselines",
     )
-    if not system.trained or system.words == "both":
+    if not system.is_trained or system.words == "both":
         return {"commit": commit}
     record = read_json(models / system.label / "config.json")["training"]
     return {"commit": commit, "step": record["step"], "validation loss": record["best"].get("loss")}
@@ -158,15 +171,15 @@ def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: 
 
 def _command(module: str, *arguments: object) -> None:
     words = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode == 2:
-        raise UserError(done.stderr.strip().splitlines()[-1])
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    process = subprocess.run(words, capture_output=True, text=True, check=False)
+    if process.returncode == 2:
+        raise UserError(process.stderr.strip().splitlines()[-1])
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(words)}\n{process.stdout[-2000:]}{process.stderr[-2000:]}")
 
 
 def code_version() -> str:
-    """Name the commit of this checkout, with a + if files differ from it; if installed, the version."""
+    """Return the commit of this checkout, with a + if files differ from it; if installed, the version."""
     words = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=12", "--dirty=+"]
     try:
         commit = subprocess.run([*words, "--exclude=*"], capture_output=True, text=True)
@@ -176,86 +189,90 @@ def code_version() -> str:
 
 
 @dataclass(frozen=True)
-class Scored:
+class SystemScores:
     """The scores of one system at one scale."""
 
     system: System
     folder: Path
-    about: Figures
-    """What :func:`score` says of it."""
+    figures: Figures
+    """Those of :func:`score`."""
     results: Mapping[str, TaskResult]
     """By task."""
 
     @cached_property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Gives metrics by task."""
+        """Metrics by task."""
         return {task: result.metrics for task, result in self.results.items()}
 
     @cached_property
-    def drawn(self) -> dict[str, dict[str, Any]]:
-        """Gives metrics by task on resamples of the items, an array each."""
+    def resamples(self) -> dict[str, dict[str, Any]]:
+        """Metrics by task on resamples of the items, an array each."""
         return {task: drawn_scores([result]) for task, result in self.results.items()}
 
-    def row(self, config: ViewsConfig) -> dict[str, Any]:
-        """Give every score, for a row of rows.csv."""
+    def csv_row(self, config: ViewsConfig) -> dict[str, Any]:
+        """Make the row of rows.csv, with every score."""
         system = self.system
         return {
-            **self.about,
+            **self.figures,
             **{"words": system.words, "system": system.name},
-            "text": system.trees.name if system.trained else "",
-            "rate": system.rate if system.trained else "",
+            "text": system.trees.name if system.is_trained else "",
+            "rate": system.rate if system.is_trained else "",
             **{"seed": system.seed, "scale": self.folder.name, "protocol": config.protocol},
             **{task: f"{score:.2f}" for task, score in task_means(paper_row(self.metrics)).items()},
             f"mean of {len(self.metrics)}": f"{mean_over_tasks(self.metrics):.2f}",
         }
 
 
-Rows = Mapping[str, Sequence[Scored]]
+Rows = Mapping[str, Sequence[SystemScores]]
 """What is scored so far at one scale: by row of a table, seed by seed."""
 
 
 def mean_over_tasks(metrics: Mapping[str, Mapping[str, Any]], tasks: Sequence[str] = ()) -> Any:
     """Take the paper's mean (its footnote 6) of metrics by task: of numbers, or of arrays of resamples."""
     by_task = task_means(paper_row(metrics))
-    wanted = [by_task[task] for task in tasks or by_task]
-    return sum(wanted) / len(wanted)
+    means = [by_task[task] for task in tasks or by_task]
+    return sum(means) / len(means)
 
 
-def ahead(one: Sequence[Scored], other: Sequence[Scored], tasks: Sequence[str] = ()) -> Score | None:
+def ahead(
+    left: Sequence[SystemScores], right: Sequence[SystemScores], tasks: Sequence[str] = ()
+) -> Score | None:
     """Measure how far one row is ahead of another in the paper's mean over tasks; () is all tasks.
 
     The 95 % interval is over seeds and items, both resampled, the same for both rows. Words that have no seed
-    go with each. None if no seed is in both rows.
+    are compared with every seed. None if no seed is in both rows.
     """
-    by_seed = {scored.system.seed: scored for scored in other}
-    if len(other) == 1 and other[0].system.name in (AVERAGE, RANDOM):
-        by_seed = dict.fromkeys((scored.system.seed for scored in one), other[0])
-    pairs = [(scored, by_seed[scored.system.seed]) for scored in one if scored.system.seed in by_seed]
+    right_of_seed = {scores.system.seed: scores for scores in right}
+    if len(right) == 1 and right[0].system.name in (AVERAGE, RANDOM):
+        right_of_seed = dict.fromkeys((scores.system.seed for scores in left), right[0])
+    pairs = [(a, right_of_seed[a.system.seed]) for a in left if a.system.seed in right_of_seed]
     if not pairs:
         return None
     value = fmean(mean_over_tasks(a.metrics, tasks) - mean_over_tasks(b.metrics, tasks) for a, b in pairs)
-    gain_SR = np.array([mean_over_tasks(a.drawn, tasks) - mean_over_tasks(b.drawn, tasks) for a, b in pairs])
+    gain_SR = np.array(
+        [mean_over_tasks(a.resamples, tasks) - mean_over_tasks(b.resamples, tasks) for a, b in pairs]
+    )
     seeds_RS = np.random.default_rng(0).integers(len(pairs), size=(RESAMPLES, len(pairs)))
     return Score(value, interval=interval(gain_SR.T[np.arange(RESAMPLES)[:, None], seeds_RS].mean(1)))
 
 
 def sections_of(rows: Rows, scale: Scale) -> list[Section]:
-    """Give, at one scale, the means and who is ahead, and the paper's table."""
-    listed = []
+    """Make the sections of one scale: the means and who is ahead, and the paper's table."""
+    lines: list[list[TableCell]] = []
+    models: dict[str, list[TaskMetrics]] = {}
+    efforts: dict[str, tuple[int | None, float | None]] = {}
     for row, seeds in rows.items():
         best = replace(seeds[0].system, name=REFERENCE).row
-        value = Score.over_seeds([mean_over_tasks(scored.metrics) for scored in seeds])
-        compared = [(), *((task,) for task in SECONDARY)] if row != best else []
-        gains = [ahead(rows.get(best, ()), seeds, tasks) for tasks in compared]
-        listed.append([row, len(seeds), value, *(gains or [None] * (1 + len(SECONDARY)))])
-    columns = [f"{REFERENCE} ahead", *(f"on {task}" for task in SECONDARY)]
-    table = Table(["system", "seeds", Column("mean over tasks", best="high"), *columns], listed)
+        mean = Score.over_seeds([mean_over_tasks(scores.metrics) for scores in seeds])
+        choices = [(), *((task,) for task in TASKS_COMPARED)]
+        gains = [None if row == best else ahead(rows.get(best, ()), seeds, tasks) for tasks in choices]
+        lines.append([row, len(seeds), mean, *gains])
+        models[row] = [scores.metrics for scores in seeds]
+        [model] = read_json(seeds[0].folder / "results.json")["models"].values()
+        efforts[row] = (model["dim"], model["hours"])
+    columns = [f"{REFERENCE} ahead", *(f"on {task}" for task in TASKS_COMPARED)]
+    table = Table(["system", "seeds", Column("mean over tasks", best="high"), *columns], lines)
     title = "Raw numbers" if scale == "none" else "Each number at one scale"
-    models, efforts = {}, {}
-    for row, seeds in rows.items():
-        models[row] = [scored.metrics for scored in seeds]
-        [about] = read_json(seeds[0].folder / "results.json")["models"].values()
-        efforts[row] = (about["dim"], about["hours"])
     tables = [replace(s, title=f"{title}: {s.title}") for s in score_sections(models, efforts)]
     return [Section(f"{title}: means", [table, curve(rows)]), *tables]
 
@@ -264,25 +281,27 @@ def curve(rows: Rows) -> Figure:
     """Draw the mean over tasks by sentences of training, with the 95 % interval of its mean over seeds."""
     points: dict[str, list[tuple[int, float]]] = {}
     spans: dict[str, list[tuple[float, float]]] = {}
-    trained = {seeds[0].system: seeds for seeds in rows.values() if seeds[0].system.trained}
-    sizes = {system: len(TreeCache.open(system.trees)) for system in trained}
-    for system in sorted(trained, key=sizes.__getitem__):
-        means = [mean_over_tasks(scored.metrics) for scored in trained[system]]
-        value, end = fmean(means), (means[0], means[0])
+    by_system = {seeds[0].system: seeds for seeds in rows.values() if seeds[0].system.is_trained}
+    sizes = {system: len(TreeCache.open(system.trees)) for system in by_system}
+    for system in sorted(by_system, key=sizes.__getitem__):
+        means = [mean_over_tasks(scores.metrics) for scores in by_system[system]]
+        value = fmean(means)
+        span = (value, value)
         if len(means) > 1:  # Student's t
-            end = t.interval(0.95, len(means) - 1, value, sem(means))
+            span = t.interval(0.95, len(means) - 1, value, sem(means))
         name = f"{system.name}, {system.words} words, rate {system.rate:g}"
         points.setdefault(name, []).append((sizes[system], value))
-        spans.setdefault(name, []).append(end)
+        spans.setdefault(name, []).append(span)
     caption = "Mean over tasks by text, 95 % over seeds"
     return plots.curves(points, spans=spans, x_label="sentences", y_label="mean over tasks", caption=caption)
 
 
 def compare(config: ViewsConfig, run: Run) -> Page:
-    """Train and score what is missing; write rows.csv, and give the page."""
+    """Train and score what is missing; write rows.csv, and return the page."""
     for trees in config.trees:
         TreeCache.open(trees)  # refused now, not by every training
-    systems, commit = all_systems(config), code_version()
+    systems = all_systems(config)
+    commit = code_version()
     cells = {
         (system, scale): Cell(
             name=f"{system.label}, scale {scale}",
@@ -297,13 +316,15 @@ def compare(config: ViewsConfig, run: Run) -> Page:
         )
         for system, scale in product(systems, config.scales)
     }
-    by_scale: dict[Scale, dict[str, list[Scored]]] = {scale: {} for scale in config.scales}
-    for (system, scale), about in run.figures(cells).items():
+    by_scale: dict[Scale, dict[str, list[SystemScores]]] = {scale: {} for scale in config.scales}
+    for (system, scale), figures in run.figures(cells).items():
         folder = config.output / system.scores(scale)
-        scored = Scored(system, folder, about, stored_results(folder))
-        by_scale[scale].setdefault(system.row, []).append(scored)
-    every = [scored for rows in by_scale.values() for seeds in rows.values() for scored in seeds]
-    frame = pandas.DataFrame([scored.row(config) for scored in every], dtype=object)
+        scores = SystemScores(system, folder, figures, stored_results(folder))
+        by_scale[scale].setdefault(system.row, []).append(scores)
+    csv_rows = [
+        scores.csv_row(config) for rows in by_scale.values() for seeds in rows.values() for scores in seeds
+    ]
+    frame = pandas.DataFrame(csv_rows, dtype=object)
     write_text(config.output / "rows.csv", frame.to_csv(index=False, lineterminator="\n"))
     sections = [section for scale, rows in by_scale.items() if rows for section in sections_of(rows, scale)]
     sections.append(Section("Options that differ from the paper's", [options_table(config, systems)]))
@@ -312,10 +333,12 @@ def compare(config: ViewsConfig, run: Run) -> Page:
 
 def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
     """Compare the options of all trainings with the paper's."""
-    trained = [decisive_options(options_of(training(config, system))) for system in systems if system.trained]
-    differing = [
-        [option, value, "; ".join(dict.fromkeys(options[option] for options in trained))]
-        for option, value in decisive_options(options_of(preset("paper"))).items()
-        if {options[option] for options in trained} != {value}
+    trainings = [
+        decisive_options(options_of(training(config, system))) for system in systems if system.is_trained
     ]
-    return Table(["option", "paper", "here"], differing)
+    rows = []
+    for option, value in decisive_options(options_of(preset("paper"))).items():
+        values = dict.fromkeys(options[option] for options in trainings)
+        if set(values) != {value}:
+            rows.append([option, value, "; ".join(values)])
+    return Table(["option", "paper", "here"], rows)

@@ -1,9 +1,7 @@
 """The studies at toy size, for ``tests/test_goldens.py``: what is trained, how it is to be, and figures."""
 
 import dataclasses
-import itertools
 import json
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,22 +14,14 @@ from torch.nn import Module
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from corpora.ranking.sets import filtered, read_set
-from corpora.senteval.files import TaskData
-from multiview.names.opened import SentenceVectors
-from senteval_runner.evaluation import evaluate_task
-from senteval_runner.protocol.config import Protocol, TaskResult
 from senteval_runner.vectors import open_model
-from studies.analogies.__main__ import cli as analogies
 from studies.burt.__main__ import BurtConfig
 from studies.burt.train import read_data, train_all
 from studies.faq.__main__ import FaqConfig
-from studies.faq.__main__ import cli as faq
 from studies.faq.evaluate import cosines, embedded, labelled_pairs, read_faq, tune
 from studies.finetune import training
 from studies.finetune.tiny import build_tiny
 from studies.kit import run_study
-from studies.layers import evaluate
-from studies.layers.__main__ import cli as layers
 from studies.multitask.__main__ import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
@@ -39,24 +29,18 @@ from studies.passages import methods, ranker
 from studies.passages.__main__ import PassagesConfig
 from studies.passages.__main__ import cli as passages
 from studies.passages.ranker import Part, Scorer, scaled, train_scorer
-from studies.similarity.__main__ import SimilarityConfig
-from studies.similarity.run import SEMEVAL, score
 from tests.fixtures.goldens import Section
-from tests.fixtures.senteval import write_tasks as write_senteval
-from tests.fixtures.transformers import build
 from tests.oracles.training import Recipe, ranker_weights
 from tests.studies.faq.test_faq import TEXTS, write_set
 from tests.studies.finetune.fixtures import (
-    SYNONYMS,
     nli_rows,
-    ppdb_line,
     write_jsonl,
     write_ppdb,
     write_tasks,
 )
 from tests.studies.passages import passage_sets
 
-SMALL: dict[str, int] = {"layers": 1, "hidden": 32, "vocabulary": 300, "seed": 1}
+SMALL: dict[str, int] = {"layers": 1, "width": 32, "vocabulary": 300, "seed": 1}
 
 
 def rising_and_falling(peak: float) -> Callable[[int, int], float]:
@@ -115,49 +99,6 @@ def train_multitask(folder: Path) -> list[Path]:
     return [last / "model.safetensors", last / "heads.safetensors", last / "cell.json", test]
 
 
-def similarity(folder: Path) -> dict[str, Any]:
-    """Words, phrases, SemEval-2013 5(a) frozen and tuned, of a tiny transformer with two poolings.
-
-    Correlations are kept; rows of what is trained are only named.
-    """
-    texts = [text for pair in SYNONYMS for text in pair]
-    bert = build_tiny(folder / "bert", texts * 2, **SMALL)
-    words = [(a, b, str(9 - place % 4)) for place, (a, b) in enumerate(SYNONYMS)]
-    words += [(a, SYNONYMS[place - 1][0], "1") for place, (a, _) in enumerate(SYNONYMS)]
-    (folder / "EN-SIMLEX-999.txt").write_text("".join("\t".join(row) + "\n" for row in words))
-    scores = "Equivalence=0.{} Exclusion=0.1"
-    lines = [
-        ppdb_line(f"very {a}", b, "Equivalence").replace("PPDB2.0Score=3.5", scores.format(place + 10))
-        for place, (a, b) in enumerate(SYNONYMS)
-    ]
-    (folder / "ppdb.txt").write_text("\n".join(lines) + "\n")
-    (folder / "semeval").mkdir()
-    for part in ("train", "test"):
-        for kind, shift in (("positive", 0), ("negative", 1)):
-            rows = [
-                f"{a}\tthe very {SYNONYMS[(number + shift) % 15][1]} {part} {repeat}"
-                for repeat in range(6)
-                for number, (a, _) in enumerate(SYNONYMS)
-            ]
-            file = folder / "semeval" / f"en.{part}Set.{kind}Instances-v2"
-            file.write_text("\n".join(rows) + "\n")
-    config = SimilarityConfig(
-        models=(f"max:{bert}", f"mean:{bert}"),
-        words=folder,
-        phrases=folder / "ppdb.txt",
-        semeval2013=folder / "semeval",
-        fine_tune=True,
-        learning_rate=3e-3,
-        output=folder / "out",
-    )
-    assert run_study(config, score) == 0
-    results = json.loads((config.output / "results.json").read_text())
-    rows = [(row.pop("cell").split(":")[0], row) for row in results["cells"]]
-    figures = {f"{model} {name}": value for model, row in rows for name, value in row.items()}
-    trained = [name for name in figures if SEMEVAL in name]
-    return {name: value for name, value in figures.items() if name not in trained} | {"trained": trained}
-
-
 def word_file(path: Path, words: Sequence[str]) -> str:
     """A vector file of random numbers."""
     rows = np.random.default_rng(7).normal(size=(len(words), 12))
@@ -168,66 +109,22 @@ def word_file(path: Path, words: Sequence[str]) -> str:
 
 def small_bert(folder: Path, texts: Sequence[str]) -> str:
     """A BERT of two layers with the words of ``texts``."""
-    return str(build_tiny(folder, texts, layers=2, hidden=32, vocabulary=200, seed=3))
-
-
-def analogy_scores(folder: Path) -> dict[str, float]:
-    """Accuracies, averages and rates of transfer of one vector file on made-up questions."""
-    generator = random.Random(7)
-    words = [f"w{number}" for number in range(60)]
-    lines = ["question_id word_question_id level category a b c answer candidates source".replace(" ", "\t")]
-    for category, number in itertools.product(
-        ("capital-world", "male-female", "positive-negative"), range(12)
-    ):
-        terms = generator.sample(words, 8)
-        for level, shape in (("word", "{}"), ("phrase", "the {} of w1"), ("sentence", "They saw the {} .")):
-            a, b, c, *texts = (shape.format(word) for word in terms)
-            cells = [f"{category}-{level}-{number}", f"{category}-word-{number}", level, category, a, b, c]
-            lines.append("\t".join([*cells, texts[0], " | ".join(generator.sample(texts, 5)), "made"]))
-    (folder / "questions.tsv").write_text("\n".join(lines) + "\n")
-    model = word_file(folder / "words.txt", words)
-    out = folder / "analogies"
-    questions = str(folder / "questions.tsv")
-    assert analogies(["run", model, "--questions", questions, "--output", str(out)]) == 0
-    (found,) = json.loads((out / "results.json").read_text())["cells"]
-    return {"overall": found["overall"]} | {
-        f"{kind} {level} {name}": value
-        for kind in ("accuracy", "averages", "transfer")
-        for level, by_name in found[kind].items()
-        for name, value in by_name.items()
-        if value is not None
-    }
-
-
-def faq_scores(folder: Path) -> dict[str, Any]:
-    """Rows of Table 8 for one small BERT, negatives of both kinds; those trained are only named."""
-    model, place = small_bert(folder / "bert", TEXTS), write_set(folder / "toy")
-    options = ["--runs", "2", "--learning-rate", "1e-3", "--device", "cpu"]
-    options += ["--sampling", "retrieved", "random"]
-    assert faq([str(place), "--models", model, *options, "--output", str(folder / "faq")]) == 0
-    found: dict[str, Any] = {"trained": []}
-    for cell in json.loads((folder / "faq" / "results.json").read_text())["cells"]:
-        method, _, rest = cell["cell"].removeprefix("toy: ").partition(", ")
-        name = f"{Path(method).name} {rest.split()[0] if rest else None}"
-        if not rest:
-            found |= {f"{name} {metric}": cell[metric] for metric in ("accuracy", "mrr")}
-        elif name not in found["trained"]:
-            found["trained"].append(name)
-    return found
+    return str(build_tiny(folder, texts, layers=2, width=32, vocabulary=200, seed=3))
 
 
 def train_faq(folder: Path) -> list[Path]:
     """25 steps of a FAQ encoder on retrieved negatives."""
     model, place = small_bert(folder / "bert", TEXTS), folder / "toy"
     data = read_faq(place if place.exists() else write_set(place))
-    frozen = embedded(data, open_model(model, cache=None, device="cpu"))
+    opened = open_model(model, cache=None, device="cpu")
+    frozen = embedded(data, opened)
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
     config = FaqConfig(epochs=5, learning_rate=1e-3, device="cpu")
     draw = labelled_pairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
     with patch.object(training, "BATCH", 24):
-        tower = tune(model, draw, config, 0, folder / "state")
+        tower = tune(opened, draw, config, 0, folder / "state")
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]
@@ -284,34 +181,12 @@ def train_cross(folder: Path) -> list[Path]:
     return [folder / "weights.safetensors"]
 
 
-def layer_vectors(folder: Path) -> dict[str, float]:
-    """Of every layer and pooling of a random BERT: what two tasks and a second classifier are given."""
-    bert, data = build(folder / "bert", "bert"), write_senteval(folder / "data")
-    options = ["--tasks", "CR,SICK-E", "--protocol", "fast", "--mlp", "3", "--poolings", "cls", "mean"]
-    options += ["--data", str(data), "--output", str(folder / "layers"), "--cache", str(folder / "states")]
-    given: list[float] = []
-
-    def noted(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
-        part = next(iter(task.splits.values()))
-        given.append(float(np.linalg.norm(vectors(part.a), axis=1).mean()) + protocol.nhid)
-        return evaluate_task(vectors, task, protocol, seed)
-
-    with patch.object(evaluate, "evaluate_task", noted):
-        assert layers([str(bert), *options]) == 0
-    cells = json.loads((folder / "layers" / "results.json").read_text())["cells"]
-    return dict(zip((cell["cell"] for cell in cells), given, strict=True))
-
-
 SECTIONS: Mapping[str, Section] = {
     "burt": Section(train_burt, burt_recipe(3e-3)),
     "multitask": Section(train_multitask, Recipe(rate=lambda *_: 3e-3, betas=(0.9, 0.999), decay=0.01), 3),
-    "similarity": Section(similarity, burt_recipe(3e-3), 2),
-    "analogies": Section(analogy_scores),
-    "faq": Section(faq_scores, burt_recipe(1e-3), 4),
     "faq encoder": Section(train_faq, burt_recipe(1e-3)),
     "passages": Section(passage_scores, burt_recipe(1e-3), 2),
     "cross-encoder": Section(train_cross, burt_recipe(1e-3)),
-    "layers": Section(layer_vectors),
 }
 KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
     "burt": train_burt,

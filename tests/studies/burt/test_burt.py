@@ -172,7 +172,7 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
 
 def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"])
-    loop = TuningConfig(learning_rate=settings.learning_rate)
+    loop = TuningConfig(learning_rate=settings.learning_rate, steps=1, seed=0)
     assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
     assert (settings.learning_rate, settings.epochs, settings.held_out) == (2e-5, 2.0, 0.03)
     assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)

@@ -18,7 +18,7 @@ from studies.faq import evaluate
 from studies.faq.__main__ import FaqConfig, cli
 from studies.faq.evaluate import cosines, labelled_pairs, read_faq
 from studies.finetune.tiny import build_tiny
-from studies.finetune.training import BATCH
+from studies.finetune.training import BATCH, tunable_tower
 from studies.kit import read_presets
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tiny") / "bert"
-    return str(build_tiny(folder, TEXTS, layers=1, hidden=32, vocabulary=300))
+    return str(build_tiny(folder, TEXTS, layers=1, width=32, vocabulary=300))
 
 
 def test_measure_equals_a_loop(folder: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
 ) -> None:
     words, out, told = tmp_path / "words.txt", tmp_path / "out", []
     monkeypatch.setattr(
-        evaluate, "load_tower", lambda *of, **how: told.append(how["dropout"]) or load_tower(*of, **how)
+        evaluate, "tunable_tower", lambda *of, **how: told.append(how["dropout"]) or tunable_tower(*of, **how)
     )
     monkeypatch.setattr(
         evaluate, "labelled_pairs", lambda *of: told.append(np.ptp(of[3])) or labelled_pairs(*of)

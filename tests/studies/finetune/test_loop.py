@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runtime.errors import UserError
 from runtime.training_task import Checkpoints
 from senteval_runner.towers.transformer import load_tower
-from studies.finetune.examples import Examples, Stream, choose, fixed, sampled, with_negatives
+from studies.finetune.examples import Examples, Stream, fixed, sampled, with_negatives
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import TuningConfig, Turn, fit
 from tests.fixtures.transformers import build
@@ -39,7 +39,7 @@ def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
     draw = sampled(numbered(200), 0.1, 3, "quora")
     first, second = draw(0).first, draw(1).first
     assert len(set(first)) == len(set(second)) == 20 and first != second and draw(1).first == second
-    rows = choose(40_000, 4_000, "x")
+    rows = numbered(40_000).sample(4_000, "x").target
     # each tenth of the rows gives a tenth of the choice: 400, standard deviation 18
     assert len(set(rows)) == 4_000 and (abs(np.bincount(rows // 4_000) - 400) < 75).all()
 
@@ -59,19 +59,18 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     with pytest.raises(UserError, match="no negative for 'a'"):
         with_negatives([("a", "b")], 1, seed=1)(0)
     sides = [("a", "b"), ("d", "e")], [("a", "e"), ("c", "f")]
-    others = with_negatives(sides[0], 9, seed=1, others=sides[1])(0)
+    others = with_negatives(sides[0], 9, seed=1, other_side_pairs=sides[1])(0)
     drawn = set(others.take(others.target == 0).pairs)
     assert drawn == {("a", "d"), ("d", "a"), ("d", "b")}, "no phrase of the other side alone"
     assert with_negatives([("a", "b")], 0, seed=1)(0).target.tolist() == [1]
 
 
 def test_rate_rises_then_falls_linearly() -> None:
-    factors = [TuningConfig(learning_rate=1).rate(step, 100) for step in range(100)]
+    options = {"learning_rate": 1, "steps": 100, "seed": 0}
+    factors = [TuningConfig(**options).rate(step) for step in range(100)]
     assert factors[:11] == pytest.approx([*((s + 1) / 10 for s in range(10)), 1])
     assert factors[-1] == pytest.approx(1 / 90)
-    assert {TuningConfig(learning_rate=1, warmup=0, decay=False).rate(step, 100) for step in range(100)} == {
-        1.0
-    }
+    assert {TuningConfig(**options, warmup=0, decay=False).rate(step) for step in range(100)} == {1.0}
 
 
 class Net(torch.nn.Module):
@@ -101,10 +100,8 @@ def net_run(folder: Path, stop: int | None = None, select: str = "") -> Net:
 
     turns = [Turn(streams[0], loss), Turn(streams[1], lambda examples: 100 * loss(examples))]
     score = iter([1.0, 0.5, 0.9, 0.1])
-    history = fit(
-        net, turns, TuningConfig(learning_rate=0.01), steps=30, evaluate_every=10, seed=1,
-        folder=folder, select=select, evaluate=lambda: {"score": next(score)},
-    )  # fmt: skip
+    config = TuningConfig(learning_rate=0.01, steps=30, evaluate_every=10, seed=1, select=select)
+    history = fit(net, turns, config, lambda: {"score": next(score)}, folder)
     assert [row["step"] for row in history if "loss/u" in row] == [10, 20, 30]
     return net
 
@@ -132,7 +129,7 @@ TEXTS = [text for row in nli_rows(200, 0) for text in row[1:]]
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, layers=1, hidden=32, vocabulary=300)
+    return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", TEXTS, layers=1, width=32, vocabulary=300)
 
 
 def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:

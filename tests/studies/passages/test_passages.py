@@ -34,7 +34,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tiny") / "bert"
-    return str(build_tiny(folder, passage_sets.TEXTS, layers=3, hidden=64, vocabulary=200, seed=0))
+    return str(build_tiny(folder, passage_sets.TEXTS, layers=3, width=64, vocabulary=200, seed=0))
 
 
 def run(**changes: Any) -> int:

@@ -1,6 +1,7 @@
 """Similarity sets: published formats, correlations by hand, fine-tuning, published rows below ours."""
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from senteval_runner.towers.transformer import load_tower
 from senteval_runner.vectors import open_model
 from studies.finetune.examples import PER_CLASS, Examples, split_phrases
 from studies.finetune.tiny import build_tiny
+from studies.finetune.training import is_tunable, tunable_tower
 from studies.kit import published
 from studies.similarity import run
 from studies.similarity.__main__ import cli
@@ -23,8 +25,6 @@ from studies.similarity.run import (
     SEMEVAL,
     STS_TASKS,
     correlate,
-    is_tunable,
-    load_copy,
     phrase_pairs,
     sentence_similarity,
     tuned_accuracy,
@@ -125,7 +125,7 @@ THINGS = ["car", "house", "tree", "dog", "boat", "hat"]
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = [f"{colour} {thing}" for colour in COLOURS for thing in THINGS] * 2
-    return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, hidden=32, vocabulary=200)
+    return build_tiny(tmp_path_factory.mktemp("tiny") / "bert", texts, layers=1, width=32, vocabulary=200)
 
 
 @pytest.mark.usefixtures("both_devices")
@@ -137,7 +137,7 @@ def test_encoder_and_classifier_are_trained_together(
     rows = [(one, f"{other} {thing}", int(one == other)) for one, other, thing in product]
     pairs = Examples.of_pairs(row for place, row in enumerate(rows) if row[2] or place % 3 == 0)
     monkeypatch.setattr(run, "EPOCHS", 30)
-    monkeypatch.setattr(run, "load_tower", lambda *of, **how: load_tower(*of, **how, dropout=0.0))
+    monkeypatch.setattr(run, "tunable_tower", partial(tunable_tower, dropout=0.0))
     options = {"train": pairs, "test": pairs, "seed": 1, "learning_rate": 3e-3}
     assert tuned_accuracy(open_model(f"mean:{bert}"), tmp_path, **options)[SEMEVAL] > 90
 
@@ -150,7 +150,7 @@ def test_poolings_are_rows_of_their_own(bert: Path, words: Path) -> None:
         model = open_model(f"{pooling}:{bert}")
         with torch.inference_mode():
             expected = tower.embed(["red car"], pooling).numpy()  # type: ignore[arg-type]
-            trained = load_copy(model).eval().embed(["red car"])  # type: ignore[operator]
+            trained = tunable_tower(model).eval().embed(["red car"])  # type: ignore[operator]
         np.testing.assert_allclose(model([["red", "car"]]), expected, atol=1e-6)
         np.testing.assert_allclose(trained.cpu().numpy(), expected, atol=1e-6)
         assert is_tunable(model)

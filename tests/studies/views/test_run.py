@@ -21,7 +21,7 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
 from studies.views import run as views
 from studies.views.__main__ import PAIRS, QUICKTHOUGHT, ViewsConfig, cli
-from studies.views.run import Scored, System, ahead, all_systems, training
+from studies.views.run import System, SystemScores, ahead, all_systems, training
 from tests.fixtures.senteval import data as data
 from tests.fixtures.trees import TOPICS, toy_corpus
 
@@ -35,7 +35,7 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
     assert len({system.label for system in systems}) == len(systems) == 2 * 2 * 2 * 3 * 7 + controls
     paper, found = decisive_options(options_of(preset("paper"))), {}
     for system in systems:
-        if system.trained and system.seed == 2 and system.rate == 5e-4:
+        if system.is_trained and system.seed == 2 and system.rate == 5e-4:
             how = training(config, system)
             args = shlex.split(training_command(how))[3:]
             assert tyro.cli(TrainConfig, args=args, default=preset(how.preset)) == how
@@ -61,7 +61,7 @@ def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
     """Accuracy of MR, and relatedness, which counts as (r + ρ + 100 − MSE) / 3."""
     gold = [1.0, 2.0, 3.0, 5.0]
 
-    def scored(seed: int, right: list[int], found: list[float]) -> Scored:
+    def scored(seed: int, right: list[int], found: list[float]) -> SystemScores:
         r, rho = (np.corrcoef(of(gold), of(found))[0, 1] for of in (np.asarray, rankdata))
         mse = np.mean(np.subtract(gold, found) ** 2)
         of_task = partial(TaskResult, dim=2, rows={})
@@ -72,7 +72,7 @@ def test_ahead_is_the_difference_of_the_papers_means_paired_by_seed() -> None:
                     predictions={"test": found}, gold={"test": gold}),
         ]  # fmt: skip
         system = System(name="dep,const", words="fixed", trees=Path("t"), rate=1, seed=seed)
-        return Scored(system, Path(), {}, {result.task: result for result in results})
+        return SystemScores(system, Path(), {}, {result.task: result for result in results})
 
     best, worse = ([1, 1, 1, 1], gold), ([1, 1, 0, 0], [2.0, 1.0, 3.0, 5.0])
     one, other = (
