@@ -1,8 +1,7 @@
 """Run every study: compute cells of figures, store each as it is finished, then write one report.
 
-A study is a configuration (with ``output``, and ``preset`` if it has presets) and a function. From the
-configuration the function makes cells, each a method on a data set with a seed, and from their figures a page
-of tables::
+A study is a configuration (with ``output``, and ``preset`` if it has presets) and a function that makes cells
+from it, each a method on a data set with a seed, and from their figures a page of tables::
 
     def study(config: FaqConfig, run: Run) -> Page:
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
@@ -23,8 +22,7 @@ Presets are in ``presets.toml`` beside the configuration, a table per preset::
     [paper.options]                                                             # what differs from defaults
     backbone = "bert-base-uncased"
 
-The rows that a paper publishes are CSV files: a header, then a row's name and its figures. The cell of a
-figure that the paper does not give is empty.
+The rows that a paper publishes are CSV files: a header, then a row's name and its figures, where published.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -173,16 +170,14 @@ def check_inputs(config: Any) -> None:
     """Refuse a study of which no model or no set can be read, before anything heavy is imported.
 
     Raises UserError: options that the preset requires are missing; none of the models, or none of the files
-    of an option, is there; or what the configuration's own ``check_words`` refuses.
+    of an option, is there.
     """
     if preset := getattr(config, "preset", None):
         table = _preset_tables(type(config)).get(preset, {})  # or a preset of multiview.train
-        missing = [name for name in table.get("requires", ()) if not attrgetter(name)(config)]
+        missing = [name for name in table.get("requires", ()) if not getattr(config, name)]
         if missing:
             options = ", ".join("--" + name.replace("_", "-") for name in missing)
             raise UserError(f"--preset {preset} needs {options}: {table['needs']}")
-    if hasattr(config, "check_words"):
-        config.check_words()
     models = getattr(config, "models", ())
     errors = collect_refusals(*(partial(check_names, [model]) for model in models))
     if models and len(errors) == len(models):
@@ -258,7 +253,7 @@ def score_table(
 ) -> Table:
     """Make a table of scores, with the paper's rows quoted below ours.
 
-    A row's key is its name, or a tuple of as many names as there are ``labels``. Its cells are found by the
+    A row's key is its name, or a tuple with a name for each of the ``labels``. Its cells are found by the
     names of the ``columns``; those that it lacks are empty. ``options`` are those of a Table.
     """
     from senteval_runner.report.page import Table

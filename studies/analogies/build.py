@@ -59,8 +59,7 @@ Scores = NDArray[np.floating] | None
 def load_pairs() -> dict[str, dict[tuple[str, str], list[str]]]:
     """Read the project's pairs by category, as many as in UNI's Table 3, with wrong answers for contexts.
 
-    A participle has its past tense, a comparative its superlative, "she" and "her" other pronouns; other
-    pairs have none, since those are chosen for each question.
+    Only participles (past tense), comparatives (superlative), "she" and "her" (other pronouns) have some.
     """
     pairs: dict[str, dict[tuple[str, str], list[str]]] = {name: {} for name in CATEGORIES}
     columns = ("category", "left", "right", "distractors")
@@ -78,10 +77,7 @@ def content_words() -> set[str]:
 
 
 class Ranking:
-    """Ranks the words of a file by cosine with b − a + c; an unknown word is looked up in lower case.
-
-    Without a file every word is unknown.
-    """
+    """Ranks the words of a file by cosine with b − a + c; without a file every word is unknown."""
 
     def __init__(self, vectors: WordVectors | None = None) -> None:
         self.words = vectors.words if vectors else []
@@ -129,11 +125,6 @@ class Ranking:
         return sorted(pool, key=lambda word: -scores.get(word, -np.inf))
 
 
-def pairs_of(questions: Sequence[Terms]) -> list[tuple[str, str]]:
-    """List the distinct pairs of word questions."""
-    return list(dict.fromkeys(pair for terms in questions for pair in (terms[:2], terms[2:])))
-
-
 def wrong_answers(
     category: Category, questions: Sequence[Terms], ranking: Ranking, generator: random.Random
 ) -> Iterator[tuple[list[str], list[str]]]:
@@ -143,7 +134,7 @@ def wrong_answers(
     for a participle or comparative.
     """
     facts = load_pairs()[category.name]
-    pairs = pairs_of(questions)
+    pairs = dict.fromkeys(pair for terms in questions for pair in (terms[:2], terms[2:]))
     words = sorted({word for pair in pairs for word in (*pair, *facts.get(pair, ()))})
     slot_words = sorted({word for pair in pairs if not facts.get(pair) for word in pair})
 
@@ -179,8 +170,7 @@ def in_context(
 ) -> tuple[Terms, list[str], str]:
     """Put a word question into contexts: a, b, c and the answer, the wrong answers, the source.
 
-    ``first`` and ``second`` are the contexts of its two pairs; ``wrong_slots`` fill those of the wrong
-    answers.
+    ``first`` and ``second`` are the contexts of its two pairs; the wrong answers have ``wrong_slots``.
     """
     a, b, c, answer = terms
     if category.kind == "predicate":
@@ -233,7 +223,7 @@ def build_questions(
         generator = random.Random(f"{seed} {category.name}")
         terms_of_questions = word_questions(category, google, limit, generator)
         wrong = list(wrong_answers(category, terms_of_questions, ranking or Ranking(), generator))
-        pairs = pairs_of(terms_of_questions)
+        pairs = list(dict.fromkeys(pair for terms in terms_of_questions for pair in (terms[:2], terms[2:])))
         for level in LEVELS if category.kind else ["word"]:
             contexts = frames.get((category.kind, level), [])
             contexts = generator.sample(contexts, len(contexts))

@@ -113,11 +113,8 @@ COLUMNS = tuple(Question.__dataclass_fields__)
 
 def write_questions(path: Path, questions: Sequence[Question]) -> None:
     """Write the file."""
-    lines = ["\t".join(COLUMNS)]
-    for question in questions:
-        cells = {**asdict(question), "candidates": SEPARATOR.join(question.candidates)}
-        lines.append("\t".join(cells.values()))
-    write_text(path, "\n".join(lines) + "\n")
+    rows = [{**asdict(q), "candidates": SEPARATOR.join(q.candidates)}.values() for q in questions]
+    write_text(path, "".join("\t".join(row) + "\n" for row in [COLUMNS, *rows]))
 
 
 def read_questions(path: Path) -> list[Question]:

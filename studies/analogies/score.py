@@ -84,30 +84,29 @@ def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.i
     ``overall`` is the mean of the levels' averages (UNI Table 4, All), None where one is missing.
     """
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
-    table["rank"], table["right"] = ranks, np.asarray(ranks) == 1
-    table["semantic"] = [CATEGORIES[q.category].semantic for q in questions]
-    right = dict(zip([q.question_id for q in questions], table["right"], strict=True))
-    table["from"] = [right[q.word_question_id] for q in questions]
+    table["rank"] = ranks
+    table["right"] = table["rank"] == 1
+    table["kind"] = ["semantic" if CATEGORIES[q.category].semantic else "syntactic" for q in questions]
+    is_right = dict(zip([q.question_id for q in questions], table["right"], strict=True))
+    table["from right word"] = [is_right[q.word_question_id] for q in questions]
+    accuracies = table.groupby(["level", "category"], sort=False)["right"].mean()
+    means = table.groupby(["level", "kind"])["right"].mean()
+    transfers = table[table["kind"] == "semantic"].groupby(["level", "from right word"])["right"].mean()
     scores: Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
-    for level in LEVELS:
-        rows = table[table["level"] == level]
-        if rows.empty:
-            continue
-        by_category = rows.groupby("category", sort=False)
-        scores["accuracy"][level] = by_category["right"].mean().to_dict()
+    for level in [level for level in LEVELS if level in accuracies]:
+        scores["accuracy"][level] = accuracies[level].to_dict()
+        ranks_of_category = table[table["level"] == level].groupby("category", sort=False)["rank"]
         scores["rank_counts"][level] = {
-            str(name): np.bincount(ranks_Q, minlength=3)[1:].tolist() for name, ranks_Q in by_category["rank"]
+            str(name): np.bincount(ranks_Q, minlength=3)[1:].tolist() for name, ranks_Q in ranks_of_category
         }
-        semantic = rows[rows["semantic"]]
-        kinds = {"semantic": semantic["right"], "syntactic": rows[~rows["semantic"]]["right"]}
-        means = {name: float(right_Q.mean()) for name, right_Q in kinds.items() if len(right_Q)}
-        scores["averages"][level] = means | ({"average": fmean(means.values())} if len(means) == 2 else {})
+        averages = means[level].to_dict()
+        if len(averages) == 2:
+            averages["average"] = fmean(averages.values())
+        scores["averages"][level] = averages
         if level != "word":
-            rates = {"PPR": semantic[semantic["from"]]["right"], "PNR": semantic[~semantic["from"]]["right"]}
-            scores["transfer"][level] = {
-                name: float(right_Q.mean()) if len(right_Q) else None for name, right_Q in rates.items()
-            }
-    of_levels = [means["average"] for means in scores["averages"].values() if "average" in means]
+            rates = {"PPR": (level, True), "PNR": (level, False)}
+            scores["transfer"][level] = {name: transfers.get(key) for name, key in rates.items()}
+    of_levels = [averages["average"] for averages in scores["averages"].values() if "average" in averages]
     return {**scores, "overall": fmean(of_levels) if len(of_levels) == len(LEVELS) else None}
 
 

@@ -68,10 +68,7 @@ Sides = dict[str, tuple[Draw, Examples]]
 
 
 def read_data(config: BurtConfig) -> tuple[Sides, list[str]]:
-    """Read, filter and split all data named by the options; an objective without data is an error.
-
-    The second result is a line for each set that says how many rows were read, used and dropped.
-    """
+    """Read, filter and split the data of the objectives; a line for each set says what was dropped."""
     sides: Sides = {}
     summary = [_read_nli(config, sides)] if "nli" in config.objectives else []
     if {"identification", "classification"} & set(config.objectives):
@@ -160,10 +157,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
 
 
 def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
-    """Name each model to train, with its folder and options; an ablation's rows have their names in Table 4.
-
-    An option that the table keeps fixed must have its default.
-    """
+    """Name each model to train, with its folder and options; an ablation's rows as Table 4 does."""
     if config.ablation is None:
         return {"model": (".", config)}
     defaults = {field.name: field.default for field in dataclasses.fields(config) if field.name in GRIDS}

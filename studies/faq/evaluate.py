@@ -150,8 +150,7 @@ def labelled_pairs(
 ) -> Draw:
     """Give each query with a right entry (class 1) and with each of K wrong ones (class 0), side by side.
 
-    The wrong entries are those of highest ``guide_QN``, best first; without it random ones, new in every
-    pass.
+    Wrong entries are those of highest ``guide_QN``, best first, or without it random ones, new in every pass.
     """
     per_query = 1 + min(WRONG_ENTRIES, int((~relevant_QN).sum(axis=1).min()))
     first = [query for query in queries for _ in range(per_query)]

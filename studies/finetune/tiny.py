@@ -25,10 +25,7 @@ MAX_LETTERS = 500
 def ready(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
 ) -> tuple[str, str]:
-    """Return what to load and a digest of its content; a tiny BERT is built in ``output/backbone`` first.
-
-    Its vocabulary is learnt from the result of ``read_texts``, which is not called otherwise.
-    """
+    """Return what to load and a digest of its content; a tiny BERT is built of the texts in the output."""
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
     if backbone == TINY:
@@ -72,17 +69,14 @@ def build_tiny(
 
 
 def learn_vocabulary(texts: Sequence[str], size: int) -> dict[str, int]:
-    """Learn a lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces by usefulness.
-
-    Every letter is named in advance: the library's trainer breaks ties between letters in the order of a
-    randomly seeded hash map, so two runs gave two vocabularies.
-    """
+    """Learn a lower-cased WordPiece vocabulary of at most ``size``: letters, then pieces by usefulness."""
     from tokenizers import BertWordPieceTokenizer
 
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     counts = Counter(letter for text in texts for letter in tokenizer.normalize(text))
     frequent = sorted(counts, key=lambda letter: (-counts[letter], letter))[:MAX_LETTERS]
     letters = sorted(letter for letter in frequent if not letter.isspace())
+    # The trainer takes letters in the order of a randomly seeded hash map, unless they are named in advance.
     special = [*SPECIAL_PIECES, *letters, *("##" + letter for letter in letters)]
     options = {"limit_alphabet": len(counts), "special_tokens": special, "show_progress": False}
     tokenizer.train_from_iterator(texts, size, min_frequency=2, **options)

@@ -197,7 +197,6 @@ NO_HIDDEN_LAYER = (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness", "WordContent
 """Tasks that no hidden layer changes: cosines, regressions, and WordContent's logistic regression."""
 ROWS_PER_CLASS = 12
 """Rows that --limit leaves a class at least, if it has them: the folds need as many."""
-FIGURES = "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x 100 over subsets of STS12-16"
 
 
 def evaluate(config: LayersConfig, run: Run) -> Page:
@@ -209,7 +208,7 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
     remarks = [
         f"logistic regression, protocol {config.protocol}, seed {SEED}; vectors stored as {STORAGE}; mean "
         "and max with special tokens",
-        FIGURES,
+        "figures: accuracy; Pearson x 100 of SICK-R and STS-B; mean Spearman x 100 over subsets of STS12-16",
     ]
     if config.mlp:
         protocols.append(get_protocol(config.protocol, nhid=config.mlp))
@@ -227,8 +226,7 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
         for (backbone, unit, units), figures in run.figures(cells).items():
             scores[units].setdefault((backbone, *unit), {})[name] = figures["score"]
     remarks += [note for backbone in backbones for note in backbone.notes()]
-    mlp_scores = scores[config.mlp] if config.mlp else {}
-    return page(frame(scores[0]), frame(mlp_scores), remarks)
+    return page(frame(scores[0]), frame(scores[config.mlp] if config.mlp else {}), remarks)
 
 
 def task_cells(
@@ -279,10 +277,7 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
 
 
 def limited(task: TaskData, limit: int) -> TaskData:
-    """Cut a task to about ``limit`` rows per split: each class keeps its share, or twelve rows if it is less.
-
-    The draw is the same for every layer and encoder; rows keep the files' order.
-    """
+    """Cut a task to about ``limit`` rows per split: each class keeps its share, twelve rows at least."""
     splits = {}
     for name, split in task.splits.items():
         rng = np.random.RandomState(SEED)
@@ -290,7 +285,7 @@ def limited(task: TaskData, limit: int) -> TaskData:
         groups = [np.flatnonzero(y == label) for label in range(len(task.classes))] or [np.arange(len(y))]
         quotas = [max(round(min(1, limit / len(y)) * len(group)), ROWS_PER_CLASS) for group in groups]
         parts = [rng.permutation(group)[:quota] for group, quota in zip(groups, quotas, strict=True)]
-        rows = np.sort(np.concatenate(parts)).tolist()
+        rows = np.sort(np.concatenate(parts)).tolist()  # in the file's order
         b = None if split.b is None else [split.b[row] for row in rows]
         splits[name] = Split(a=[split.a[row] for row in rows], b=b, y=[split.y[row] for row in rows])
     return dataclasses.replace(task, splits=splits)

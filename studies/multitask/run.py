@@ -100,11 +100,7 @@ OUTPUTS: dict[TaskName, int] = {"sst": 5, "quora": 1, "sts": 1, "nli": 3}
 
 
 def new_head(stage: Stage, dim: int, seed: int) -> Head:
-    """Make the head of a stage.
-
-    The targets of sts are gold scores / 5: what the cosine shall be, or in a joint head the probability of
-    "similar".
-    """
+    """Make the head of a stage; that of sts learns gold scores / 5, as cosine or probability of "similar"."""
     features: Features = "uv-diff-prod" if stage.product else "uv-diff"
     if stage.task == "sst" or stage.pooling is None:
         features = "one"
@@ -118,10 +114,8 @@ class MultitaskNet(nn.Module):
     """Tower and heads at the beginning of the last of ``stages``; earlier heads are as their stage left them.
 
     A task that has had no stage has a new head, in the style of the latest stage on pairs: an encoder that
-    was trained on pooled sentences gets pooled sentences.
-
-    ``start`` is what the tower starts from: the folder of the stage before, or before the first one a
-    backbone.
+    was trained on pooled sentences gets pooled sentences. ``start`` is what the tower starts from: the folder
+    of the stage before, or before the first one a backbone.
     """
 
     def __init__(self, seed: int, stages: Sequence[Stage], start: str | Path) -> None:
@@ -155,10 +149,6 @@ class MultitaskNet(nn.Module):
             name: self.head(name).score(self.tower, getattr(tasks[name], part)) for name in names
         }
         return {**values, "overall": overall(values)}
-
-    def save(self, folder: Path) -> None:
-        """Write the tower as a model folder, the heads of all trained tasks beside it."""
-        save_tuned(self.tower, nn.ModuleDict({task: self.heads[task] for task in self.stage_of}), folder)
 
 
 def overall(scores: Mapping[str, float]) -> float:
@@ -251,7 +241,8 @@ def _train(start: str, config: MultitaskConfig, tasks: Tasks, name: str, work: P
     turn = Turn(stream, partial(net.head(stage.task).loss, net.tower))
     fit(net, [turn], tuning, lambda: net.scores(tasks, "dev", decisive_tasks), work)
     figures = net.scores(tasks, "dev")
-    net.save(config.output / folder_of(name))
+    trained_heads = nn.ModuleDict({task: net.heads[task] for task in net.stage_of})
+    save_tuned(net.tower, trained_heads, config.output / folder_of(name))
     return figures
 
 

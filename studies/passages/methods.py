@@ -59,30 +59,19 @@ class Method(NamedTuple):
     """JSON values of everything that decides its scores, except set and seed."""
     seeds: int
     compute: Callable[[PassageSet, int, Path], tuple[Scores, Figures]]
-    """Scores the test questions; gets set, seed and a folder for unfinished work. Returns further figures
-    too."""
-
-
-def read_sets(config: PassagesConfig, run: Run) -> tuple[dict[str, PassageSet], dict[str, str]]:
-    """Read the sets and digest their files, both by the set's name; what cannot be read is left out."""
-    sets: dict[str, PassageSet] = {}
-    digests: dict[str, str] = {}
-
-    def read(spec: str) -> None:
-        data = filtered(read_set(spec), config.keep)
-        if data.name in sets:
-            raise UserError(f"a set of the name {data.name} is there already; rename the folder")
-        digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
-        sets[data.name] = data
-
-    for spec in dict.fromkeys(config.sets):
-        run.attempt(spec, partial(read, spec))
-    return sets, digests
+    """Scores the test questions, and adds figures; gets set, seed and a folder for unfinished work."""
 
 
 def rank(config: PassagesConfig, run: Run) -> Page:
     """Rank with every method on every set."""
-    sets, digests = read_sets(config, run)
+    digests: dict[str, str] = {}
+
+    def read(spec: str) -> PassageSet:
+        data = filtered(read_set(spec), config.keep)
+        if data.name in digests:
+            raise UserError(f"a set of the name {data.name} is there already; rename the folder")
+        digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
+        return data
 
     def compute(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
         scores, details = method.compute(data, seed, folder)
@@ -90,26 +79,27 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         means = {name: float(values_Q.mean()) for name, values_Q in values.items()}
         return {**means, "average_precisions": values["map"].tolist(), **details}
 
+    sets = run.opened({spec: partial(read, spec) for spec in config.sets}).values()
     cells = {
         (data.name, method.label, seed): Cell(
             name=f"{data.name}: {' '.join(filter(None, method.label))}, seed {seed}",
             identity=[digests[data.name], config.keep, *method.identity, seed],
             compute=partial(compute, data, method, seed),
         )
-        for data, method in product(sets.values(), make_methods(config, run))
+        for data, method in product(sets, make_methods(config, run))
         for seed in range(method.seeds)
     }
-    rows: dict[str, dict[Label, list[Figures]]] = {name: {} for name in sets}
+    rows: dict[str, dict[Label, list[Figures]]] = {data.name: {} for data in sets}
     for (name, label, _), figures in run.figures(cells).items():
         rows[name].setdefault(label, []).append(figures)
     sections = []
-    for name, data in sets.items():
+    for data in sets:
         counts = (
             f"{split}: {questions:,} questions, {candidates:,} candidates, {relevant:,} relevant"
             for split, (questions, candidates, relevant) in data.counts().items()
         )
         note = ". ".join([*counts, *data.notes]) + "."
-        sections.append(Section(name, [_table(name, rows[name])], note=note))
+        sections.append(Section(data.name, [_table(data.name, rows[data.name])], note=note))
     loss = f"Pairwise hinge loss with margin {config.margin:g}." if config.margin else MARGIN_0
     return Page("Passage ranking", sections, f"{loss} {INTERVALS} Seeds of what is trained: {config.runs}.")
 

@@ -213,10 +213,7 @@ class CrossRanker(nn.Module):
 
 
 def ranking_pairs(data: PassageSet, seed: int, pass_index: int) -> Examples:
-    """Draw the training pairs of a pass, with fresh negatives.
-
-    ``first`` is the question, ``second`` the relevant passage, ``target`` the irrelevant passage's index.
-    """
+    """Draw the training pairs of a pass: question, relevant passage, index of an irrelevant one as target."""
     questions = data.splits["train"]
     pairs = draw_pairs(questions, rng(seed, "ranking", pass_index))
     texts = [questions[number].text for number in pairs[:, 0]]

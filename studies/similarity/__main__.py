@@ -17,7 +17,6 @@ from typing import Literal
 from tyro.conf import Positional
 
 from runtime.cli import Fraction, Positive, Seed, configuration
-from runtime.errors import UserError
 from studies.kit import command
 
 
@@ -48,13 +47,6 @@ class SimilarityConfig:
     """Quote BURT's rows below ours: models are those of Tables 2 and 3, ablation those of Table 4."""
     seed: Seed = 1111
     """Seed of random encoders and of the trained heads."""
-
-    def check_words(self) -> None:
-        """Refuse a comparison of nothing, and tuning on nothing."""
-        if not (self.words or self.data or self.phrases or self.semeval2013):
-            raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
-        if self.fine_tune and self.semeval2013 is None:
-            raise UserError("--fine-tune needs --semeval2013 FOLDER")
 
 
 cli = command(SimilarityConfig, "studies.similarity.run:score", "studies.similarity", __doc__)

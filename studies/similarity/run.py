@@ -64,6 +64,10 @@ class SimilaritySet:
 
 def score(config: SimilarityConfig, run: Run) -> Page:
     """Score every model on every set that the options name."""
+    if not (config.words or config.data or config.phrases or config.semeval2013):
+        raise UserError("nothing to compare: give --words, --data, --phrases or --semeval2013")
+    if config.fine_tune and config.semeval2013 is None:
+        raise UserError("--fine-tune needs --semeval2013 FOLDER")
     names = (*STS_TASKS, *RELATEDNESS_TASKS) if config.data is not None else ()
     tasks = run.opened({name: partial(read_task, name, config.data or Path()) for name in names})
     sets = list(open_sets(config, tasks.values()))
@@ -116,7 +120,8 @@ def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[S
         score = partial(sentence_similarity, task=task, seed=config.seed)
         yield SimilaritySet(task.name, data_hashes(task), texts, score)
     if config.semeval2013 is not None:
-        train, test = (_read_semeval(config.semeval2013, split) for split in ("train", "test"))
+        splits = [read_semeval2013_5a(config.semeval2013, split) for split in ("train", "test")]
+        train, test = (Examples(words, phrases, np.array(same, np.int64)) for words, phrases, same in splits)
         key = digest([train, test])
         score_frozen = partial(frozen_accuracy, train=train, test=test, seed=config.seed)
         yield SimilaritySet(SEMEVAL_FROZEN, key, (train + test).texts, score_frozen)
@@ -125,11 +130,6 @@ def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[S
                 tuned_accuracy, train=train, test=test, seed=config.seed, learning_rate=config.learning_rate
             )
             yield SimilaritySet(SEMEVAL, [key, config.learning_rate], (), score_tuned)
-
-
-def _read_semeval(folder: Path, split: str) -> Examples:
-    words, phrases, classes = read_semeval2013_5a(folder, split)
-    return Examples(words, phrases, np.array(classes, np.int64))
 
 
 def _graded(
@@ -155,10 +155,7 @@ def correlate(
 
 
 def sentence_similarity(model: SentenceVectors, _: Path, *, task: TaskData, seed: int) -> Figures:
-    """Score STS12-16 by cosine, their parts averaged; STS-B and SICK-R with a trained head, and by cosine.
-
-    The head is SentEval's regression (:mod:`senteval_runner.protocol.correlation`) on frozen vectors.
-    """
+    """Score STS12-16 by cosine; STS-B and SICK-R by SentEval's regression on frozen vectors and by cosine."""
     metrics = evaluate_task(model, task, get_protocol("default"), seed)
     if task.name not in RELATEDNESS_TASKS:
         return {task.name: 100 * metrics["all.spearman.mean"]}
@@ -188,10 +185,7 @@ def frozen_accuracy(
 def tuned_accuracy(
     model: OpenedEncoder, folder: Path, *, train: Examples, test: Examples, seed: int, learning_rate: float
 ) -> Figures:
-    """Train a copy of a transformer and a head on ``train``, and score them on ``test``.
-
-    ``seed`` is that of head, batch order and dropout. A state of training found in ``folder`` is resumed.
-    """
+    """Train a copy of a transformer and a head (see ``tune_pairs``), and score them on ``test``."""
     tower = tunable_tower(model, device=pick_device())
     settings: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": learning_rate, "seed": seed}
     head = tune_pairs(tower, fixed(train), "semeval2013", folder=folder, **settings)

@@ -118,19 +118,13 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
     if views == QUICKTHOUGHT:
         views = "seq,seq"
         objective = replace(objective, score="dot", denominator="quickthought")
-    loop = replace(
-        base.loop,
-        epochs=config.passes or base.loop.epochs,
-        learning_rate=system.rate,
-        validation=config.validation or base.loop.validation,
-        patience=PATIENCE if config.validation else base.loop.patience,
-    )
-    table = replace(
-        base.table,
-        dim=config.word_dim or base.table.dim,
-        expand=0 if config.vectors == TRAIN or system.words == "fixed" else base.table.expand,
-        case=config.case or base.table.case,
-    )
+    loop = replace(base.loop, learning_rate=system.rate, epochs=config.passes or base.loop.epochs)
+    if config.validation:
+        loop = replace(loop, validation=config.validation, patience=PATIENCE)
+    case, dim = config.case or base.table.case, config.word_dim or base.table.dim
+    table = replace(base.table, case=case, dim=dim)
+    if config.vectors == TRAIN or system.words == "fixed":
+        table = replace(table, expand=0)
     return replace(
         base,
         views=views,
@@ -147,11 +141,13 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
     )
 
 
-def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path) -> Figures:
-    """Train a system, unless it is trained, and score it into a report of its own.
+def training_options(config: ViewsConfig, system: System) -> dict[str, str]:
+    """List the options of a system's training that decide its result."""
+    return decisive_options(options_of(training(config, system)))
 
-    The figures are the commit, the step whose weights are kept and, with held-out sentences, their loss.
-    """
+
+def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path) -> Figures:
+    """Train a system, unless it is trained, and score it; return commit, best step and held-out loss."""
     models = config.output / "models"
     report = config.output / system.scores(scale)
     if system.is_trained:
@@ -249,9 +245,8 @@ def ahead(
     if not pairs:
         return None
     value = fmean(mean_over_tasks(a.metrics, tasks) - mean_over_tasks(b.metrics, tasks) for a, b in pairs)
-    gain_SR = np.array(
-        [mean_over_tasks(a.resamples, tasks) - mean_over_tasks(b.resamples, tasks) for a, b in pairs]
-    )
+    gains = (mean_over_tasks(a.resamples, tasks) - mean_over_tasks(b.resamples, tasks) for a, b in pairs)
+    gain_SR = np.array(list(gains))
     seeds_RS = np.random.default_rng(0).integers(len(pairs), size=(RESAMPLES, len(pairs)))
     return Score(value, interval=interval(gain_SR.T[np.arange(RESAMPLES)[:, None], seeds_RS].mean(1)))
 
@@ -305,12 +300,7 @@ def compare(config: ViewsConfig, run: Run) -> Page:
     cells = {
         (system, scale): Cell(
             name=f"{system.label}, scale {scale}",
-            identity=[
-                decisive_options(options_of(training(config, system))),
-                scale,
-                config.tasks,
-                config.protocol,
-            ],
+            identity=[training_options(config, system), scale, config.tasks, config.protocol],
             compute=partial(score, config, system, scale, commit),
             folder=system.scores(scale),
         )
@@ -333,9 +323,7 @@ def compare(config: ViewsConfig, run: Run) -> Page:
 
 def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
     """Compare the options of all trainings with the paper's."""
-    trainings = [
-        decisive_options(options_of(training(config, system))) for system in systems if system.is_trained
-    ]
+    trainings = [training_options(config, system) for system in systems if system.is_trained]
     rows = []
     for option, value in decisive_options(options_of(preset("paper"))).items():
         values = dict.fromkeys(options[option] for options in trainings)

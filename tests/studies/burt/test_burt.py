@@ -11,11 +11,11 @@ from runtime.errors import UserError
 from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
-from studies.burt.__main__ import Ablation, BurtConfig, cli
+from studies.burt.__main__ import Ablation, BurtConfig
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import MAX_WORDS, PER_CLASS, Examples, split_phrases, usable_phrases
 from studies.finetune.training import TuningConfig
-from studies.kit import published, read_presets, run_study
+from studies.kit import Run, published, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
 
@@ -166,29 +166,14 @@ def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path
     blocks = [variants(BurtConfig(output=tmp_path, ablation=block)) for block in get_args(Ablation)]
     folders = [folder for rows in blocks for folder, _ in rows.values()]
     assert len(folders) == 18 and len(set(folders)) == 15 and folders.count("full") == 4
+    with pytest.raises(UserError, match="no backbone: give --backbone"):
+        train_all(BurtConfig(output=tmp_path, nli=(tmp_path,)), Run(tmp_path))
     with pytest.raises(UserError, match="--ablation pooling sets --negatives itself"):
         variants(BurtConfig(output=tmp_path, ablation="pooling", negatives=5))
 
 
-def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = BurtConfig(output=Path("x"), **read_presets(BurtConfig)["paper"])
-    loop = TuningConfig(learning_rate=settings.learning_rate, steps=1, seed=0)
-    assert (settings.batch_size, settings.negatives, settings.per_class) == (16, 3, 354_000)
-    assert (settings.learning_rate, settings.epochs, settings.held_out) == (2e-5, 2.0, 0.03)
-    assert (settings.pooling, settings.concatenation, settings.objectives) == ("mean", "uv-diff", ALL)
-    assert (train.DROPOUT, MAX_WORDS) == (0.1, 6) and settings.per_class == PER_CLASS
-    assert (loop.betas, loop.epsilon, loop.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
-    assert (loop.warmup, loop.decay) == (0.1, True)
-    presets = read_presets(BurtConfig)
-    assert (presets["uni"]["per_class"], presets["uni-nli"]["objectives"]) == (343_000, ("nli",))
-    assert presets["uni"]["held_out"] == presets["uni-nli"]["held_out"] == 0, "UNI holds nothing out"
-    backbones = {name: one["backbone"] for name, one in presets.items()}
-    assert backbones == {
-        **dict.fromkeys(("paper", "emp"), "bert-base-uncased"),
-        **dict.fromkeys(("uni", "uni-nli"), "albert-xxlarge-v2"),
-    }
-    assert cli(["--output", str(tmp_path / "x"), "--preset", "paper"]) == 2
-    assert "--preset paper needs --nli, --nli-dev, --ppdb: SNLI" in capsys.readouterr().err
-    (tmp_path / "nli.jsonl").touch()
-    assert cli(["--output", str(tmp_path / "x"), "--nli", str(tmp_path / "nli.jsonl")]) == 2
-    assert "no backbone: give --backbone" in capsys.readouterr().err
+def test_the_recipe_is_the_papers() -> None:
+    tuning = TuningConfig(learning_rate=2e-5, steps=1, seed=0)
+    assert (train.DROPOUT, MAX_WORDS, PER_CLASS) == (0.1, 6, 354_000)
+    assert (tuning.betas, tuning.epsilon, tuning.weight_decay) == ((0.9, 0.98), 1e-9, 0.0)
+    assert (tuning.warmup, tuning.decay) == (0.1, True)

@@ -13,13 +13,11 @@ from torch import nn
 
 from corpora.ranking.lexical import Bm25, Tfidf
 from runtime.errors import UserError
-from senteval_runner.towers.transformer import load_tower
 from studies.faq import evaluate
-from studies.faq.__main__ import FaqConfig, cli
+from studies.faq.__main__ import cli
 from studies.faq.evaluate import cosines, labelled_pairs, read_faq
 from studies.finetune.tiny import build_tiny
-from studies.finetune.training import BATCH, tunable_tower
-from studies.kit import read_presets
+from studies.finetune.training import tunable_tower
 
 TOPICS = ("password", "invoice", "delivery", "refund", "account", "language", "printer", "holiday")
 TEXTS = [f"how do I change the {topic} ? change my my my {topic} please" for topic in TOPICS]
@@ -134,22 +132,6 @@ def test_each_query_is_compared_with_each_entry() -> None:
     np.testing.assert_allclose(cosines(tower, ["a", "b"], ["x", "y", "z"]), expected, atol=1e-6)
 
 
-def test_a_whole_model_embeds_as_itself(model: str) -> None:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from senteval_runner.towers.transformer import Tower
-
-    plain = SentenceTransformer(model, device="cpu")
-    texts = ["change my printer please", "the refund", "delivery"]
-    with torch.no_grad():
-        ours = load_tower(model, pooling=None).eval().embed(texts)
-        assert np.allclose(ours.numpy(), plain.encode(texts, show_progress_bar=False), atol=1e-5)
-        longer = SentenceTransformer(modules=[*plain, Normalize()], device="cpu")
-        unit = Tower(longer, None).eval().embed(texts)
-    torch.testing.assert_close(unit, nn.functional.normalize(ours, dim=-1), atol=1e-5, rtol=1e-4)
-
-
 @pytest.mark.usefixtures("both_devices")
 def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     folder: Path, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
@@ -174,13 +156,7 @@ def test_a_run_writes_table_8_and_names_what_cannot_be_tuned(
     assert told[0] < 1e-6 and told[-1] == 0.1
 
 
-def test_the_papers_preset(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli(["--preset", "paper"]) == 2
-    assert "300 pairs, 1,200 training and 200 test queries" in capsys.readouterr().err
-    config = FaqConfig(**read_presets(FaqConfig)["paper"])
-    assert (len(config.models), config.runs, config.sampling) == (6, 5, ("retrieved",))
-    assert (BATCH, config.epochs, config.learning_rate) == (16, 2, 2e-5)
-    assert config.retriever == config.models[0] == "google-bert/bert-base-chinese"
+def test_the_papers_rows_stand_below_and_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("change 1 2\nplease 3 4\n")
     options = ("--models", str(words), "runs/burt/x-nli", "--retriever", str(words), "--runs", "1")

@@ -133,6 +133,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
     tower = load_tower(str(tiny), pooling="mean").eval()
     texts = ["a dog runs at home", "the cat", "a dog runs at home", "the pig eats by the river"]
     with torch.inference_mode():
@@ -143,6 +145,9 @@ def test_a_tower_pools_as_asked_and_embeds_in_input_order(tiny: Path) -> None:
             np.testing.assert_allclose(vector, plain["mean"].numpy(), atol=1e-5)
             for pooling, expected in plain.items():
                 torch.testing.assert_close(tower.embed([text], pooling)[0], expected)
+        whole = load_tower(str(tiny), pooling=None).eval().embed(texts)
+        plain = SentenceTransformer(str(tiny), device="cpu").encode(texts, show_progress_bar=False)
+        np.testing.assert_allclose(whole, plain, atol=1e-5)
         pairs = tower.embed([("a dog", "the cat")], "cls")
         assert pairs.shape == (1, tower.dim)
         assert not torch.allclose(pairs, tower.embed([("the cat", "a dog")], "cls"))

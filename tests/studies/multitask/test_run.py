@@ -13,9 +13,8 @@ from runtime.training_task import Task as LoopTask
 from studies.finetune import training
 from studies.finetune.examples import Examples
 from studies.kit import published, read_presets, run_study
-from studies.multitask.__main__ import MultitaskConfig, cli
+from studies.multitask.__main__ import MultitaskConfig
 from studies.multitask.run import (
-    SEQ_MT,
     SIZES,
     MultitaskNet,
     TaskName,
@@ -182,18 +181,6 @@ def test_a_grid_shares_stages_and_shows_forgetting(
     assert SentenceTransformer(str(last), device="cpu").encode(["the film"]).shape == (1, 128)
 
 
-def test_dev_chooses_and_test_is_read_for_the_best_three_only(data: Path, tmp_path: Path) -> None:
-    """Four configurations of one epoch; the dev scores name the three that are scored on test."""
-    settings = config(data, tmp_path / "out", "STS(M)", "STS(X)", "STS(C)", "P(M)", epochs=1)
-    assert run_study(settings, train_all) == 0
-    folders = dict(zip(("sts-mean", "sts-max", "sts-cls", "quora-mean"), settings.stages, strict=True))
-    dev = {name: stored(settings.output / "stages" / folder)["overall"] for folder, name in folders.items()}
-    shown = (settings.output / "report.md").read_text()
-    part = shown[shown.index("## Table 2") : shown.index("## Stages")]
-    ranked = sorted(dev, key=lambda name: -dev[name])
-    assert [f"| {name} |" in part for name in ranked] == [True, True, True, False]
-
-
 def test_an_interrupted_study_leaves_the_files_of_a_whole_one(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,13 +218,3 @@ def test_a_random_split_has_the_papers_sizes(task: TaskName) -> None:
     assert (len(split.train), len(split.dev), len(split.test)) == SIZES[task]
     seen = np.concatenate([part.target for part in (split.train, split.dev, split.test)])
     assert np.array_equal(np.sort(seen), np.arange(total))
-
-
-def test_the_preset_has_the_papers_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = MultitaskConfig(output=Path("x"), **read_presets(MultitaskConfig)["paper"])
-    assert (settings.epochs, settings.batch_size, settings.learning_rate) == (5, 32, 1e-5)  # section 5.3
-    assert (SEQ_MT["warmup"], SEQ_MT["decay"]) == (0.0, False)
-    assert (settings.limit, settings.dev_rows, settings.splits) == (0, 0, "paper")
-    assert settings.backbone == "bert-base-uncased"
-    assert cli(["--output", str(tmp_path / "out"), "--preset", "paper"]) == 2
-    assert "needs --quora, --nli, --nli-dev, --nli-test: quora_dup" in capsys.readouterr().err
