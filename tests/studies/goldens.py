@@ -32,12 +32,7 @@ from studies.passages.ranker import Part, Scorer, scaled, train_scorer
 from tests.fixtures.goldens import Section
 from tests.oracles.training import Recipe, ranker_weights
 from tests.studies.faq.test_faq import TEXTS, write_set
-from tests.studies.finetune.fixtures import (
-    nli_rows,
-    write_jsonl,
-    write_ppdb,
-    write_tasks,
-)
+from tests.studies.finetune.fixtures import nli_rows, write_jsonl, write_ppdb, write_tasks
 from tests.studies.passages import passage_sets
 
 SMALL: dict[str, int] = {"layers": 1, "width": 32, "vocabulary": 300, "seed": 1}
@@ -72,11 +67,8 @@ def train_burt(folder: Path) -> list[Path]:
         evaluate_every=10,
         learning_rate=3e-3,
     )
-    bert = build_tiny(
-        folder / "bert",
-        [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts],
-        **SMALL,
-    )
+    texts = [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts]
+    bert = build_tiny(folder / "bert", texts, **SMALL)
     assert run_study(dataclasses.replace(config, backbone=str(bert)), train_all) == 0
     return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
@@ -97,14 +89,6 @@ def train_multitask(folder: Path) -> list[Path]:
     last = config.output / "stages" / "sst+quora+sts-mean"
     (test,) = (config.output / "cells").iterdir()
     return [last / "model.safetensors", last / "heads.safetensors", last / "cell.json", test]
-
-
-def word_file(path: Path, words: Sequence[str]) -> str:
-    """A vector file of random numbers."""
-    rows = np.random.default_rng(7).normal(size=(len(words), 12))
-    numbers = (" ".join(f"{x:.4f}" for x in row) for row in rows)
-    path.write_text("".join(f"{word} {row}\n" for word, row in zip(words, numbers, strict=True)))
-    return str(path)
 
 
 def small_bert(folder: Path, texts: Sequence[str]) -> str:
@@ -131,9 +115,8 @@ def train_faq(folder: Path) -> list[Path]:
 
 
 def passage_scores(folder: Path) -> dict[str, Any]:
-    """Rows of Table 3 for a vector file, a small BERT's layers and a cross-encoder; those trained named."""
+    """Rows of Table 3 for a small BERT's layers and a cross-encoder; those trained are named."""
     place = passage_sets.write_wikiqa(folder / "wikiqa", (24, 10, 10))
-    words = word_file(folder / "words.txt", [*passage_sets.ANIMALS, *passage_sets.HOMES, "sleep", "near"])
     bert = small_bert(folder / "bert", passage_sets.TEXTS)
     options = ["--epochs", "3", "--runs", "2", "--cross-epochs", str(5 / 6), "--device", "cpu"]
     options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
@@ -144,7 +127,7 @@ def passage_scores(folder: Path) -> dict[str, Any]:
         patch.object(ranker, "CROSS_RATE", 1e-3),
         patch.multiple(methods, train_scorer=train_scorer_beside, **double),
     ):
-        assert passages([str(place), *options, "--models", words, "--output", str(folder / "passages")]) == 0
+        assert passages([str(place), *options, "--output", str(folder / "passages")]) == 0
     found: dict[str, Any] = {"trained": []}
     for cell in json.loads((folder / "passages" / "results.json").read_text())["cells"]:
         label = cell["cell"].removeprefix("wikiqa: ")
