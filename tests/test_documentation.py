@@ -279,7 +279,7 @@ def test_every_block_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytes
                 installs = words[0] in ("python3", "source", "pip")
                 assert installs or (words[0] == "make" and words[1] in targets), line
     assert {"parsing.run", "multiview.train", "multiview.search", "senteval_runner.run"} <= set(done)
-    assert "encoder" in names
+    assert "MultiViewEncoder" in names
 
 
 def test_figures_are_those_of_the_results() -> None:
