@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 
@@ -35,12 +34,10 @@ def commands() -> list[str]:
     return [path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in found]
 
 
-def cli_of(module: str) -> Callable[[list[str]], int]:
+def cli_of(module: str):
     """The command that ``python -m MODULE`` runs."""
     is_folder = (ROOT / module.replace(".", "/")).is_dir()
-    cli: Callable[[list[str]], int] = importlib.import_module(
-        f"{module}.__main__" if is_folder else module
-    ).cli
+    cli = importlib.import_module(f"{module}.__main__" if is_folder else module).cli
     return cli
 
 

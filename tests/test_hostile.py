@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +41,7 @@ def many(examples: int) -> settings:
     )
 
 
-def outcome(read: Callable[..., Any], *args: object) -> Any:
+def outcome(read, *args: object) -> Any:
     """What a reader gives, or None where it refuses in one line."""
     try:
         return read(*args)
@@ -219,7 +218,7 @@ def test_a_finished_cell_is_computed_again_or_whole(tmp_path: Path, key: str, va
     record.unlink()
 
 
-def numbers(config: type[Any], group: str = "") -> Iterator[tuple[str, Any, Any]]:
+def numbers(config: type[Any], group: str = ""):
     """Name, type, and a number far out, of every option that takes numbers."""
     for name, hint in get_type_hints(config, include_extras=True).items():
         if is_dataclass(hint):

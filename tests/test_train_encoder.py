@@ -2,7 +2,6 @@
 
 import lzma
 import random
-from pathlib import Path
 
 from runtime.files import read_json
 from tools.train_encoder import EVALUATION, SOURCES, TREEBANKS, cli, select_text
@@ -17,7 +16,7 @@ NEAR = "the CLERK who praised the nurse left the judge early: like every sailor 
 """With other punctuation it has the same words, and so the same trigrams, as one sentence of the text."""
 
 
-def test_no_text_is_near_an_evaluation_sentence_and_it_is_the_same_again(tmp_path: Path) -> None:
+def test_no_text_is_near_an_evaluation_sentence_and_it_is_the_same_again(tmp_path) -> None:
     data = tmp_path / "data"
     for name in (*EVALUATION, *(f"treebank/{bank}" for bank in TREEBANKS), "corpora", "retrieval/stackfaq"):
         (data / name).mkdir(parents=True)
@@ -53,6 +52,6 @@ def test_no_text_is_near_an_evaluation_sentence_and_it_is_the_same_again(tmp_pat
         assert (tmp_path / "two" / f"{name}.txt").read_text() == text
 
 
-def test_no_data_is_one_line(tmp_path: Path, capsys) -> None:
+def test_no_data_is_one_line(tmp_path, capsys) -> None:
     assert cli(["--data", str(tmp_path), "--output", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err.strip().endswith(f"--data {tmp_path}: has no folder corpora")

@@ -7,9 +7,7 @@ import lzma
 import os
 import tracemalloc
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,7 @@ import pytest
 from corpora.inputs import Line, input_hash, list_files, read_lines, read_rows, read_table
 from runtime.errors import UserError
 
-PACK: dict[str, Callable[[bytes], bytes]] = {
+PACK = {
     "": bytes,
     ".gz": gzip.compress,
     ".xz": lzma.compress,
@@ -214,7 +212,7 @@ def test_an_abandoned_reader_closes_its_file_in_silence(tmp_path: Path) -> None:
     gc.collect()
     lines = read_lines(path)
     next(lines)
-    cycle: list[Any] = [lines]
+    cycle = [lines]
     innermost = cycle
     for _ in range(6):
         cycle = [cycle]

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import joblib
@@ -31,7 +30,7 @@ class Lengths:
 
     name = "lengths"
 
-    def __init__(self, change: Callable[[np.ndarray], object] = np.asarray) -> None:
+    def __init__(self, change=np.asarray) -> None:
         self.change = change
 
     def encode(self, texts: list[str], **_: object) -> Any:
@@ -45,7 +44,7 @@ def builtin() -> MultiViewEncoder:
 
 
 @pytest.fixture(scope="module")
-def doors(builtin: MultiViewEncoder) -> dict[str, Callable[[Any], Any]]:
+def doors(builtin: MultiViewEncoder):
     return {
         "encode": builtin.encode,
         "structure": builtin.structure_vectors,

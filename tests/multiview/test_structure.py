@@ -1,7 +1,5 @@
 """The binding views against their equation, and structure beside an encoder."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -72,7 +70,7 @@ def test_vectors_do_not_see_how_a_character_is_written(builtin, text, same: str 
     assert one.any()
 
 
-def test_dep_tells_who_did_what_if_it_knows_the_roles(tmp_path: Path) -> None:
+def test_dep_tells_who_did_what_if_it_knows_the_roles(tmp_path) -> None:
     for relations in (False, True):
         model = MultiViewEncoder.untrained("dep", dim=16, word_dim=8, relations=relations, device="cpu")
         vectors = model.encode([ACTIVE, EXCHANGED, "", "Rain"])
@@ -83,7 +81,7 @@ def test_dep_tells_who_did_what_if_it_knows_the_roles(tmp_path: Path) -> None:
         assert np.array_equal(again.encode([ACTIVE, EXCHANGED, "", "Rain"]), vectors)
 
 
-def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path: Path) -> None:
+def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path) -> None:
     small = MultiViewEncoder.load("builtin", "cpu", structure=0.3, structure_size=128)
     vectors, whole = small.encode([ACTIVE, PASSIVE]), builtin.structure_vectors([ACTIVE, PASSIVE])
     assert vectors.shape[1] == small.get_sentence_embedding_dimension() == 384 + 128

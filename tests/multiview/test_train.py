@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -213,7 +212,7 @@ def test_word_dropout_is_a_function_of_the_step(tiny: TrainConfig, same: float) 
     assert len({tuple(pattern[:8]) for pattern in patterns}) > len(patterns) / 2
 
 
-def validated(losses: Sequence[float]) -> Callable[..., dict[str, float]]:
+def validated(losses):
     """Stands for the scores of a validation set: one loss after the other, then the last again and again."""
     left = list(losses)
 

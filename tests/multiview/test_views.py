@@ -16,7 +16,6 @@ from multiview.model import MultiViewEncoder
 from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
-from parsing.trees.batch import Batch
 from runtime.errors import UserError
 from tests.fixtures.trees import TINY, changed
 from tests.multiview.test_model import load
@@ -28,7 +27,7 @@ PAIRS = [",".join(pair) for pair in combinations_with_replacement(VIEWS, 2)]
 TRAINED = ("seq", "dep", "const", "shout")
 
 
-def plan_of_words(view: ViewEncoder, batch: Batch) -> Plan:
+def plan_of_words(view: ViewEncoder, batch) -> Plan:
     """Reads the words as they are written, as a view of another package may."""
     assert batch.types is not None and len(batch.types) > int(batch.token.max())
     return plan_words(batch)

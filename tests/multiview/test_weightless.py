@@ -2,9 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,14 +59,14 @@ def slow_word(word: str, width: int = 4096) -> list[float]:
     return total
 
 
-def encoder_of(views: str = "seq,bag", buckets: int = 0, listed: Sequence[str] = LISTED) -> MultiViewEncoder:
+def encoder_of(views: str = "seq,bag", buckets: int = 0, listed=LISTED) -> MultiViewEncoder:
     vectors = np.random.default_rng(3).standard_normal((len(listed), 6)).astype(np.float32)
     words = WordTable.with_fixed(Vocabulary(listed, case="lower", buckets=buckets), vectors)
     torch.manual_seed(1)
     return MultiViewEncoder([Member(ViewStack(views.split(","), words, EncoderConfig(dim=4)))])
 
 
-def save_compact(folder: Path) -> None:
+def save_compact(folder) -> None:
     """Save such an encoder as the one in the package is stored: words of 4 bits, all else in float16."""
     encoder_of().save(folder)
     path = folder / "model.safetensors"

@@ -1,7 +1,6 @@
 """Sentences to arrays and to trees for people: no sentence is lost, and a fault costs one sentence."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -181,7 +180,7 @@ def test_trees_do_not_see_how_a_character_is_written(parser, text: str, same: st
         end = text.index(word, end) + len(word)
 
 
-def test_a_line_break_ends_a_sentence_as_in_files(parser, tmp_path: Path) -> None:
+def test_a_line_break_ends_a_sentence_as_in_files(parser, tmp_path) -> None:
     text = "Chapter One\r\n\r\nThe rain fell on\nthe town. Nobody slept.\n\u200b\n"
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode())

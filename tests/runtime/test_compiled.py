@@ -5,7 +5,6 @@ import errno
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -152,7 +151,7 @@ def moved(x):
     assert (short[0], long[0]) == (3, 1)
 
 
-def _calls(rng: np.random.Generator) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _calls(rng: np.random.Generator):
     """Functions that Python runs on short input, with arguments that are not always trees."""
     length = rng.integers(1, 9, rng.integers(1, 4))
     offsets, n, many = np.append(0, np.cumsum(length)), length.max(), length.sum() - len(length)

@@ -1,7 +1,5 @@
 """What the machine grants: cores by the limits of control groups."""
 
-from pathlib import Path
-
 import pytest
 
 from runtime import surroundings
@@ -23,7 +21,7 @@ from runtime.surroundings import available_cores
         ({"cpu.max": "1 0"}, 8),
     ],
 )
-def test_a_quota_counts_as_cores(limits: dict[str, str], cores: int, tmp_path: Path, monkeypatch) -> None:
+def test_a_quota_counts_as_cores(limits: dict[str, str], cores: int, tmp_path, monkeypatch) -> None:
     for name, text in limits.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text + "\n")

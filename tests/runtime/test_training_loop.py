@@ -5,10 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -48,13 +46,13 @@ class Regression(Task[list[int]]):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def a_checkpoint_at_each_step() -> Iterator[None]:
+def a_checkpoint_at_each_step():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop_module, "CHECKPOINT_S", 0.0)
         yield
 
 
-def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan: Any) -> Loop:
+def make(folder: Path, rate: float = 0.05, pause_s: float = 0.0, **plan) -> Loop:
     return Loop(Regression(rate, pause_s), Schedule(**{"epochs": 4, **plan}), folder, identity={"rate": rate})
 
 

@@ -1,7 +1,6 @@
 """Other toolkits' interfaces."""
 
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ def test_mteb_s_texts_are_tokenised_by_the_model() -> None:
 @pytest.mark.parametrize(
     "wrong", [["a cat"], [{"texts": ["a cat"]}], {"text": ["a cat"]}, None, [1], "a cat"]
 )
-def test_what_is_no_batch_of_mteb_s_is_one_line(wrong: Any) -> None:
+def test_what_is_no_batch_of_mteb_s_is_one_line(wrong) -> None:
     model = MultiViewEncoder.untrained("seq", dim=6, word_dim=4)
     with pytest.raises(UserError, match="is no batch of MTEB's"):
         MtebEncoder(model, "mine").encode(wrong)

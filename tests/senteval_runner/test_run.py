@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +54,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def written(tmp_path: Path) -> Any:
+def written(tmp_path: Path):
     return json.loads((tmp_path / "report/results.json").read_text())
 
 

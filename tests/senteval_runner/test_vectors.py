@@ -10,7 +10,6 @@ from corpora.senteval.files import read_task
 from multiview.model import MultiViewEncoder
 from multiview.names import sources
 from multiview.names.sources import Reading
-from multiview.pretrained import Encode
 from parsing.trees.cache import TreeCache
 from senteval_runner import evaluate, vectors
 from senteval_runner.evaluation import read_tasks
@@ -52,7 +51,7 @@ def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
     return EvaluationTrees(folder=folder, tasks=read_tasks(tasks, data)[0])
 
 
-def reading_of(encoder: MultiViewEncoder, trees: EvaluationTrees) -> Encode:
+def reading_of(encoder: MultiViewEncoder, trees: EvaluationTrees):
     return Reading(encoder, {}, trees.of(encoder))
 
 
@@ -60,7 +59,7 @@ def test_each_sentence_is_parsed_once(tmp_path: Path, data: Path) -> None:
     seen: list[tuple[str, ...]] = []
     folder = tmp_path / "trees"
 
-    def run(*tasks: str) -> Encode:
+    def run(*tasks: str):
         return reading_of(model(seen), trees_of(folder, data, *tasks))
 
     run("CR", "MPQA")  # MPQA is not there

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +65,7 @@ def expand(folder: Path) -> None:
         expand_model(folder, NEW_WORDS)
 
 
-def weights(folder: Path) -> list[dict[str, Any]]:
+def weights(folder: Path):
     """All that a folder's models compute with."""
     found = []
     for member in load_members(folder):
@@ -245,7 +244,7 @@ LARGE = {"mode": "trained", "buckets": 10**30, "case": "exact"}
         ({"readout": {"dim": 3}}, "origin"),
     ],
 )
-def test_what_config_json_only_claims(claims: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_what_config_json_only_claims(claims, message: str, tmp_path: Path) -> None:
     save_expanded(tmp_path / "m")
     path = tmp_path / "m" / "config.json"
     record = read_record(path)

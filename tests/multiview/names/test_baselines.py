@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from multiview.config import TrainConfig
 from multiview.folder.files import save_members
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import load_start
@@ -161,7 +160,7 @@ def test_a_start_is_what_no_training_leaves(tiny, toy_trees, start: str, tmp_pat
     assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
 
 
-def test_starts_of_joined_models_and_of_other_trees(tiny: TrainConfig, tmp_path: Path) -> None:
+def test_starts_of_joined_models_and_of_other_trees(tiny, tmp_path: Path) -> None:
     for seed in (0, 1):
         main(changed(tiny, name=f"both/{seed}", seed=seed, loop={"epochs": 1}))
     folder, cache = tiny.output / "both", TreeCache.open(tiny.trees)

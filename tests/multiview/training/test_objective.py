@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from multiview.config import ObjectiveConfig, preset
 from multiview.training.objective import Objective, Positions, neighbour_targets
@@ -35,7 +34,7 @@ def make_positions(size: int, seed: int, *, contents: bool = False) -> Positions
     )
 
 
-def drawn(views: int, size: int, dim: int, seed: int = 0) -> list[Tensor]:
+def drawn(views: int, size: int, dim: int, seed: int = 0):
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn((views, size, dim), generator=generator, dtype=torch.float64)
     return [view.clone().requires_grad_() for view in features]

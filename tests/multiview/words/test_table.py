@@ -1,12 +1,10 @@
 """Vocabulary and word tables: rows, where they start, what fixed vectors lack, words by a linear map."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from multiview.config import TableConfig, TrainConfig
 from multiview.model import MultiViewEncoder
@@ -104,7 +102,7 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, c
 def test_unknown_words_of_fixed_vectors_differ_and_stay_near_the_mean() -> None:
     """Without buckets one vector; with them a fixed one for each, off the mean by 0.3 of the mean length."""
 
-    def read(table: WordTable, words: list[str]) -> NDArray[np.float32]:
+    def read(table: WordTable, words: list[str]):
         rows = table.vocabulary.lookup(words).astype(np.int64)
         found = np.asarray(table.rows(0, rows))
         np.testing.assert_array_equal(found, table.fixed_rows(rows))  # both ways of reading agree
@@ -124,7 +122,7 @@ def test_unknown_words_of_fixed_vectors_differ_and_stay_near_the_mean() -> None:
     assert len(np.unique(every, axis=0)) == 1000 and np.abs(every.mean(axis=0)).max() < 0.15
 
 
-def write_vectors(path: Path, vectors: Mapping[str, NDArray[np.floating]]) -> Path:
+def write_vectors(path: Path, vectors) -> Path:
     path.write_text("".join(f"{word} {' '.join(map(str, v.tolist()))}\n" for word, v in vectors.items()))
     return path
 
@@ -135,7 +133,7 @@ def vectors(tmp_path: Path) -> WordVectors:
     return load_word_vectors(path, tmp_path)
 
 
-def table_of(vocabulary: Vocabulary, known: Mapping[str, int]) -> WordTable:
+def table_of(vocabulary: Vocabulary, known) -> WordTable:
     """Trained tables that are exactly a linear map of the vectors, a map per view."""
     table = WordTable(vocabulary, 3, views=2)
     with torch.no_grad():

@@ -19,7 +19,7 @@ import pytest
 from corpora.text import Document, Sentence
 from parsing.pipeline.driver import LocalPool, Pool, run_corpus, shards_of
 from parsing.run import cli
-from parsing.text_parser import TextParser, load
+from parsing.text_parser import TextParser
 from parsing.trees.cache import Manifest, TreeCache
 from runtime.errors import UserError
 from runtime.files import lock_folder, sha256_file
@@ -90,12 +90,6 @@ def test_without_shared_locks_one_process_parses(whole: Path, tmp_path: Path, mo
     run(toy_corpus(500), tmp_path / "again", LocalPool(toys, 3))
     assert content(whole) == content(tmp_path / "again")
     assert "this one parses alone" in caplog.text
-
-
-def test_builtin_parsers_in_a_worker_give_the_same_bytes(tmp_path: Path) -> None:
-    run(toy_corpus(90), tmp_path / "here", Pool(load))
-    run(toy_corpus(90), tmp_path / "there", LocalPool(load, 1), part_sentences=64)
-    assert content(tmp_path / "here") == content(tmp_path / "there")
 
 
 def slow_run(folder: str) -> None:

@@ -2,7 +2,6 @@
 
 from concurrent.futures import BrokenExecutor, Future
 from functools import partial
-from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
@@ -22,7 +21,7 @@ pytestmark = [
 
 
 @pytest.mark.slow
-def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path: Path) -> None:
+def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path) -> None:
     from parsing.pipeline.ray import RayPool
 
     sentences = [("word",) * (1 + i % 9) for i in range(600)]

@@ -1,13 +1,11 @@
 """train, score and load, as a user calls them."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from parsing.score import cli as score
 from parsing.train import cli as train
-from runtime.cli import Command
 from tests.fixtures.treebanks import write_treebank
 
 SMALL = """
@@ -18,12 +16,12 @@ SMALL = """
 
 
 @pytest.fixture(scope="module")
-def treebank(tmp_path_factory) -> dict[str, Path]:
+def treebank(tmp_path_factory):
     arcs, brackets = write_treebank(tmp_path_factory.mktemp("treebank"))
     return {"dep": arcs, "const": brackets}
 
 
-def run(cli: Command, *args: object) -> int:
+def run(cli, *args: object) -> int:
     """The exit code of a command with these words."""
     return cli([str(arg) for arg in args])
 
@@ -34,7 +32,7 @@ def command(treebank, output, *options, kinds=("dep", "const")) -> list:
 
 
 @pytest.fixture(scope="module")
-def trained(treebank) -> Path:
+def trained(treebank):
     folder = treebank["dep"].parent / "model"
     assert run(train, *command(treebank, folder)) == 0
     return folder

@@ -18,7 +18,6 @@ from parsing import verify as command_verify
 from parsing.pipeline.driver import Pool, run_corpus
 from parsing.show import cli as show
 from parsing.text_parser import TextParser
-from parsing.trees.batch import Batch
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 from parsing.trees.sentences import ParsedSentence, batch_sentences
@@ -59,7 +58,7 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def rows_of(batch: Batch) -> list[ParsedSentence]:
+def rows_of(batch) -> list[ParsedSentence]:
     return list(batch_sentences(batch, toys().inventories))
 
 

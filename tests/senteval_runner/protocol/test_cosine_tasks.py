@@ -1,7 +1,5 @@
 """Scores of the tasks without training, against loops."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -49,7 +47,7 @@ def test_opposites_are_measured_where_most_paraphrases_are_accepted() -> None:
     assert metrics == {"acc": 25, "accepted": 75, "claims.accepted": 50, "reviews.accepted": 100}
 
 
-def test_tasks_of_structure_by_counts_of_words(tmp_path: Path) -> None:
+def test_tasks_of_structure_by_counts_of_words(tmp_path) -> None:
     (tmp_path / "structure").mkdir()
     (tmp_path / "structure/semantoneg_dev.tsv").write_text(
         "input\tparaphrase\tnot_antonym\tno_not\n" + "not hot\tcold\tnot cold\thot\n" * 3

@@ -3,7 +3,6 @@
 import re
 import xml.etree.ElementTree as ET
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import drawn_scores, p_of_difference, scores_of
 from senteval_runner.report import tables
 from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
-from tests.senteval_runner.test_run import Run
 from tests.senteval_runner.test_run import run as run
 
 Parts = dict[str, np.ndarray]
@@ -124,7 +122,7 @@ def test_published_rows_are_whole() -> None:
     assert (averages["SEQ, SEQ"], averages["DEP, CONST"]) == (84.9, 86.0)
 
 
-def test_page_of_a_run(tmp_path: Path, words: Path, run: Run) -> None:
+def test_page_of_a_run(tmp_path, words, run) -> None:
     assert run(words, "random:seq", tasks="CR,SICK-E,WordContent", seeds="1,2") == 0
     page, markdown = ((tmp_path / "report" / name).read_text() for name in ("report.html", "results.md"))
     ET.fromstring(page.split("\n", 1)[1])

@@ -1,7 +1,6 @@
 """Layers and poolings against plain loops, encoders taken whole, how long a text may be."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,7 +91,7 @@ def test_a_sentence_transformers_folder(models, tmp_path) -> None:
     assert transformer_folder("bert-base-uncased") == "bert-base-uncased"
 
 
-def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path: Path) -> None:
+def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path) -> None:
     def chosen(layers: str, pooling: str):
         return open_layers(models["bert"], layers, pooling, max_length=256, device=None, cache=tmp_path)
 
@@ -107,7 +106,7 @@ def test_chosen_layers_are_those_of_the_backbone_side_by_side(models, tmp_path: 
         assert other.identity != model.identity and not other.parts[0].store.places
 
 
-def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path: Path) -> None:
+def test_an_encoder_taken_whole_gives_its_own_vectors(models, tmp_path) -> None:
     words, bert = tmp_path / "words.txt", models["bert"]
     words.write_text("the 1 2 3\ncat 0 1 0\na 5 5 5\n")
     for spec, backbone in ((str(words), open_backbone(str(words))), (bert, Backbone(find_source(bert)))):

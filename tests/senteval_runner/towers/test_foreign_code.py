@@ -2,7 +2,6 @@
 
 import builtins
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +25,7 @@ class EvilConfig(PretrainedConfig):
 class EvilModel(BertModel):
     config_class = EvilConfig
 """
-LOADERS: dict[str, Callable[[str], object]] = {
+LOADERS = {
     "layers": lambda folder: open_backbone(folder).load()(["a cat"]),
     "tower": load_tower,
     "whole tower": partial(load_tower, pooling=None),
