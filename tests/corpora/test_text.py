@@ -1,6 +1,5 @@
 """Text corpora: documents, rows, marks, tokenizers, limits."""
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora import inputs
 from corpora.characters import plain
 from corpora.registry import open_corpus
 from corpora.text import MAX_RUN, Corpus, Tokenizer, text_corpus
@@ -162,8 +162,8 @@ def test_an_estimate_reads_nothing_twice(suffix: str, tmp_path: Path, monkeypatc
         lines = (word + "\n\n" * (i % 7 == 0) for i, word in enumerate(words))
         (tmp_path / f"{name}.txt{suffix}").write_bytes(PACK[suffix]("\n".join(lines).encode()))
     opened: list[Path] = []
-    real = io.FileIO
-    monkeypatch.setattr("io.FileIO", lambda path: opened.append(path) or real(path))
+    real = inputs._unbuffered
+    monkeypatch.setattr(inputs, "_unbuffered", lambda path: opened.append(path) or real(path))
     corpus = text_corpus(tmp_path, tokenize="space")
     guesses = [corpus.expected() for _ in corpus]
     assert guesses[1000] == pytest.approx(18_000, rel=0.1)
