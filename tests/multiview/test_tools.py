@@ -190,6 +190,11 @@ def test_text_that_is_not_utf8_is_named(folder: Path, text) -> None:
         (encode, "none in.txt --output in.txt/x.npy", "in.txt/x.npy: is not a regular file in a folder"),
         (search, "MODEL in.txt q --structure -0.0 --views none", "view 'none'"),
         (explain, "MODEL?views=seq cat dog", "is read whole here; leave out ?views"),
+        (encode, "given.npz in.txt --views dep", "expected MODEL, MODEL?views=VIEWS"),
+        (encode, "given.npz in.txt", "no vector for 1 of 2 sentences, first 'stock prices fell !'"),
+        (encode, "given.npz in.txt --expand in.txt", "given.npz?expand=in.txt': expected MODEL"),
+        (encode, "start:builtin in.txt", "expected start:MODEL?corpus=runs/trees/NAME"),
+        (encode, "nan.npz in.txt", "NaN or infinity for 1 of 2 sentences, first 'stock prices fell !'"),
     ],
 )
 def test_bad_input_is_one_line(folder, corpus, monkeypatch, command, arguments, message: str, capsys) -> None:
@@ -197,9 +202,13 @@ def test_bad_input_is_one_line(folder, corpus, monkeypatch, command, arguments, 
     Path("bad.txt").write_bytes(b"fine\n\xff\xfe\n")
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"cat\n\xff\n")))
     np.save("other.npy", np.zeros((3, 2), dtype=np.float32))
+    np.savez("given.npz", sentences=LINES[:1], vectors=np.ones((1, 2)))
+    np.savez("nan.npz", sentences=LINES[::2], vectors=np.array([[1.0], [np.nan]]))
+    before = set(Path().iterdir())
     assert command.cli(arguments.replace("MODEL", str(folder)).split()) == 2
     errors = capsys.readouterr().err
     assert message in errors and len(errors.strip().splitlines()) == 1, errors
+    assert set(Path().iterdir()) == before
 
 
 def test_builtin_is_the_name_of_a_folder(builtin: Path, corpus: Path, tmp_path: Path, capsys) -> None:

@@ -73,21 +73,3 @@ def test_options_are_part_of_the_name(here: Path) -> None:
 def test_a_bag_reads_raw_text_as_tokens(here: Path) -> None:
     bag = open_encoder("words.txt")
     np.testing.assert_array_equal(bag.encode(["the good, bad cat."]), bag.encode(["the good , bad cat ."]))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("given.npz in.txt --views dep", "expected MODEL, MODEL?views=VIEWS"),
-        ("given.npz more.txt", "no vector for 1 of 4 sentences, first 'new'"),
-        ("tiny in.txt --expand words.txt", "tiny?expand=words.txt': expected MODEL"),
-        ("start:builtin in.txt", "expected start:MODEL?corpus=runs/trees/NAME"),
-        ("nan.npz in.txt", "returned NaN or infinity for 1 of 3 sentences, first 'a dull rich dog'"),
-    ],
-)
-def test_what_a_name_cannot_do_is_one_line(here: Path, arguments: str, message: str, capsys) -> None:
-    Path("more.txt").write_text("\n".join([*LINES, "new"]), encoding="utf-8")
-    np.savez("nan.npz", sentences=np.array(LINES), vectors=np.array([[1.0], [np.nan], [1.0]]))
-    assert encode.cli([*arguments.split(), "--output", "out.npy"]) == 2
-    errors = capsys.readouterr().err
-    assert message in errors and errors.count("\n") == 1 and not Path("out.npy").exists()
