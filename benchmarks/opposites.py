@@ -120,7 +120,7 @@ def without_antonyms(pairs: PairSet) -> Iterator[None]:
         return any({one, other} <= pair or bases <= pair for pair in forms)
 
     remaining = [row for row in poles._read_table("opposites.tsv") if not is_taken(row["one"], row["other"])]
-    caches = (poles.antonyms, poles.base_and_sign, poles._poles_by_base)
+    caches = (poles.antonyms, poles.base_and_sign, poles._poles_by_base, poles.poles)
     with patch.object(poles, "_read_table", lambda name: remaining):
         for cache in caches:
             cache.cache_clear()

@@ -20,7 +20,7 @@ width, R roles.
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -41,8 +41,7 @@ from runtime.compiled import compiled
 WIDTH = 1024
 """S."""
 SPELLING_SHARE = 0.85
-"""The share of spelling in a word's cosine; its vector has the rest. Words with opposites have spelling
-alone."""
+"""The share of spelling in a word's cosine; its vector has the rest, unless it has opposites."""
 ORDER_DISTANCE = 4
 """Content words that are bound in order are at most this far apart."""
 CHUNK_PAIRS = 1024
@@ -238,27 +237,17 @@ class StructureView(BindingView):
     pair_rules = (role_pairs, order_pairs)
 
 
-class RandomMaps(NamedTuple):
-    """What words are bound with; shapes as in the module's legend."""
-
-    head_ES: Tensor
-    """A."""
-    dependent_ES: Tensor
-    """B."""
-    sign_RS: Tensor
-    """√w σ of roles, siblings and order, [R + 2, S]; order has no signs."""
-
-
 @cache
 @torch.inference_mode(False)  # what is kept from inference could not be trained with
-def random_maps(word_dim: int, width: int) -> RandomMaps:
-    """Draw the random maps and signs, in float32, always the same."""
+def random_maps(word_dim: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw A and B, float32 [E, S], and √w σ of roles, siblings and order, [R + 2, S]; order has no signs."""
     generator = np.random.default_rng(0)
     head_ES = generator.standard_normal((word_dim, width)) / np.sqrt(width)
     dependent_ES = generator.standard_normal((word_dim, width)) / np.sqrt(width)
     sign_RS = np.append(np.sign(generator.standard_normal((ORDER, width))), np.ones((1, width)), axis=0)
-    arrays = (head_ES, dependent_ES, sign_RS * np.sqrt(WEIGHTS)[:, None])
-    return RandomMaps(*(torch.from_numpy(array.astype(np.float32)) for array in arrays))
+    sign_RS *= np.sqrt(WEIGHTS)[:, None]
+    arrays = (head_ES, dependent_ES, sign_RS)
+    return tuple(torch.from_numpy(array.astype(np.float32)) for array in arrays)  # type: ignore[return-value]
 
 
 def structure_of(

@@ -12,8 +12,6 @@ the length L (root mean square). Classifiers hardly learn from numbers that are 
 (docs/senteval.md). A model with a read-out leaves out of its features the numbers that the others predict
 best, one at a time, so that one of two equal ones stays.
 
-:class:`multiview.model.MultiViewEncoder` applies both; :mod:`multiview.training.fit` fits them.
-
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
 the read-out, F features.
 """
@@ -36,10 +34,8 @@ from runtime.errors import UserError
 
 FEATURE_LENGTH = 5.06
 """L: a deviation of 0.1 of 2,560 features, 0.32 of 256; chosen on development tasks (docs/senteval.md)."""
-SAMPLE_SENTENCES = 5_000
-"""How many sentences are measured for a scale."""
-BLOCK_SENTENCES = 50
-"""How many of them follow each other."""
+SAMPLE_SENTENCES, BLOCK_SENTENCES = 5_000, 50
+"""How many sentences are measured for a scale, and how many of them follow each other."""
 STRUCTURE_SIZES = (128, 256, 512, 1024)
 """How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
 Span = tuple[int, int]
@@ -127,15 +123,13 @@ class Scale(nn.Module):
 def _deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
     """Return the deviations of numbers by their means and mean squares, in float64; 0 of a constant."""
     deviation_D = (square_D - mean_D.square()).clamp_min(0).sqrt()
-    is_rounding_error_D = deviation_D <= 1e-6 * mean_D.abs()
-    return deviation_D.masked_fill(is_rounding_error_D, 0)
+    return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)  # what rounding leaves of it
 
 
 def join_scales(scales: Sequence[Scale]) -> Scale:
     """Return the scale of vectors that stand side by side, by the scale of each."""
-    means = torch.cat([scale.mean for scale in scales])
-    deviations = torch.cat([scale.deviation for scale in scales])
-    return Scale(means, deviations)
+    mean = torch.cat([scale.mean for scale in scales])
+    return Scale(mean, torch.cat([scale.deviation for scale in scales]))
 
 
 def sample_spans(
@@ -252,6 +246,5 @@ def check_share(structure: float) -> float:
 
 def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:
     """Put meaning and structure side by side, each at length 1: [n, D + S]; cosines mix as 1 − λ and λ."""
-    meaning_part = (1 - share) ** 0.5 * normalize_rows(meaning_ND)
-    structure_part = share**0.5 * normalize(structure_NS, dim=1)
-    return torch.cat([meaning_part, structure_part], dim=1)
+    meaning_ND = (1 - share) ** 0.5 * normalize_rows(meaning_ND)
+    return torch.cat([meaning_ND, share**0.5 * normalize(structure_NS, dim=1)], dim=1)

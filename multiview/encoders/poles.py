@@ -35,8 +35,8 @@ Poles = dict[str, float]
 """Pairs of antonyms, each with a word's weight in it; the first of a pair has the sign +."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _words(text: str) -> set[str]:
+    return set(text.split())
 
 
 def _read_table(name: str) -> list[dict[str, str]]:
@@ -58,19 +58,18 @@ _ENDINGS = {
 _PREFIXES = ("non-", "un-", "non", "un", "dis", "in", "im", "ir", "il")
 _ADJECTIVE_ENDINGS = tuple(_words("able ible ent ant al ate ary ic ive ous ite ect ure ly"))
 """Only before such stems are in-, im-, ir-, il- and dis- negations where the list has no such pair."""
-_WORDS_WITHOUT_PREFIX = _words("unless invaluable impassive indifferent")
+_WORDS_WITHOUT_PREFIX = {"unless", "invaluable", "impassive", "indifferent"}
 """Words that only seem to have a prefix of negation."""
 
 
 @cache
-def antonyms() -> dict[str, dict[str, float]]:
-    """Return the antonyms of each word, with their nearness from 0 to 1."""
-    nearness_of_antonyms: dict[str, dict[str, float]] = {}
+def antonyms() -> dict[str, set[str]]:
+    """Return the antonyms of each word."""
+    antonyms_of_word: dict[str, set[str]] = {}
     for row in _read_table("opposites.tsv"):
-        nearness = int(row["nearness"]) / 100
-        nearness_of_antonyms.setdefault(row["one"], {})[row["other"]] = nearness
-        nearness_of_antonyms.setdefault(row["other"], {})[row["one"]] = nearness
-    return nearness_of_antonyms
+        antonyms_of_word.setdefault(row["one"], set()).add(row["other"])
+        antonyms_of_word.setdefault(row["other"], set()).add(row["one"])
+    return antonyms_of_word
 
 
 def possible_bases(word: str) -> list[str]:
@@ -108,7 +107,7 @@ def _negated_stem(word: str) -> str:
     """Return the listed word that ``word`` negates by a prefix or by -less; "" if there is none."""
     if word in _WORDS_WITHOUT_PREFIX:
         return ""
-    opposites = antonyms().get(word, {})
+    opposites = antonyms().get(word, set())
     for prefix in _PREFIXES:
         stem = word.removeprefix(prefix)
         if stem == word or len(stem) < 3:
@@ -125,26 +124,25 @@ def _negated_stem(word: str) -> str:
 
 @cache
 def _poles_by_base() -> dict[str, Poles]:
-    """Collect the pairs of each base: its own, and those of the words that negate it."""
-    nearness_by_base: dict[str, Poles] = {}
+    """Collect the pairs of each base, its own and those of the words that negate it, with their nearness."""
+    poles_by_base: dict[str, Poles] = {}
     for row in _read_table("opposites.tsv"):
         first, first_sign = base_and_sign(row["one"])
         second, second_sign = base_and_sign(row["other"])
         if first != second:
             pole = f"{row['one']}|{row['other']}"
             nearness = int(row["nearness"]) / 100
-            nearness_by_base.setdefault(first, {})[pole] = first_sign * nearness
-            nearness_by_base.setdefault(second, {})[pole] = -second_sign * nearness
-    weights_by_base = {}
-    for base, nearness_by_pole in nearness_by_base.items():
-        length = sum(nearness**2 for nearness in nearness_by_pole.values()) ** 0.5
-        weights_by_base[base] = {pole: nearness / length for pole, nearness in nearness_by_pole.items()}
-    return weights_by_base
+            poles_by_base.setdefault(first, {})[pole] = first_sign * nearness
+            poles_by_base.setdefault(second, {})[pole] = -second_sign * nearness
+    return poles_by_base
 
 
+@cache
 def poles(base: str) -> Poles:
     """Return the poles of a base, with its weight in each; the squares of all weights sum to 1."""
-    return _poles_by_base().get(base, {})
+    nearness_by_pole = _poles_by_base().get(base, {})
+    length = sum(nearness**2 for nearness in nearness_by_pole.values()) ** 0.5
+    return {pole: nearness / length for pole, nearness in nearness_by_pole.items()}
 
 
 def has_opposite(word: str) -> bool:
@@ -209,7 +207,7 @@ _NEGATIONS = {
     **dict.fromkeys(("without", *PARTICLES), Negation.PARTICLE),
 }
 """Words that turn others. Particles are the second of with | without, on | off and up | down."""
-_WORDS_AFTER_IDLE_NOT = _words("only just merely necessarily")
+_WORDS_AFTER_IDLE_NOT = {"only", "just", "merely", "necessarily"}
 """Before these *not* denies nothing."""
 _UNIVERSAL_WORDS = _words("all every each everyone everybody everything everywhere always both many much")
 """To deny one of these is to deny the predicate: not all came."""

@@ -109,10 +109,7 @@ class DepSweep(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Go through the leaves; then, per level, the children's product, attention, that with h̃, the gates.
-
-        The buffers of one sweep are shared by all that follows, so it is one function.
-        """
+        """Go through the leaves; then, per level, the children's product, attention, h̃'s product, gates."""
         weights = DepWeights(*weight_tensors)
         kernels, products = kernels_for(x), Products.of(x)
         dim = weights.recurrent_weight.shape[1]
@@ -158,10 +155,7 @@ class DepSweep(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Go through levels from the roots down; then each weight gradient is one product over all nodes.
-
-        As in :meth:`forward`, the buffers of the sweep are shared by all that follows, so it is one function.
-        """
+        """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
         x, token, *tensors = ctx.saved_tensors
         weights = DepWeights(*tensors[: len(DepWeights._fields)])
         buffers = DepBuffers(*tensors[len(DepWeights._fields) :])
@@ -199,18 +193,18 @@ class DepSweep(torch.autograd.Function):
             torch.cat([dgates.sum(0), dparents.sum(0), dchildren[:, :dim].sum(0)], out=dbias)
 
         dwords = products.sum_by_word(dgates, token, len(x))
+        drole_bias = None
+        if weights.role_bias is not None:
+            role = plan.tensor("role")[:edges]
+            drole_bias = products.sum_by_word(dchildren, role, len(weights.role_bias))
         gradients = DepWeights(
             input_weight=products.gradient(dwords, x),
             parent_weight=products.gradient(dparents, parent_x),
             child_weight=products.gradient(dchildren, h[:edges]),
             recurrent_weight=products.gradient(inner_dgates, context),
             bias=dbias,
+            role_bias=drole_bias,
         )
-        if weights.role_bias is not None:
-            roles = plan.tensor("role")[:edges]
-            gradients = gradients._replace(
-                role_bias=products.sum_by_word(dchildren, roles, len(weights.role_bias))
-            )
         dx = None
         if ctx.needs_input_grad[0]:
             dx = products.new_mm(dwords, products.cast(weights.input_weight))
@@ -326,10 +320,8 @@ class TreeLSTM(ViewEncoder):
             from multiview.engines import dgl_engine
 
             compute_states = getattr(dgl_engine, self.reference)
-            root_BD, h_ND = compute_states(nn.functional.embedding(token_N, x_UE), plan, weights)
-        else:
-            root_BD, h_ND = self.sweep.apply(x_UE, token_N, plan, *weights)
-        return root_BD, h_ND
+            return compute_states(nn.functional.embedding(token_N, x_UE), plan, weights)
+        return self.sweep.apply(x_UE, token_N, plan, *weights)
 
 
 @register_view("dep")

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import Boundary, find_trees
+from multiview.config import TrainConfig, find_trees
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.training.objective import UNUSABLE_FLAGS, Positions, Targets, neighbour_targets
@@ -187,28 +187,17 @@ def cut_span(start: int, stop: int, batch: int, offset: int = 0, *, shortest: in
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
-    Views and words are those of ``network``. ``with_same`` says that the objective has the term of finding
-    the same sentence. ``micro_batch`` sentences are encoded at a time, 0 is all of a segment; in training a
-    part of the words, ``dropout``, is read as unknown. ``teacher`` are vectors of the corpus's sentences
-    [sentences, K]. A cache that lacks trees of a view is a UserError.
+    Views and words are those of ``network``. ``teacher`` are vectors of the corpus's sentences [sentences,
+    K]. A cache that lacks trees of a view is a UserError.
     """
 
     def __init__(
-        self,
-        cache: TreeCache,
-        network: ViewStack,
-        *,
-        boundary: Boundary,
-        with_same: bool,
-        micro_batch: int,
-        dropout: float,
-        seed: int,
-        teacher: Float | None,
+        self, cache: TreeCache, network: ViewStack, config: TrainConfig, teacher: Float | None
     ) -> None:
-        self.cache, self.teacher = cache, teacher
-        self.boundary, self.with_same = boundary, with_same
-        self.micro_batch, self.dropout, self.seed = micro_batch, dropout, seed
+        self.cache, self.config, self.teacher = cache, config, teacher
         self.words, self.encoders = network.words, network.encoder_list
+        self.finds_itself = config.objective.same > 0
+        """Whether the objective has the term of finding the same sentence in another view."""
         requires = {annotation for encoder in self.encoders for annotation in encoder.requires}
         for annotation in sorted(requires - {"tokens"}):
             if not cache.has(annotation):
@@ -252,7 +241,7 @@ class StepSource:
                 offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
                 micro_batches.append(MicroBatch([next(tokens) for _ in views], self._plans(batch), offsets))
             # A sentence that finds itself must not be told that its copies are others.
-            contents = _number_contents(batches) if self.with_same else None
+            contents = _number_contents(batches) if self.finds_itself else None
             teacher = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))
             segments.append(Segment(micro_batches, self._targets(span, contents), teacher))
         foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
@@ -270,11 +259,11 @@ class StepSource:
 
     def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:
         positions = self.positions(np.arange(*span, dtype=np.int64))
-        return neighbour_targets(replace(positions, content=contents), self.boundary)
+        return neighbour_targets(replace(positions, content=contents), self.config.objective.boundary)
 
     def _read(self, start: int, stop: int, *, in_parts: bool) -> list[Batch]:
         """Read a segment, as the batches that are encoded together."""
-        size = self.micro_batch if in_parts and self.micro_batch else stop - start
+        size = (self.config.loop.micro_batch if in_parts else 0) or stop - start
         return [
             self.cache.read(first, min(first + size, stop), self.fields, vocabulary=self.words.vocabulary)
             for first in range(start, stop, size)
@@ -295,16 +284,17 @@ class StepSource:
         own: else what is missing would give the sentence away.
         """
         rows_of_batches = [np.asarray(batch.row) for batch in batches]
-        if epoch is None or not self.dropout:
+        dropout = self.config.table.dropout
+        if epoch is None or not dropout:
             return [[rows_N] for rows_N in rows_of_batches]
-        seed = [self.seed, epoch, start, sum(map(len, rows_of_batches))]
+        seed = [self.config.seed, epoch, start, sum(map(len, rows_of_batches))]
         generators = [np.random.default_rng(seed)]
-        if self.with_same:
+        if self.finds_itself:
             generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]
 
         def drop(rows_N: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
-            is_dropped = generator.random(len(rows_N)) < self.dropout
-            return np.where(is_dropped, UNKNOWN_ROW, rows_N).astype(np.int32)
+            is_kept = generator.random(len(rows_N)) >= dropout
+            return np.where(is_kept, rows_N, UNKNOWN_ROW).astype(np.int32)
 
         return [[drop(rows_N, generator) for generator in generators] for rows_N in rows_of_batches]
 

@@ -70,11 +70,6 @@ class Targets:
 
     Where contents are known, it also has the words of none of these."""
 
-    @property
-    def candidate(self) -> Tensor:
-        """Whether the candidate is a positive or a negative, bool [A, B]."""
-        return self.positive | self.negative
-
 
 def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
     """Return the targets of every usable sentence that has a positive.
@@ -113,7 +108,7 @@ def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denomina
     - ``quickthought``: the same with the sentence itself in the denominator at score 0, as QuickThought's
       code does by zeroing the diagonal instead of removing it.
     """
-    in_denominator = targets.negative if denominator == "paper" else targets.candidate
+    in_denominator = targets.negative if denominator == "paper" else targets.negative | targets.positive
     denominator_AB = score_AB.masked_fill(~in_denominator, MASKED_SCORE)
     if denominator == "quickthought":
         denominator_AB = denominator_AB.masked_fill(targets.itself, 0.0)
@@ -128,7 +123,8 @@ def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denomina
 
 def best_is_positive(score_AB: Tensor, targets: Targets) -> Tensor:
     """Tell whether the best candidate of each anchor is a positive: bool [A], from scores [A, B]."""
-    best_A1 = score_AB.masked_fill(~targets.candidate, float("-inf")).argmax(dim=1, keepdim=True)
+    is_candidate_AB = targets.positive | targets.negative
+    best_A1 = score_AB.masked_fill(~is_candidate_AB, float("-inf")).argmax(dim=1, keepdim=True)
     return targets.positive.gather(1, best_A1).squeeze(1)
 
 
@@ -137,10 +133,8 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     hits = anchors = 0
     for start in range(0, len(positions), BLOCK_SENTENCES):
         block = slice(start, start + BLOCK_SENTENCES)
-        block_positions = Positions(
-            positions.sentence[block], positions.document[block], positions.usable[block]
-        )
-        targets = neighbour_targets(block_positions, "document")
+        arrays = (positions.sentence, positions.document, positions.usable)
+        targets = neighbour_targets(Positions(*(array[block] for array in arrays)), "document")
         unit_BD = normalize(vectors_ND[block].float().cpu(), dim=1)
         if len(targets.anchor):
             hits += int(best_is_positive(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
