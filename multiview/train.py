@@ -188,7 +188,7 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
     if facts:
         steps = config.loop.epochs * PAPER_SENTENCES / sentences
         rows_not_in_sample = sum(
-            (config.table.size - len(table)) * table.shape[1] for table in network.tables
+            (config.table.size - len(table)) * table.shape[1] for table in network.words.tables
         )
         parameters += rows_not_in_sample
         memory_bytes += 16 * rows_not_in_sample  # float32: the weight, its gradient and two moments

@@ -141,7 +141,7 @@ class Facts(NamedTuple):
 
 def _read_facts(batch: Batch, forms: FormTable) -> Facts:
     """Read the sentences of a batch, and add their words to the table."""
-    trees = WordTrees.of(batch)
+    trees = WordTrees(batch)
     word_N = trees.word_N
     form_N = forms.add(trees.types)[word_N]
     arcs = trees.canonical_arcs()

@@ -62,24 +62,17 @@ sense of a whole sentence weigh more; those whose arcs only add to it, less."""
 
 @dataclass(frozen=True, kw_only=True)
 class BindingPlan(Plan):
-    """The plan of ROLES and ORDER: which words are bound to which, [M], and the distinct words, [U]."""
+    """The plan of ROLES and ORDER: which of the distinct words are bound to which."""
 
-    role: NDArray[np.int64]
-    """Rows of the signs."""
-    head: NDArray[np.int64]
-    dependent: NDArray[np.int64]
-    """U of a word that is bound to nothing."""
-    sign: NDArray[np.float32]
-    """-1 where one of the two words is denied."""
-    sentence: NDArray[np.int64]
-    spelling: NDArray[np.float32]
-    """[U, S]."""
-    spelling_share: NDArray[np.float32]
-    """The share of spelling in each distinct word's cosine."""
-    token_of_word: NDArray[np.int64]
-    """The first token of each distinct word."""
-    word: NDArray[np.int64]
-    """[N], each token's place among the distinct words."""
+    role: NDArray[np.int64]  # [M], rows of the signs
+    head: NDArray[np.int64]  # [M], places among the distinct words
+    dependent: NDArray[np.int64]  # [M], likewise; U of a word that is bound to nothing
+    sign: NDArray[np.float32]  # [M], -1 where one of the two words is denied
+    sentence: NDArray[np.int64]  # [M]
+    spelling: NDArray[np.float32]  # [U, S]
+    spelling_share: NDArray[np.float32]  # [U], in the cosine of each distinct word
+    token_of_word: NDArray[np.int64]  # [U], the first token of each distinct word
+    word: NDArray[np.int64]  # [N], each token's place among the distinct words
 
 
 def role_pairs(trees: WordTrees) -> Arcs:
@@ -141,15 +134,12 @@ class BindingView(WeightlessView):
     pair_rules: ClassVar[tuple[Callable[[WordTrees], Arcs], ...]]
     """Each chooses pairs of words: their roles, and the tokens of both, [M]."""
 
-    @property
-    def width(self) -> int:
-        """S, the size of a sentence vector."""
-        return WIDTH
+    width = WIDTH
 
     def plan(self, batch: Batch) -> BindingPlan:
         """Choose the pairs of words by heads and relations, and compute the words' spelling."""
         base = super().plan(batch)
-        trees = WordTrees.of(batch)
+        trees = WordTrees(batch)
         types, word_N = trees.types, trees.word_N
         arcs = _join_arcs([pairs_of(trees) for pairs_of in self.pair_rules])
         sign_N = trees.negation_signs(arcs).astype(np.float32)

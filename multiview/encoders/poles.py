@@ -14,11 +14,9 @@ Legend of dimension suffixes: N tokens, M arcs, U distinct words, S width.
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,31 +219,20 @@ _MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
 _THAN_ROLE = ROLES.index("than")
 
 
-@dataclass(frozen=True)
 class WordTrees:
-    """The words of a batch in their dependency trees; tokens are places in the batch, -1 is none.
+    """The words of a batch in their dependency trees, with the rules of negation.
 
-    Its methods have the rules of negation.
+    ``types`` are the distinct words in plain characters, ``word_N`` each token's place among them,
+    ``relation_N`` bits of :mod:`parsing.trees.role_rules`. Tokens are places in the batch, -1 is none.
     """
 
-    batch: Batch
-    types: list[str]
-    """The distinct words, in plain characters."""
-    lower_types: list[str]
-    word_N: NDArray[np.int64]
-    """Each token's place in ``types``."""
-    relation_N: NDArray[np.int64]
-    """Bits of :mod:`parsing.trees.role_rules`."""
-    parent_N: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, batch: Batch) -> Self:
-        """Look up words, relations and parents in a batch."""
-        words, word_N = batch.distinct_words()
-        types = list(map(plain, words))
-        relation_N = relation_bits(batch.relations)[batch.relation]
-        parent_N = parents(batch.head, batch.sentence_offsets)
-        return cls(batch, types, [word.lower() for word in types], word_N, relation_N, parent_N)
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        words, self.word_N = batch.distinct_words()
+        self.types = list(map(plain, words))
+        self.lower_types = [word.lower() for word in self.types]
+        self.relation_N = relation_bits(batch.relations)[batch.relation]
+        self.parent_N = parents(batch.head, batch.sentence_offsets)
 
     def canonical_arcs(self) -> Arcs:
         """Return who did what to whom, by :mod:`parsing.trees.roles`."""

@@ -131,11 +131,8 @@ class DepSweep(torch.autograd.Function):
             multiply_children = products.addmm
             torch.index_select(weights.role_bias.detach(), 0, plan.tensor("role")[:edges], out=children)
 
-        bind, slot, offsets = (
-            partial(kernels.bind, dim),
-            plan.tensor("slot_of_rank"),
-            plan.tensor("child_offsets"),
-        )
+        bind, slot = partial(kernels.bind, dim), plan.tensor("slot_of_rank")
+        offsets = plan.tensor("child_offsets")
         inner_gates = gates[leaves:]
         bind("leaf_forward", gates, weights.bias, slot, h, c)(0, leaves)
         attend = bind("dep_attend", parents, children, weights.bias, h, offsets, alpha, cosine, context)
@@ -169,11 +166,8 @@ class DepSweep(torch.autograd.Function):
         child_product = products.cast(weights.child_weight)
         recurrent_product = products.cast(weights.recurrent_weight)
 
-        bind, slot, offsets = (
-            partial(ctx.kernels.bind, dim),
-            plan.tensor("slot_of_rank"),
-            plan.tensor("child_offsets"),
-        )
+        bind, slot = partial(ctx.kernels.bind, dim), plan.tensor("slot_of_rank")
+        offsets = plan.tensor("child_offsets")
         inner_dgates = dgates[leaves:]
         activate = bind(
             "dep_backward", gates[leaves:], children, slot[leaves:], c, offsets,
@@ -320,8 +314,10 @@ class TreeLSTM(ViewEncoder):
             from multiview.engines import dgl_engine
 
             compute_states = getattr(dgl_engine, self.reference)
-            return compute_states(nn.functional.embedding(token_N, x_UE), plan, weights)
-        return self.sweep.apply(x_UE, token_N, plan, *weights)
+            root_BD, h_ND = compute_states(nn.functional.embedding(token_N, x_UE), plan, weights)
+        else:
+            root_BD, h_ND = self.sweep.apply(x_UE, token_N, plan, *weights)
+        return root_BD, h_ND
 
 
 @register_view("dep")
@@ -404,7 +400,7 @@ class SeqEncoder(ViewEncoder):
         if not plan.sentences:
             return x_UE.new_empty(0, self.dim), x_UE.new_empty(0, self.dim)
         plan = plan.to(x_UE.device)
-        token_of_row, unsorted_B = plan.tensor("token_of_row"), plan.tensor("unsorted_sentences")
+        token_of_row, column_B = plan.tensor("token_of_row"), plan.tensor("unsorted_sentences")
         # The inputs are most of the work, and torch's GRU computes them for every token. With a loop over
         # positions they are computed once a word: twice as fast on a CPU, where a position takes no longer to
         # launch than to compute. Training keeps torch's fused backward pass.
@@ -413,13 +409,13 @@ class SeqEncoder(ViewEncoder):
             token_T = token_N[token_of_row]
             ahead_BH, ahead_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "")
             back_BH, back_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "_reverse")
-            last_BD = torch.cat([ahead_BH, back_BH], dim=1).index_select(0, unsorted_B)
-            return last_BD, torch.cat([ahead_TH, back_TH], dim=1)
+            sentence_BD = torch.cat([ahead_BH, back_BH], dim=1).index_select(0, column_B)
+            return sentence_BD, torch.cat([ahead_TH, back_TH], dim=1)
         inputs = PackedSequence(
             nn.functional.embedding(token_N, x_UE).index_select(0, token_of_row),
             torch.from_numpy(plan.batch_sizes),
             plan.tensor("sorted_sentences"),
-            unsorted_B,
+            column_B,
         )
         words, last_states = self.gru(inputs)
         return last_states.transpose(0, 1).flatten(1), words.data

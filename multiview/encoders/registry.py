@@ -93,7 +93,9 @@ class ViewEncoder(nn.Module, ABC):
         """
         if token_N is not None and len(x_UE) > len(token_N):  # words of other sentences of the step as well
             x_UE, token_N = embedding(token_N, x_UE), None
-        root_BD, h_ND = self.states(x_UE, _tokens_in_order(x_UE, token_N), plan)
+        if token_N is None:
+            token_N = torch.arange(len(x_UE), device=x_UE.device)
+        root_BD, h_ND = self.states(x_UE, token_N, plan)
         is_pooled = self.pooling != "root" and not self.weightless
         shape = [plan.sentences, self.dim if is_pooled else self.width]
         if list(root_BD.shape) != shape:
@@ -125,7 +127,8 @@ class ViewEncoder(nn.Module, ABC):
         n - 1 internal nodes. The arguments are those of :meth:`forward`.
         """
         plan = plan.to(x_UE.device)
-        _, h_ND = self.states(x_UE, _tokens_in_order(x_UE, token_N), plan)
+        token_N = torch.arange(len(x_UE), device=x_UE.device) if token_N is None else token_N
+        _, h_ND = self.states(x_UE, token_N, plan)
         return h_ND.index_select(0, plan.tensor("node_slot"))
 
     def use_relations(self) -> None:
@@ -138,11 +141,6 @@ class ViewEncoder(nn.Module, ABC):
         ``x_UE`` are the vectors of distinct words, so that what depends on words alone is computed once a
         word; ``nn.functional.embedding(token_N, x_UE)`` are the vectors of all tokens.
         """
-
-
-def _tokens_in_order(x_UE: Tensor, token_N: Tensor | None) -> Tensor:
-    """Return each token's word; without them, every vector is that of one token."""
-    return torch.arange(len(x_UE), device=x_UE.device) if token_N is None else token_N
 
 
 def register_view(name: str) -> Callable[[type[ViewEncoder]], type[ViewEncoder]]:
@@ -203,10 +201,8 @@ def table_indices(views: Sequence[str]) -> list[int]:
 
 def plugin_modules(views: Collection[str]) -> list[str]:
     """Return the modules of other packages that define these views, without those that entry points find."""
-    foreign_views = {view for view in views if view not in _MODULE_OF_VIEW}
-    if foreign_views:
-        foreign_views -= _entries_by_view().keys()
-    return sorted({view_class(view).__module__ for view in foreign_views})
+    known_views = {*_MODULE_OF_VIEW, *_entries_by_view()}
+    return sorted({view_class(view).__module__ for view in views if view not in known_views})
 
 
 def _entries_by_view() -> dict[str, EntryPoint]:
@@ -240,7 +236,7 @@ class ViewStack(nn.Module):
         self.encoders = nn.ModuleList([*encoders, *new_encoders])
         self.words = words
         self.table_indices = table_indices(views)
-        """Which of ``tables`` each view reads."""
+        """Which of the word tables each view reads."""
         self.readout: Readout | None = None
         """The map from all views to one vector made for cosine, where one was fitted."""
         self.scale: Scale | None = None
@@ -250,11 +246,6 @@ class ViewStack(nn.Module):
     def encoder_list(self) -> list[ViewEncoder]:
         """The encoders in the order of the views."""
         return list(self.encoders)  # type: ignore[arg-type]
-
-    @property
-    def tables(self) -> nn.ParameterList:
-        """The trained word tables [W, E], one per trained view; none with fixed vectors."""
-        return self.words.tables
 
     @property
     def dim(self) -> int:

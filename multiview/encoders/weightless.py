@@ -68,33 +68,24 @@ class BagEncoder(WeightlessView):
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the means [B, E] and the words [N, E]."""
         offsets = plan.to(x_UE.device).tensor("node_offsets")
-        return _mean_by_sentence(token_N, x_UE, offsets), embedding(token_N, x_UE)
-
-
-def _mean_by_sentence(token_N: Tensor, x_UE: Tensor, offsets: Tensor) -> Tensor:
-    return embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
+        mean_BE = embedding_bag(token_N, x_UE, offsets, mode="mean", include_last_offset=True)
+        return mean_BE, embedding(token_N, x_UE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingPlan(Plan):
     """The plan of SPELLING, which has how the words are written."""
 
-    pairs: NDArray[np.float32]
-    """[B, K], what pairs of neighbours add to each sentence."""
-    spelling: NDArray[np.float32]
-    """[U, K], of the distinct words."""
-    word: NDArray[np.int64]
-    """[N], each token's place among the distinct words."""
+    pairs: NDArray[np.float32]  # [B, K], what pairs of neighbours add to each sentence
+    spelling: NDArray[np.float32]  # [U, K], of the distinct words
+    word: NDArray[np.int64]  # [N], each token's place among the distinct words
 
 
 @register_view("spelling")
 class SpellingEncoder(WeightlessView):
     """Mean of the words' spellings and of their pairs; the word vectors are not read."""
 
-    @property
-    def width(self) -> int:
-        """K, the size of a sentence vector."""
-        return WIDTH
+    width = WIDTH
 
     def plan(self, batch: Batch) -> SpellingPlan:
         """Compute the spellings of the words and of their pairs."""
@@ -114,8 +105,8 @@ class SpellingEncoder(WeightlessView):
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the sentence vectors [B, K] and the words' spellings [N, K]."""
         plan = plan.to(x_UE.device)
-        word_N, spelling_UK = plan.tensor("word"), plan.tensor("spelling")
-        mean_BK = _mean_by_sentence(word_N, spelling_UK, plan.tensor("node_offsets"))
+        word_N, spelling_UK, offsets = (plan.tensor(name) for name in ("word", "spelling", "node_offsets"))
+        mean_BK = embedding_bag(word_N, spelling_UK, offsets, mode="mean", include_last_offset=True)
         return mean_BK + plan.tensor("pairs"), embedding(word_N, spelling_UK)
 
 

@@ -312,5 +312,4 @@ def gru_forward(gates, token, recurrent, bias, h, states, low, high):  # type: i
             n[j] = tanh(in_n[j] + r[j] * (n[j] + b_n[j]))
         for j in range(dim):
             state[j] = n[j] + z[j] * (state[j] - n[j])
-        for j in range(dim):
-            out[j] = state[j]
+        out[:] = state

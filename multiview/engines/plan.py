@@ -39,29 +39,22 @@ _lock = shared_lock()
 class DepWeights(NamedTuple):
     """The weights of DEP, or their gradients."""
 
-    input_weight: Tensor
-    """[3D, V]: W of i, o, u."""
-    parent_weight: Tensor
-    """[2D, V]: W_q and W_f, applied to words with dependents."""
-    child_weight: Tensor
-    """[2D, D]: W_p and U_f, applied to children's states."""
-    recurrent_weight: Tensor
-    """[3D, D]: U of i, o, u, applied to h̃."""
-    bias: Tensor
-    """[6D]: of i, o, u, q, f, p."""
-    role_bias: Tensor | None = None
-    """With relations, [R, 2D]: of p and f, one row for each of ``CHILD_ROLES``."""
+    input_weight: Tensor  # [3D, V]: W of i, o, u
+    parent_weight: Tensor  # [2D, V]: W_q and W_f, applied to words with dependents
+    child_weight: Tensor  # [2D, D]: W_p and U_f, applied to children's states
+    recurrent_weight: Tensor  # [3D, D]: U of i, o, u, applied to h̃
+    bias: Tensor  # [6D]: of i, o, u, q, f, p
+    role_bias: Tensor | None = None  # with relations, [R, 2D]: of p and f, a row for each of ``CHILD_ROLES``
 
 
 class ConstWeights(NamedTuple):
     """The weights of CONST, or their gradients."""
 
-    input_weight: Tensor
-    """[3D, V]: W of i, o, u."""
-    recurrent_weight: Tensor
-    """[5D, 2D]: U of i, o, u, f_l, f_r (rows) from the left and right child (columns)."""
-    bias: Tensor
-    """[4D]: of i, o, u, and one that both forget gates share."""
+    input_weight: Tensor  # [3D, V]: W of i, o, u
+    recurrent_weight: (
+        Tensor  # [5D, 2D]: U of i, o, u, f_l, f_r (rows) from the left and right child (columns)
+    )
+    bias: Tensor  # [4D]: of i, o, u, and one that both forget gates share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiview.config import TrainConfig, find_trees
+from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
 from multiview.training.objective import UNUSABLE_FLAGS, Positions, Targets, neighbour_targets
@@ -36,8 +37,6 @@ from runtime.files import read_array
 
 OPEN_SHARDS = 32
 """Decoded shards to keep, about 8 MB each. A corpus of up to 250k sentences is decoded only once."""
-Span = tuple[int, int]
-"""Sentences ``start`` to ``stop`` (excluded) of the corpus."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from multiview.config import EncoderConfig, ObjectiveConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
 from multiview.training.data import MicroBatch, Segment, Step
-from multiview.training.objective import Objective
+from multiview.training.objective import Objective, ObjectiveValue
 from multiview.words.table import WordTable
 from runtime.errors import UserError
 from runtime.training_task import adam_tensors, load_adam
@@ -39,10 +39,7 @@ EPSILON = 1e-8
 
 
 class MultiViewNetwork(ViewStack):
-    """The views and their objective; a model folder keeps only the views.
-
-    A view that is trained and has another width than the others is a UserError.
-    """
+    """The views and their objective; a model folder keeps only the views."""
 
     def __init__(
         self,
@@ -167,16 +164,18 @@ def _backpropagate(
         with torch.autocast(leaves[0].device.type, torch.bfloat16, enabled=autocast):
             return network.encode(micro_batch.tokens, micro_batch.plans, leaves)
 
+    def backward(features: list[Tensor]) -> Tensor:
+        value: ObjectiveValue = network.objective(features, segment.targets, segment.teacher)
+        (value.loss * scale).backward()
+        return value.sums
+
     micro_batches = segment.micro_batches
     if len(micro_batches) == 1:
-        value = network.objective(encode(micro_batches[0]), segment.targets, segment.teacher)
-        (value.loss * scale).backward()
-        return value.sums  # type: ignore[no-any-return]
+        return backward(encode(micro_batches[0]))
     with torch.no_grad():
         parts = [encode(micro_batch) for micro_batch in micro_batches]
     features = [torch.cat(parts_of_view).requires_grad_() for parts_of_view in zip(*parts, strict=True)]
-    value = network.objective(features, segment.targets, segment.teacher)
-    (value.loss * scale).backward()
+    sums = backward(features)
     sizes = [len(part[0]) for part in parts]
     gradients_of_views = [_gradient(feature).split(sizes) for feature in features]
     for micro_batch, *gradients in zip(micro_batches, *gradients_of_views, strict=True):
@@ -186,7 +185,7 @@ def _backpropagate(
                 features_with_graph.append(feature)
                 their_gradients.append(gradient)
         torch.autograd.backward(features_with_graph, their_gradients)
-    return value.sums  # type: ignore[no-any-return]
+    return sums
 
 
 def _gradient(leaf: Tensor) -> Tensor:
@@ -197,7 +196,7 @@ class Optimiser:
     """Adam on a network's dense parameters and word tables."""
 
     def __init__(self, network: MultiViewNetwork, *, table_rate: float, table_update: str) -> None:
-        self.tables, self.table_rate = list(network.tables), table_rate
+        self.tables, self.table_rate = list(network.words.tables), table_rate
         ids_of_tables = set(map(id, self.tables))
         self.dense = [weight for weight in network.parameters() if id(weight) not in ids_of_tables]
         self.steps = 0
@@ -226,21 +225,13 @@ class Optimiser:
         return torch.nn.utils.get_total_norm([*self._dense_gradients(), *row_gradients])
 
     @torch.no_grad()
-    def step(
-        self,
-        table_rows: Tensor,
-        row_gradients: Sequence[Tensor],
-        *,
-        rate: float,
-        scale: Tensor | None = None,
-        skip: Tensor | None = None,
-    ) -> None:
+    def step(self, result: StepResult, *, rate: float, scale: Tensor | None, skip: Tensor) -> None:
         """Apply one update; nothing in it waits for the device.
 
-        Rows, int64 [U], are distinct; their gradients are [U, E] for each table. All gradients are multiplied
-        by ``scale`` (clipping), a scalar of their type. Where ``skip`` is 1, a float32 scalar, no weight and
-        no moment changes.
+        All gradients are multiplied by ``scale`` (clipping), a scalar of their type, where there is one. If
+        ``skip``, a float32 scalar, is 1, no weight and no moment changes.
         """
+        table_rows, row_gradients = result.table_rows, result.row_gradients
         self.steps += 1
         if scale is not None:
             torch._foreach_mul_(self._dense_gradients(), scale)
@@ -260,11 +251,8 @@ class Optimiser:
         for table in self.tables:
             table.grad[table_rows] = 0
 
-    def _update_rows(
-        self, rows: Tensor, gradients: Sequence[Tensor], rate: float, skip: Tensor | None
-    ) -> None:
+    def _update_rows(self, rows: Tensor, gradients: Sequence[Tensor], rate: float, skip: Tensor) -> None:
         """Update the rows of the step: m ← β1 m + (1-β1) g, v ← β2 v + (1-β2) g², w ← w − lr m̂ / (√v̂ + ε)."""
-        skip = torch.zeros((), device=rows.device) if skip is None else skip
         rate /= 1 - BETAS[0] ** self.steps
         correction = math.sqrt(1 - BETAS[1] ** self.steps)
         for index, (table, gradient) in enumerate(zip(self.tables, gradients, strict=True)):

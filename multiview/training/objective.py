@@ -132,10 +132,10 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     """Return how often the nearest of a block of 400 sentences is a neighbour in the document: a fraction."""
     hits = anchors = 0
     for start in range(0, len(positions), BLOCK_SENTENCES):
-        block = slice(start, start + BLOCK_SENTENCES)
-        arrays = (positions.sentence, positions.document, positions.usable)
-        targets = neighbour_targets(Positions(*(array[block] for array in arrays)), "document")
-        unit_BD = normalize(vectors_ND[block].float().cpu(), dim=1)
+        part = slice(start, start + BLOCK_SENTENCES)
+        block = Positions(positions.sentence[part], positions.document[part], positions.usable[part])
+        targets = neighbour_targets(block, "document")
+        unit_BD = normalize(vectors_ND[part].float().cpu(), dim=1)
         if len(targets.anchor):
             hits += int(best_is_positive(unit_BD[targets.anchor] @ unit_BD.T, targets).sum())
             anchors += len(targets.anchor)

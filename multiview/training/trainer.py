@@ -33,11 +33,11 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from multiview.config import TrainConfig
-from multiview.encoders.meaning import Scale, sample_spans
+from multiview.encoders.meaning import Scale, Span, sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
 from multiview.folder.files import Member, parsers_of, save_member
-from multiview.training.data import Span, Split, Step, StepSource, cut_span, move_to_device, open_teacher
+from multiview.training.data import Split, Step, StepSource, cut_span, move_to_device, open_teacher
 from multiview.training.gradient import (
     DistributedContext,
     MultiViewNetwork,
@@ -188,9 +188,7 @@ class Trainer(Task[Job]):
         rate = self.learning_rate(self.position)
         rate_tensor = result.metrics.new_full((1,), rate)
         self.unread_metrics.append(torch.cat([result.metrics, norm.double()[None], rate_tensor]))
-        self.updates.step(
-            result.table_rows, result.row_gradients, rate=rate, scale=scale, skip=self.has_diverged
-        )
+        self.updates.step(result, rate=rate, scale=scale, skip=self.has_diverged)
         return rate
 
     def step(self, position: Position, batch: Step) -> None:

@@ -53,7 +53,7 @@ def test_a_saved_model_is_the_same(folder: Path, joined_seq: Path, tmp_path: Pat
         assert (copy / name).read_bytes() == (folder / name).read_bytes()
     before = encoder.encode(LINES)
     with torch.no_grad():
-        encoder.members[0].network.tables[0].mul_(2)
+        encoder.members[0].network.words.tables[0].mul_(2)
     assert np.abs(encoder.encode(LINES) - before).max() > 1e-3
     for model in (encoder, MultiViewEncoder.untrained("seq", dim=4), MultiViewEncoder.load(joined_seq)):
         model.save(copy)  # a model may be replaced

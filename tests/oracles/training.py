@@ -22,8 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from multiview.config import TrainConfig
+from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack
-from multiview.training.data import Span, StepSource
+from multiview.training.data import StepSource
 from runtime.training_task import Position, Task
 from studies.finetune.examples import Examples, Stream
 from studies.passages.ranker import Part, draw_pairs
@@ -114,7 +115,7 @@ class ViewTraining:
         self.network: Any = copy.deepcopy(network).double()
         self.weights = {name: one.detach() for name, one in self.network.named_parameters()}
         self.start = {name: one.clone() for name, one in self.weights.items()}
-        tables = {id(table) for table in self.network.tables}
+        tables = {id(table) for table in self.network.words.tables}
         self.tables = [name for name, one in self.network.named_parameters() if id(one) in tables]
         self.adam = Adam((0.9, 0.999))
         self.losses: list[float] = []
@@ -140,7 +141,7 @@ class ViewTraining:
                 where = dataclasses.replace(where, content=np.array([texts.index(text) for text in texts]))
             features = [
                 reference(encoder, table[tokens], batch)[0]
-                for encoder, table in zip(self.network.encoder_list, self.network.tables, strict=True)
+                for encoder, table in zip(self.network.encoder_list, self.network.words.tables, strict=True)
             ]
             found = losses(features, list(self.network.objective.bilinear), where, self.config.objective)
             whole, anchors, rows = whole + found.whole, anchors + found.anchors, rows | set(tokens)
