@@ -31,7 +31,7 @@ from runtime.progress import progress
 FOLDER = Path(__file__).parent
 SLOT = "_"
 LENGTHS = {"phrase": range(3, 8), "sentence": range(5, 19)}
-"""In words, the slot counted as one."""
+"""Lengths in words; the slot counts as one."""
 LEAST_SYNONYMS = {"phrase": 1, "sentence": 2}
 ENOUGH_FRAMES = 12
 """Frames per kind and level below which the hand-made ones are added."""

@@ -64,7 +64,7 @@ GRIDS: Mapping[str, Mapping[str, object]] = {
 }
 """Table 4: for each block, which is also the option that changes, the rows' names and values."""
 Sides = dict[str, tuple[Draw, Examples]]
-"""By objective: what is trained on, and what is held out."""
+"""The training pairs and the held-out pairs of each objective."""
 
 
 def read_data(config: BurtConfig) -> tuple[Sides, list[str]]:

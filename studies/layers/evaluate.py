@@ -215,7 +215,7 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
         exceptions = ", ".join(NO_HIDDEN_LAYER)
         remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {exceptions} have none")
     scores: dict[int, dict[tuple[str, str, str], dict[str, float]]] = {0: {}, config.mlp: {}}
-    """By hidden units of the classifier, (encoder, layers, pooling) and task."""
+    """Scores by hidden units of the classifier, (encoder, layers, pooling) and task."""
     for name, full_task in run.opened({name: partial(read_task, name, data) for name in names}).items():
         task = full_task
         if config.limit:

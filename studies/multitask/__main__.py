@@ -40,9 +40,9 @@ class MultitaskConfig:
     """NLI pairs: published SNLI/MultiNLI .jsonl, or .tsv with columns label, sentence1, sentence2; None uses
     the data folder's part of SNLI."""
     nli_dev: Path | None = None
-    """Those that choose the best epoch; None holds out a tenth of the training pairs."""
+    """NLI pairs that choose the best epoch; None holds out a tenth of the training pairs."""
     nli_test: Path | None = None
-    """Those for the scores of the best configurations; None holds out another tenth."""
+    """NLI pairs for the scores of the best configurations; None holds out another tenth."""
     splits: Literal["published", "paper"] = "published"
     """Where files of dev and test are not given. published: STS-B's own parts; a tenth each of the Quora and
     NLI pairs, by a hash of the first text. paper: STS-B's parts together, and Quora's one file, are split at
@@ -59,7 +59,7 @@ class MultitaskConfig:
     learning_rate: Positive = 1e-5
     """Constant rate of AdamW (SEQ-MT)."""
     seed: Seed = 1
-    """Of new weights, batch order, sampling and dropout."""
+    """Seed of new weights, batch order, sampling and dropout."""
 
 
 cli = command(MultitaskConfig, "studies.multitask.run:train_all", "studies.multitask", __doc__)

@@ -48,7 +48,7 @@ from studies.multitask.__main__ import MultitaskConfig
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}
-"""By the paper's letters."""
+"""Tasks by the paper's letters."""
 POOLINGS: dict[str, Pooling] = {"C": "cls", "M": "mean", "X": "max"}
 
 
@@ -164,16 +164,13 @@ SIZES: Mapping[TaskName, tuple[int, int, int]] = {
 """Train, dev and test examples (SEQ-MT, section 5.1) of what is split at random."""
 INPUT_OPTIONS = {"output", "preset", "stages", "backbone", "data", "quora", "nli", "nli_dev", "nli_test"}
 """Options that do not decide a stage's figures, or only by the content of the files that they name."""
-SEQ_MT: Mapping[str, Any] = {
-    **{"betas": (0.9, 0.999), "epsilon": 1e-8, "weight_decay": 0.01},
-    **{"warmup": 0.0, "decay": False},
-}
-"""AdamW with a constant rate; its other values are not stated, ours are PyTorch's."""
+ADAM_W: Mapping[str, Any] = {"betas": (0.9, 0.999), "epsilon": 1e-8, "weight_decay": 0.01}
+"""The paper's optimiser; its values are not stated, these are PyTorch's."""
 COLUMNS: dict[TaskName, str] = {"sst": "SST", "quora": "Quora", "sts": "SemEval", "nli": "SNLI"}
 """Columns of SEQ-MT's Table 1, the overall score left out."""
 NOTE = "Percent: accuracy; SemEval (STS): Pearson x 100. In brackets: not trained yet."
 BEST = 3
-"""How many configurations are scored on test (SEQ-MT, Table 2)."""
+"""The number of configurations that are scored on test (SEQ-MT, Table 2)."""
 
 
 def train_all(config: MultitaskConfig, run: Run) -> Page:
@@ -236,7 +233,9 @@ def _train(start: str, config: MultitaskConfig, tasks: Tasks, name: str, work: P
         evaluate_every=stream.batches_per_pass,
         select="overall",
         seed=config.seed,
-        **SEQ_MT,
+        warmup=0.0,
+        decay=False,
+        **ADAM_W,
     )
     turn = Turn(stream, partial(net.head(stage.task).loss, net.tower))
     fit(net, [turn], tuning, lambda: net.scores(tasks, "dev", decisive_tasks), work)

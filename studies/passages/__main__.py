@@ -37,7 +37,7 @@ class PassagesConfig:
     """Choices of layers: one (-1, top, emb), or several side by side, separated by commas. EMP found the top
     and the bottom layer together to be best."""
     poolings: tuple[str, ...] = ("mean",)
-    """Of cls, sep, mean, max, each with every choice of layers."""
+    """Poolings among cls, sep, mean, max, each with every choice of layers."""
     cross: tuple[str, ...] = ()
     """Hugging Face encoders (names or folders) to fine-tune on each set as cross-encoders."""
     features: tuple[Feature, ...] = ("cosine", "bilinear", "uv", "uv-diff-prod")
@@ -54,7 +54,7 @@ class PassagesConfig:
     epochs: Epochs = 40
     """Most passes of a scorer over the relevant passages of the training questions."""
     learning_rate: Positive = 1e-3
-    """Of the scorers."""
+    """Learning rate of the scorers."""
     cross_epochs: Positive = 3.0
     """Passes of a cross-encoder over the training pairs, 16 in a step; the best one on dev is kept."""
     output: Path = Path("runs/passages")

@@ -42,7 +42,7 @@ class SimilarityConfig:
     fine_tune: bool = False
     """Tune transformers together with that classifier too, as BURT does."""
     learning_rate: Positive = 2e-5
-    """Peak rate of that (BURT does not state it)."""
+    """Peak learning rate of --fine-tune (BURT does not state it)."""
     published: Literal["models", "ablation"] | None = None
     """Quote BURT's rows below ours: models are those of Tables 2 and 3, ablation those of Table 4."""
     seed: Seed = 1111

@@ -107,7 +107,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
 def open_sets(config: SimilarityConfig, tasks: Iterable[TaskData]) -> Iterator[SimilaritySet]:
     """Read the sets that the options name; ``tasks`` are those of SentEval that are there."""
     if config.words is not None:
-        word_sets = [pairs for name in SETS if (pairs := find_set(name, config.words)) is not None]
+        word_sets = list(filter(None, [find_set(name, config.words) for name in SETS]))
         if not word_sets:
             raise UserError(f"{config.words}: holds none of the word sets {', '.join(SETS)}")
         for pairs in word_sets:
@@ -199,16 +199,13 @@ def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str
     balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` does not train on,
     and 0 takes all.
     """
-    lines = [(pair, pair.feature("Equivalence")) for pair in read_ppdb(file)]
-    scores = {(pair.left, pair.right): score for pair, score in reversed(lines)}
-    rows = [(pair.left, pair.right, pair.entailment or None) for pair, _ in lines]
+    lines = list(read_ppdb(file))
+    rows = [(line.left, line.right, line.entailment or None) for line in lines]
     training_part, held_out_part = split_phrases(rows, PER_CLASS, held_out)
     part = held_out_part if held_out else training_part
-    pairs = [
-        (left, right, score)
-        for left, right in part.pairs
-        if " " in left + right and (score := scores[left, right]) is not None
-    ]
+    first_scores = {(line.left, line.right): line.feature("Equivalence") for line in reversed(lines)}
+    triples = [(left, right, first_scores[left, right]) for left, right in part.pairs]
+    pairs = [triple for triple in triples if " " in triple[0] + triple[1] and triple[2] is not None]
     if not pairs:
         raise UserError(f"{file}: no (held-out) pair of phrases with PPDB 2.0's feature Equivalence")
     left, right, gold = (list(column) for column in zip(*pairs, strict=True))

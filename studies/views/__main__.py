@@ -29,7 +29,7 @@ from studies.kit import command
 
 PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
 QUICKTHOUGHT = "QuickThought"
-"""A setting of seq,seq."""
+"""The name of a setting of seq,seq."""
 Words = Literal["trained", "fixed", "both"]
 Scale = Literal["none", "one"]
 """Numbers as they are, or each at one scale over the text of training (``?scale=``)."""
@@ -42,7 +42,7 @@ class ViewsConfig:
     trees: Annotated[tuple[Path, ...], MinLen(1)]
     """Tree caches to train on, one size of text each."""
     preset: str = "paper"
-    """Of multiview.train: paper, laptop, gpu, or a TOML."""
+    """Preset of multiview.train: paper, laptop, gpu, or a TOML file."""
     systems: Annotated[tuple[str, ...], MinLen(1)] = (*PAIRS, QUICKTHOUGHT)
     """Pairs of views, and QuickThought."""
     words: Annotated[tuple[Words, ...], MinLen(1)] = ("trained", "fixed")
@@ -52,26 +52,26 @@ class ViewsConfig:
     case: Case | None = None
     """How to look up words not listed as written; None is the preset's."""
     passes: CountOrNone = 0
-    """Over the text, at most."""
+    """Most passes over the text."""
     validation: CountOrNone = 0
     """Held-out sentences: the weights of least loss on them are kept, and a training stops that was no better
     over a fifth of its steps."""
     rates: tuple[Positive, ...] = ()
-    """Learning rates, each a row; none: the preset's."""
+    """Learning rates, each a row; none is the preset's."""
     dim: CountOrNone = 0
-    """Size of a view."""
+    """Size of a view's vector."""
     word_dim: CountOrNone = 0
     """Size of word vectors made here."""
     seeds: Annotated[tuple[Seed, ...], MinLen(1)] = (0, 1, 2)
-    """Of weights, order and word vectors."""
+    """Seeds of weights, order and word vectors."""
     scales: Annotated[tuple[Scale, ...], MinLen(1)] = ("none", "one")
     """Numbers as they are, or each at one scale over the training text."""
     controls: bool = True
     """Score starts, the average of words and random words too."""
     tasks: str = "mv"
-    """Of senteval_runner.run."""
+    """Tasks and groups, separated by commas, as in senteval_runner.run."""
     protocol: Literal["default", "fast", "sklearn"] = "default"
-    """Of its classifiers."""
+    """How the classifiers of senteval_runner.run are trained and chosen."""
     data: Path | None = None
     """SentEval's folder; None is $MULTIVIEW_DATA, else data."""
     output: Path = Path("runs/views")

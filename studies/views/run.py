@@ -35,7 +35,7 @@ from studies.views.__main__ import QUICKTHOUGHT, Scale, ViewsConfig, Words
 REFERENCE = "dep,const"
 """The pair that the paper found best, with which the others are compared."""
 START = "start of "
-"""What begins the name of a control: a pair of views before training."""
+"""The prefix of the name of a control: a pair of views before training."""
 AVERAGE = "average of its words"
 RANDOM = "random words"
 PATIENCE = 2
@@ -59,7 +59,7 @@ class System:
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is no control."""
+        """Whether the system is trained here, not a control."""
         return self.name not in (AVERAGE, RANDOM) and not self.name.startswith(START)
 
     @property
@@ -191,9 +191,9 @@ class SystemScores:
     system: System
     folder: Path
     figures: Figures
-    """Those of :func:`score`."""
+    """The result of :func:`score`."""
     results: Mapping[str, TaskResult]
-    """By task."""
+    """Results by task."""
 
     @cached_property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -208,19 +208,23 @@ class SystemScores:
     def csv_row(self, config: ViewsConfig) -> dict[str, Any]:
         """Make the row of rows.csv, with every score."""
         system = self.system
+        scores = task_means(paper_row(self.metrics))
+        scores[f"mean of {len(scores)}"] = mean_over_tasks(self.metrics)
         return {
             **self.figures,
-            **{"words": system.words, "system": system.name},
+            "words": system.words,
+            "system": system.name,
             "text": system.trees.name if system.is_trained else "",
             "rate": system.rate if system.is_trained else "",
-            **{"seed": system.seed, "scale": self.folder.name, "protocol": config.protocol},
-            **{task: f"{score:.2f}" for task, score in task_means(paper_row(self.metrics)).items()},
-            f"mean of {len(self.metrics)}": f"{mean_over_tasks(self.metrics):.2f}",
+            "seed": system.seed,
+            "scale": self.folder.name,
+            "protocol": config.protocol,
+            **{name: f"{score:.2f}" for name, score in scores.items()},
         }
 
 
 Rows = Mapping[str, Sequence[SystemScores]]
-"""What is scored so far at one scale: by row of a table, seed by seed."""
+"""All scores at one scale: by row of a table, seed by seed."""
 
 
 def mean_over_tasks(metrics: Mapping[str, Mapping[str, Any]], tasks: Sequence[str] = ()) -> Any:

@@ -9,11 +9,9 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch.nn import Module
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from corpora.ranking.sets import filtered, read_set
 from senteval_runner.vectors import open_model
 from studies.burt.__main__ import BurtConfig
 from studies.burt.train import read_data, train_all
@@ -26,7 +24,6 @@ from studies.multitask.__main__ import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
 from studies.passages import methods, ranker
-from studies.passages.__main__ import PassagesConfig
 from studies.passages.__main__ import cli as passages
 from studies.passages.ranker import Part, Scorer, scaled, train_scorer
 from tests.fixtures.goldens import Section
@@ -73,12 +70,11 @@ def train_burt(folder: Path) -> list[Path]:
     return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]
 
 
-def train_multitask(folder: Path) -> list[Path]:
+def train_multitask(folder: Path) -> None:
     """SA-P-STS(M), 26 steps in three stages."""
-    folder.mkdir(exist_ok=True)
     config = MultitaskConfig(
         output=folder / "multitask",
-        data=folder / "data" if (folder / "data").exists() else write_tasks(folder / "data"),
+        data=write_tasks(folder / "data"),
         epochs=2,
         batch_size=16,
         learning_rate=3e-3,
@@ -86,9 +82,6 @@ def train_multitask(folder: Path) -> list[Path]:
     texts = [text for task in read_all_tasks(config).values() for text in task.train.texts]
     bert = build_tiny(folder / "bert", texts, **SMALL)
     assert run_study(dataclasses.replace(config, backbone=str(bert)), train_multitask_all) == 0
-    last = config.output / "stages" / "sst+quora+sts-mean"
-    (test,) = (config.output / "cells").iterdir()
-    return [last / "model.safetensors", last / "heads.safetensors", last / "cell.json", test]
 
 
 def small_bert(folder: Path, texts: Sequence[str]) -> str:
@@ -152,28 +145,13 @@ def train_scorer_beside(scorer: Module, train_part: Part, dev: Part, **options: 
     return curve
 
 
-def train_cross(folder: Path) -> list[Path]:
-    """25 steps of a cross-encoder."""
-    bert, place = small_bert(folder / "bert", passage_sets.TEXTS), folder / "wikiqa"
-    spec = place if place.exists() else passage_sets.write_wikiqa(place, (24, 10, 10))
-    data = filtered(read_set(f"wikiqa={spec}"), "answered")
-    config = PassagesConfig(cross_epochs=25 / 12, margin=1.0, device="cpu")
-    with patch.multiple(ranker, CROSS_BATCH=8, CROSS_RATE=1e-3):
-        net, _ = ranker.fine_tune(data, bert, config, seed=3, folder=folder / "state")
-    save_file(dict(net.named_parameters()), folder / "weights.safetensors")
-    return [folder / "weights.safetensors"]
-
-
 SECTIONS: Mapping[str, Section] = {
     "burt": Section(train_burt, burt_recipe(3e-3)),
     "multitask": Section(train_multitask, Recipe(rate=lambda *_: 3e-3, betas=(0.9, 0.999), decay=0.01), 3),
     "faq encoder": Section(train_faq, burt_recipe(1e-3)),
     "passages": Section(passage_scores, burt_recipe(1e-3), 2),
-    "cross-encoder": Section(train_cross, burt_recipe(1e-3)),
 }
 KILLED: Mapping[str, Callable[[Path], list[Path]]] = {
     "burt": train_burt,
-    "multitask": train_multitask,
     "faq": train_faq,
-    "cross-encoder": train_cross,
 }

@@ -55,7 +55,7 @@ TEXT = (
 
 
 def write_sts(senteval: Path) -> None:
-    """STS12 to STS16 and STS-B, a few pairs each."""
+    """STS12 to STS16, a few pairs each."""
     pairs = [(f"the {a} thing", f"a {b} thing", i % 5 + 0.5) for i, (a, b) in enumerate(SYNONYMS)]
     for year, subsets in STS_SUBSETS.items():
         folder = senteval / f"downstream/STS/{year}-en-test"
@@ -63,11 +63,6 @@ def write_sts(senteval: Path) -> None:
         for name in subsets:
             (folder / f"STS.input.{name}.txt").write_text("".join(f"{a}\t{b}\n" for a, b, _ in pairs))
             (folder / f"STS.gs.{name}.txt").write_text("".join(f"{score}\n" for *_, score in pairs))
-    folder = senteval / "downstream/STS/STSBenchmark"
-    folder.mkdir()
-    for split in ("train", "dev", "test"):
-        rows = [f"main\tnews\t2012\t{i}\t{score}\t{a}\t{b}\n" for i, (a, b, score) in enumerate(pairs)]
-        (folder / f"sts-{split}.csv").write_text("".join(rows))
 
 
 def write_pairs() -> None:
@@ -102,6 +97,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_pairs()
         write_sts(write_senteval(Path("SENTEVAL")))
         write_tasks(Path("DATA"))
+        benchmark = "downstream/STS/STSBenchmark"
+        shutil.copytree(Path("DATA/senteval") / benchmark, Path("SENTEVAL") / benchmark)
         write_set(Path("FAQ"))
         for name in ("wikiqa", *passage_sets.PAPER):
             getattr(passage_sets, f"write_{name.removesuffix('-t')}")(Path(name))

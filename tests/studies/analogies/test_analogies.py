@@ -127,13 +127,8 @@ def ranking(table: dict[str, list[float]]) -> Ranking:
 
 
 NEAR = {
-    **{
-        "athens": [1.0, 0, 0],
-        "greece": [1, 1, 0],
-        "oslo": [1, 0, 1],
-        "norway": [1, 1, 1],
-        "rome": [-1, 0, 0],
-    },
+    **{"athens": [1.0, 0, 0], "greece": [1, 1, 0], "oslo": [1, 0, 1], "norway": [1, 1, 1]},
+    **{"rome": [-1, 0, 0]},
     **{"sweden": [1, 1, 0.9], "SWEDEN": [1, 1, 0.8], "a|b": [1, 1, 0.8], "finland": [1, 1, 0.7]},
 }
 

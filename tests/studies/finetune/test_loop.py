@@ -65,14 +65,6 @@ def test_negatives_are_never_paraphrases_and_differ_between_passes() -> None:
     assert with_negatives([("a", "b")], 0, seed=1)(0).target.tolist() == [1]
 
 
-def test_rate_rises_then_falls_linearly() -> None:
-    options = {"learning_rate": 1, "steps": 100, "seed": 0}
-    factors = [TuningConfig(**options).rate(step) for step in range(100)]
-    assert factors[:11] == pytest.approx([*((s + 1) / 10 for s in range(10)), 1])
-    assert factors[-1] == pytest.approx(1 / 90)
-    assert {TuningConfig(**options, warmup=0, decay=False).rate(step) for step in range(100)} == {1.0}
-
-
 class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

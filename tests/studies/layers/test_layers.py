@@ -14,7 +14,7 @@ from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
 from multiview.names.opened import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.towers.backbones import OWN, WHOLE, TransformerBackbone, chosen, transformer_layers
+from senteval_runner.towers.backbones import OWN, WHOLE, TransformerBackbone
 from studies.kit import Run, published, read_presets, run_study
 from studies.layers import evaluate
 from studies.layers.__main__ import LayersConfig
@@ -59,15 +59,6 @@ def run(config: LayersConfig) -> dict[str, dict[str, Any]]:
     assert run_study(config, layers) == 0
     cells = json.loads((config.output / "results.json").read_text())["cells"]
     return {cell["cell"]: cell for cell in cells}
-
-
-def test_layers_are_counted_as_in_the_paper() -> None:
-    twelve = transformer_layers(12)
-    assert twelve[0] == "emb" and twelve[1] == "-12" and twelve[-1] == "-1" and len(twelve) == 13
-    assert chosen("bottom,top,-3", twelve, "m") == "-12,-1,-3"
-    for wrong in ("-1,-1", "-1,-13"):
-        with pytest.raises(UserError, match="m"):
-            chosen(wrong, twelve, "m")
 
 
 def cells(table: pd.DataFrame) -> dict[Any, dict[str, float]]:
@@ -196,6 +187,7 @@ def test_a_study_of_layers_word_vectors_and_a_sentence_encoder(
         ({"backbones": ("./nowhere",)}, "no such file or folder"),
         ({"tasks": "MR"}, "rt-polarity"),
         ({"concatenate": ("-1",)}, "--concatenate '-1': expected two or more"),
+        ({"concatenate": ("-1,-1",)}, "-1,-1"),
         ({"poolings": ("top",)}, "no pooling 'top'; it has cls, sep, mean, max"),
     ],
 )
