@@ -106,8 +106,7 @@ class VectorOptions(ModelOptions):
         from multiview.names.opened import open_encoder
 
         encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
-        has_scale = any(source.text for source in encoder.sources)
-        return encoder.features if has_scale else encoder
+        return encoder.features if any(source.text for source in encoder.sources) else encoder
 
 
 @configuration
@@ -169,9 +168,8 @@ def main(config: EncodeConfig) -> int:
         raise UserError("--output: needed for standard input and pipes")
     if output.suffix != ".npy":
         raise UserError(f"--output {output}: must end in .npy")
-    # A file that cannot be written is refused now, not after the work.
-    vector_file = output_file(output)
-    options_file = output_file(Path(f"{output}.json"))
+    # Files that cannot be written are refused now, not after the work.
+    vector_file, options_file = output_file(output), output_file(Path(f"{output}.json"))
     sentences = SentenceInput(config.file)
     encoder = config.encoder()
     trees = sentences.trees

@@ -106,10 +106,9 @@ class MultiViewEncoder:
         that is missing or damaged, or the value that is none of these.
         """
         path = model_folder(folder)
-        target_device = pick_device(device)
+        target = pick_device(device)
         with pause_collector():
-            members = load_members(path, target_device)
-            encoder = cls(members, device=target_device, name=Path(folder).name)
+            encoder = cls(load_members(path, target), device=target, name=Path(folder).name)
         encoder.folder = path
         if structure is not None:
             encoder.members[0].structure = check_share(structure)
@@ -180,8 +179,7 @@ class MultiViewEncoder:
         """
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
-        fields = fields_of(requires)
-        spans = sample_spans([(0, len(trees))])
+        fields, spans = fields_of(requires), sample_spans([(0, len(trees))])
         for member in self.members:
             with torch_threads(1):
                 member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
@@ -237,8 +235,7 @@ class MultiViewEncoder:
                 √(1−λ) of the meaning, at length 1, beside √λ of who did what to whom, + S numbers: the cosine
                 is (1−λ) of the meanings' plus λ of the structures'.
             truncate_dim: keep so many numbers of the meaning, a fitted one at length 1 again.
-            library_options: arguments of sentence-transformers' ``encode`` at values that change nothing (no
-                prompt, float32).
+            library_options: arguments of sentence-transformers' ``encode`` that change nothing here.
         """
         flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
         counts = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
@@ -284,10 +281,7 @@ class MultiViewEncoder:
 
     def __repr__(self) -> str:
         networks = [member.network for member in self.members]
-        views: list[str] = []
-        for network in networks:
-            widths = zip(network.views, network.widths, strict=True)
-            views += [f"{view} {width}" for view, width in widths]
+        views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
         tables = [network.words for network in networks]
         words = [f"{len(table.vocabulary):,} {table.mode}, of size {table.dim}" for table in tables]
         identities = sorted(self.reader.identities.items())

@@ -25,7 +25,7 @@ from parsing.trees.batch import Batch
 from runtime.cli import warn_once
 from runtime.errors import UserError
 
-IGNORED_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
+NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
     "prompt": (None, ""),
     "prompt_name": (None,),
     "precision": (None, "float32"),
@@ -62,15 +62,13 @@ def chosen_views(members: Sequence[Member], views: Sequence[str] | str | None) -
     networks = [member.network for member in members]
     selection = [views] if isinstance(views, str) else views
     positions = view_positions([network.views for network in networks], selection)
-    return [ChosenViews(*pair) for pair in zip(networks, positions, strict=True)]
+    return list(map(ChosenViews, networks, positions))
 
 
 def annotations_of(views: Sequence[ChosenViews]) -> set[str]:
     """Return the annotations that views read: of ``tokens``, ``dep``, ``const``."""
-    annotations: set[str] = set()
-    for network, positions in views:
-        annotations.update(*(network.encoder_list[position].requires for position in positions))
-    return annotations
+    annotations = (network.encoder_list[place].requires for network, places in views for place in places)
+    return set().union(*annotations)
 
 
 def vectors_of_views(views: Sequence[ChosenViews], batch: Batch) -> Tensor:
@@ -96,9 +94,7 @@ def resolve_output(
     ``kind`` is ``meaning``, ``features``, ``raw`` or None, for the other options see
     :meth:`multiview.model.MultiViewEncoder.encode`.
     """
-    views = chosen_views(members, view_names)
-    readout = readout_of(members)
-    first_member = members[0]
+    views, readout, first_member = chosen_views(members, view_names), readout_of(members), members[0]
     if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
         raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
     if kind == "meaning" and (readout is None or view_names is not None):
@@ -116,33 +112,28 @@ def resolve_output(
         width = min(truncate_dim, width)
     default_share = first_member.structure if for_cosine else 0.0
     share = default_share if structure is None else check_share(structure)
+    size = first_member.structure_size
     if share and truncate_dim is not None:
-        warn_once(
-            f"truncate_dim={truncate_dim} cuts the meaning; {first_member.structure_size:,} numbers of "
-            "structure stay"
-        )
+        warn_once(f"truncate_dim={truncate_dim} cuts the meaning; {size:,} numbers of structure stay")
 
-    def plain_vectors(batch: Batch) -> Tensor:
+    def vectors_of(batch: Batch) -> Tensor:
         views_BD = vectors_of_views(views, batch)
-        return views_BD[:, :width] if transform is None else transform(views_BD, width)
-
-    def vectors_with_structure(batch: Batch) -> Tensor:
+        vectors = views_BD[:, :width] if transform is None else transform(views_BD, width)
+        if not share:
+            return vectors
         from multiview.encoders.binding import structure_of  # here: it compiles
 
-        structure_BS = structure_of(batch, first_member.network.words, size=first_member.structure_size)
-        return join_with_structure(plain_vectors(batch), structure_BS, share)
+        structure_BS = structure_of(batch, first_member.network.words, size=size)
+        return join_with_structure(vectors, structure_BS, share)
 
     requires = annotations_of(views)
-    if not share:
-        return Output(requires, width, plain_vectors)
-    return Output(requires | {"dep"}, width + first_member.structure_size, vectors_with_structure)
+    if share:
+        return Output(requires | {"dep"}, width + size, vectors_of)
+    return Output(requires, width, vectors_of)
 
 
 def check_arguments(
-    counts: Mapping[str, object],
-    trees: object,
-    flags: Mapping[str, object],
-    library_options: Mapping[str, object],
+    counts: Mapping[str, object], trees: object, flags: Mapping[str, object], options: Mapping[str, object]
 ) -> None:
     """Refuse arguments of ``encode`` that mean nothing, by a UserError that names the first of them."""
     for name, count in counts.items():
@@ -153,9 +144,11 @@ def check_arguments(
     for name, flag in flags.items():
         if not isinstance(flag, bool | np.bool_ | int | None):
             raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
-    for name, value in library_options.items():
-        ignored_values = IGNORED_ARGUMENTS.get(name, ())
-        if not any(type(value) is type(ignored) and value == ignored for ignored in ignored_values):
+    for name, value in options.items():
+        neutral_values = NEUTRAL_ARGUMENTS.get(name, ())
+        if not any(
+            type(value) is type(neutral_value) and value == neutral_value for neutral_value in neutral_values
+        ):
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
 
 

@@ -60,8 +60,7 @@ def main(config: ReadoutConfig) -> None:
         raise UserError(f"{folder}: no such model folder")
     if config.output is None and str(config.model) == BUILTIN:
         raise UserError(f"--output: needed for {BUILTIN}, which stays as it is")
-    encoder = config.load()
-    trees = open_trees(config.trees)
+    encoder, trees = config.load(), open_trees(config.trees)
     if len(encoder.members) > 1:
         raise UserError(f"{folder}: holds several models; fit a read-out for one of them")
     target = Target(trees, config.teacher)

@@ -136,7 +136,7 @@ def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
     if new_words is not None and not read_json(folder / "config.json")["words"]["expanded"]:
         expand_model(folder, new_words)
         words_added = read_json(folder / "config.json")["words"]["expanded"]
-        print(f"expanded   {words_added:,} words, by {new_words.description}")
+        print(f"expanded   {words_added:,} words, by {new_words.summary}")
     write_json(folder / TIME, {"seconds": position.seconds})
     try:
         plot_curves(folder)

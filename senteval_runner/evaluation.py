@@ -97,7 +97,9 @@ def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> Op
         def load() -> Reading:
             return Reading(model, options, None if trees is None else trees.of(model))
 
-        return OpenedEncoder(SingleEncoder(load, tokens=True), reading=reading, features=features)
+        return OpenedEncoder(
+            parts=[SingleEncoder(load, tokens=True)], reading=reading, for_classifiers=features
+        )
 
     if not (model.readout or model.structure or model.has_scale):
         return stored("")

@@ -209,11 +209,11 @@ def fit_words(folder: Path, teacher: str) -> None:
     """Write ``words.bin``: words whose mean comes nearest to the teacher's sentences, beside skip-grams."""
     from gensim.models import KeyedVectors
 
-    from multiview.words.table import inverse_frequency
+    from multiview.words.table import sif_weights
 
     rows = (folder / "words.tsv").read_text(encoding="utf-8").splitlines()
     words, counts = zip(*(row.split("\t") for row in rows), strict=True)
-    weight_W1 = inverse_frequency(np.array(counts, np.int64), 1 + len(words))[1:, None]
+    weight_W1 = sif_weights(np.array(counts, np.int64), 1 + len(words))[1:, None]
     taught_WT = taught_words(folder, teacher, words, weight_W1)
     skip_WE = np.load(folder / "skip.npy") * weight_W1
     skip_WE *= SKIP_SHARE * np.sqrt(np.mean(taught_WT**2) / np.mean(skip_WE**2))

@@ -21,7 +21,7 @@ ENOUGH_SENTENCES = 200_000
 
 def training_command(config: TrainConfig) -> str:
     """Return a short command line that gives this configuration: a preset and the options that differ."""
-    arguments: list[str] = []
+    arguments = []
     for module in plugin_modules(config.view_list):
         arguments += ["--plugin", module]
     arguments += ["--preset", config.preset]
@@ -36,8 +36,7 @@ class Card:
     """Says how a model was trained, what that gained and what to try next."""
 
     def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
-        self.config = config
-        self.trees = trees
+        self.config, self.trees = config, trees
         self.command = training_command(config)
         self.config_json = config_to_json(config)
         content = str(trees.identity.get("content_sha256", ""))
@@ -52,15 +51,14 @@ class Card:
         if not best.get("anchors"):
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
         step = best["step"]
-        word_recall = best["recall@1/words"]
+        recall, word_recall = best["recall@1"], best["recall@1/words"]
         with_words = self.includes_words(best)
         lines = {
             "gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the "
-            f"objective finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} of "
-            "cases",
+            f"objective finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} "
+            "of cases",
             "neighbours": f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at "
-            f"the start, {best['recall@1']:.1%} at step {step}, {word_recall:.1%} by the average of its "
-            "words",
+            f"the start, {recall:.1%} at step {step}, {word_recall:.1%} by the average of its words",
         }
         if BAG not in self.config.view_list:
             decision = "it stands beside them" if with_words else "they stand alone"
@@ -82,10 +80,7 @@ class Card:
         return [*lines.items(), ("next", next_command)]
 
     def includes_words(self, scores: Mapping[str, float]) -> bool:
-        """Tell whether the model gets the mean of its words as one more view.
-
-        The option ``--beside`` decides, and without it whether more neighbours are found that way.
-        """
+        """Tell whether the mean of its words is one more view: by ``--beside``, else by what finds more."""
         if BAG in self.config.view_list:
             return False
         if self.config.beside:
@@ -152,8 +147,8 @@ class Card:
             vectors = config.vectors
             if vectors == NO_VECTORS:
                 vectors = BUILTIN_WORDS if builtin_reads else "FILE"
-            changed = replace(config, words="fixed", vectors=vectors, name=f"{config.model_name}-fixed")
-            return f"start from words that know more than this text: {training_command(changed)}"
+            new_config = replace(config, words="fixed", vectors=vectors, name=f"{config.model_name}-fixed")
+            return f"start from words that know more than this text: {training_command(new_config)}"
         if len(trees) < ENOUGH_SENTENCES or not builtin_reads:
             return f"train on more text than {len(trees):,} sentences: python -m parsing.run umbc"
         command = f"multiview.search {BUILTIN} {trees.folder}"

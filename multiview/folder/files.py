@@ -49,7 +49,7 @@ from runtime.folders import OWN_NAMES, current_folder, replace_folder
 BUILTIN = "builtin"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
-RECORDED_FILES = (WEIGHTS, VOCABULARY, VECTORS)
+FILE_NAMES = (WEIGHTS, VOCABULARY, VECTORS)
 """All files whose hashes a config.json may record."""
 TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
@@ -81,19 +81,14 @@ def view_positions(view_names: Sequence[Sequence[str]], selection: Sequence[str]
         return [list(range(len(names))) for names in view_names]
     if not isinstance(selection, Collection) or not all(isinstance(label, str) for label in selection):
         raise UserError(f"views={selection!r:.60}: are no names of views")
-    labels_of_parts = [
-        [{name, f"{position}-{name}"} for position, name in enumerate(names)] for names in view_names
-    ]
+    parts = [[{name, f"{position}-{name}"} for position, name in enumerate(names)] for names in view_names]
+    known_labels = {label for part in parts for labels in part for label in labels}
     selected_labels = set(selection)
-    known_labels = {label for part in labels_of_parts for labels in part for label in labels}
     unknown_labels = selected_labels - known_labels
     if unknown_labels or not selected_labels:
         subject = f"view {min(unknown_labels)!r}" if unknown_labels else "views=[]"
         raise UserError(f"{subject}: this model has {', '.join(sorted(known_labels))}")
-    return [
-        [position for position, labels in enumerate(part) if labels & selected_labels]
-        for part in labels_of_parts
-    ]
+    return [[place for place, labels in enumerate(part) if labels & selected_labels] for part in parts]
 
 
 @dataclass
@@ -200,10 +195,9 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
         return config_from_json(MembersRecord, values, where=path)
     record = config_from_json(ModelRecord, values, where=path)
     for name in sorted(record.files):
-        if name not in RECORDED_FILES:
-            raise UserError(
-                f"{path}: files {name!r}: no file of a model; these are {', '.join(RECORDED_FILES)}"
-            )
+        if name not in FILE_NAMES:
+            file_names = ", ".join(FILE_NAMES)
+            raise UserError(f"{path}: files {name!r}: no file of a model; these are {file_names}")
     return record
 
 
@@ -220,13 +214,9 @@ def model_sha256(folder: Path) -> str:
 
 def training_hours(folder: Path) -> float | None:
     """Return how long a model was trained, all its parts together; None where that is not recorded."""
-    total = 0.0
-    for name in model_records(folder):
-        seconds = _training_seconds(current_folder(folder) / name)
-        if seconds is None:
-            return None
-        total += seconds
-    return total / 3600
+    parts = [_training_seconds(current_folder(folder) / name) for name in model_records(folder)]
+    recorded_seconds = [seconds for seconds in parts if seconds is not None]
+    return sum(recorded_seconds) / 3600 if len(recorded_seconds) == len(parts) else None
 
 
 def _training_seconds(folder: Path) -> float | None:
@@ -317,10 +307,9 @@ def save_model(members: Sequence[Member], target: Path, source: Path | None) -> 
     The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder they were
     loaded from, whose names and cards are kept.
     """
+    names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
     if source is not None:
         names = [*model_records(source)]
-    else:
-        names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
     with replace_folder(target) as new_folder:
         for name, member in zip(names, members, strict=True):
             _write_member(new_folder / name, member)
@@ -332,10 +321,8 @@ def save_model(members: Sequence[Member], target: Path, source: Path | None) -> 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
     """Load a model folder; a file that is missing, damaged or of another format is named in a UserError."""
-    return [
-        _load_member(current_folder(folder) / name, record, torch.device(device))
-        for name, record in model_records(folder).items()
-    ]
+    records, target = model_records(folder), torch.device(device)
+    return [_load_member(current_folder(folder) / name, record, target) for name, record in records.items()]
 
 
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
@@ -364,14 +351,8 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         network.load_state_dict(weights)
     if words.expansion is not None:
         words.expansion.check(path)
-    return Member(
-        network.to(device).eval(),
-        parsers=record.parsers,
-        corpus=record.corpus,
-        training=record.training,
-        structure=record.structure,
-        structure_size=record.structure_size,
-    )
+    share, size = record.structure, record.structure_size
+    return Member(network.to(device).eval(), record.parsers, record.corpus, record.training, share, size)
 
 
 def _empty_network(record: ModelRecord, words: WordTable) -> ViewStack:
@@ -394,17 +375,17 @@ def _load_words(
     try:
         with build_without_weights():
             words = WordTable.load(folder, record.words, tables=tables, fixed_vectors=fixed_vectors)
-            expected = _empty_network(record, words).state_dict()
+            expected_weights = _empty_network(record, words).state_dict()
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config_path}: sizes out of range ({str(error).splitlines()[0]})") from None
-    for name in sorted(expected.keys() | weights.keys()):
-        expected_shape = list(expected[name].shape) if name in expected else None
+    for name in sorted(expected_weights.keys() | weights.keys()):
+        expected_shape = list(expected_weights[name].shape) if name in expected_weights else None
         shape = list(weights[name].shape) if name in weights else None
         if expected_shape != shape:
             raise UserError(f"{config_path}: asks for {name} {expected_shape}, {WEIGHTS} has {shape}")
         dtype = weights[name].dtype
-        if expected[name].dtype != dtype:
-            raise UserError(f"{folder / WEIGHTS}: {name} is {dtype}, not {expected[name].dtype}")
+        if expected_weights[name].dtype != dtype:
+            raise UserError(f"{folder / WEIGHTS}: {name} is {dtype}, not {expected_weights[name].dtype}")
     # Module.to_empty would import sympy.
     empty = functools.partial(torch.empty, device="cpu")
     words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]

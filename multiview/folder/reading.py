@@ -88,11 +88,8 @@ class SentenceReader:
                 except UserError:
                     if self.specs.get(need) or spec.startswith(("builtin", "benepar")) or Path(spec).exists():
                         raise
-                    # The name on record is not a folder here.
-                    recorded_parser = f"{PARSER_KINDS[need]} parser {_summary(self.identities[need])}"
-                    raise UserError(
-                        f"the model was trained on trees of {recorded_parser}: {advice}"
-                    ) from None
+                    parser_name = f"{PARSER_KINDS[need]} parser {_summary(self.identities[need])}"
+                    raise UserError(f"the model was trained on trees of {parser_name}: {advice}") from None
                 self._loaded_parsers[need] = self.parsers[need] = parser
         self._check(need, self.parsers[need].identity, "here is", advice)
         return self.parsers[need]
@@ -114,11 +111,11 @@ class SentenceReader:
         return "builtin" if name.startswith("builtin") else name
 
     def _check(self, need: str, identity: Any, place: str, advice: str) -> None:
-        expected = self.identities.get(need)
-        if expected and not is_same_parser(identity or {}, expected):
+        expected_identity = self.identities.get(need)
+        if expected_identity and not is_same_parser(identity or {}, expected_identity):
             raise UserError(
-                f"the model was trained on trees of {PARSER_KINDS[need]} parser {_summary(expected)}; "
-                f"{place} {_summary(identity)}: {advice}"
+                f"the model was trained on trees of {PARSER_KINDS[need]} parser "
+                f"{_summary(expected_identity)}; {place} {_summary(identity)}: {advice}"
             )
 
     def parse(self, sentences: Sequence[tuple[str, ...]], requires: Set[str]) -> Batch:
@@ -222,12 +219,9 @@ class SentenceReader:
 def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     """Return the sentences ``rows`` (integers [B]) of a batch, in that order; repeats are allowed."""
     lengths = np.diff(batch.sentence_offsets)[rows]
-    token_places = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
-    node_places = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
-    arrays = {}
-    for name in batch.fields:
-        places = node_places if name in NODE_FIELDS else token_places
-        arrays[name] = getattr(batch, name)[places]
+    tokens = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
+    nodes = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
+    arrays = {name: getattr(batch, name)[nodes if name in NODE_FIELDS else tokens] for name in batch.fields}
     return Batch(
         sentence_offsets=offsets_of(lengths),
         flags=batch.flags[rows],

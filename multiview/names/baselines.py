@@ -39,16 +39,12 @@ from runtime.cli import config_from_json
 from runtime.device import pick_device
 from runtime.errors import UserError
 
-WORD_DIM = 128
-"""Size of the LSTM's random words."""
-BATCH = 128
-"""Sentences that the LSTM encodes at a time."""
+WORD_DIM, BATCH = 128, 128
+"""Size of the LSTM's random words, and sentences that it encodes at a time."""
 RANDOM_DIM = 300
-"""Size of random words where a name gives none."""
-SAMPLE = 20_000
-"""Corpus sentences from which the direction is computed."""
-BLOCK = 100
-"""Corpus sentences that are read together."""
+"""Size of a bag's random words where a name gives none."""
+SAMPLE, BLOCK = 20_000, 100
+"""Corpus sentences from which the direction is computed, and how many are read together."""
 NGRAM_LENGTHS = (3, 4, 5)
 """Lengths of character n-grams, which include a mark at both ends of a word: those of fastText but 6."""
 Lookup = Callable[[Sequence[str]], tuple[Float, NDArray[np.bool_]]]
@@ -71,8 +67,7 @@ def _file_lookup(file: Path) -> Lookup:
     row_of = places_of(word_vectors.words)
 
     def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-        spellings = [plain(token) for token in tokens]
-        rows = [row_of.get(spelling, row_of.get(spelling.lower(), -1)) for spelling in spellings]
+        rows = [row_of.get(word, row_of.get(word.lower(), -1)) for word in map(plain, tokens)]
         rows_N = np.array(rows, np.int64)
         return np.asarray(word_vectors.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
 
@@ -147,14 +142,10 @@ class Bag:
 
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
         """Return the vectors [n, E] of strings (split at white space) or token lists."""
-        vectors = self._means([_tokens(sentence) for sentence in sentences])
+        vectors = self._means([text.split() if isinstance(text, str) else text for text in sentences])
         if self.direction_1E is not None:
             vectors -= (vectors @ self.direction_1E.T) @ self.direction_1E
         return vectors
-
-
-def _tokens(sentence: str | Sequence[str]) -> Sequence[str]:
-    return sentence.split() if isinstance(sentence, str) else sentence
 
 
 class RandomLSTM:
@@ -171,7 +162,7 @@ class RandomLSTM:
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str | Sequence[str]]) -> Float:
         """Return the vectors [n, D] of strings (split at white space) or token lists."""
-        tokens = [_tokens(sentence) for sentence in sentences]
+        tokens = [text.split() if isinstance(text, str) else text for text in sentences]
         longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
         vectors = np.zeros((len(tokens), 2 * self.lstm.hidden_size), dtype=np.float32)
         for start in range(0, len(tokens), BATCH):

@@ -13,35 +13,22 @@ from pathlib import Path
 from runtime.errors import UserError
 from runtime.folders import current_folder
 
-
-@dataclass(frozen=True)
-class Form:
-    """What may follow a prefix."""
-
-    usage: str
-    """The form in words, for errors."""
-    options: tuple[str, ...] = ()
-    """Options of this prefix, besides those of every name; a corpus is needed."""
-
-
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
-POOLED_FORM = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
+POOLED = "cls:NAME, mean:NAME or max:NAME of a transformer"
 FORMS = {
-    "": Form(
-        "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
-        "multiview.train",
-        ("views", "readout", "expand"),
-    ),
-    "cls": POOLED_FORM,
-    "mean": POOLED_FORM,
-    "max": POOLED_FORM,
-    "random": Form("random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE", ("vectors",)),
-    "bag": Form("bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train"),
-    "sif": Form(f"sif:WORDS{CORPUS}", ("corpus",)),
-    "start": Form(
-        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on", ("corpus",)
-    ),
+    "": "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
+    "multiview.train",
+    "cls": POOLED,
+    "mean": POOLED,
+    "max": POOLED,
+    "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
+    "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
+    "sif": f"sif:WORDS{CORPUS}",
+    "start": f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
 }
+"""What may follow each prefix, in words, for errors."""
+OPTIONS = {"": {"views", "readout", "expand"}, "random": {"vectors"}, "sif": {"corpus"}, "start": {"corpus"}}
+"""The options of a prefix, besides those of every name; a corpus is needed."""
 OPTION = re.compile(r"(?P<base>.+)\?(?P<key>[a-z]+)=(?P<value>[^?]+)")
 SHARE = re.compile(r"[0-9]*\.?[0-9]+")
 DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9][0-9]{0,5})")
@@ -82,16 +69,18 @@ class EncoderName:
     @property
     def name(self) -> str:
         """A short name for tables: of a path its last part."""
-        prefix = f"{self.prefix}:" if self.prefix else ""
         base = Path(self.base).absolute().name if os.path.exists(self.base) else self.base
-        size = f"@{self.dim}" if self.dim else ""
-        views = f"?views={','.join(self.views)}" if self.views else ""
-        words = f" over {self.vectors.stem}" if self.vectors else ""
-        words += f"?expand={self.expand.stem}" if self.expand else ""
-        readout = f"?readout={self.readout}" if self.readout else ""
-        scale = f"?scale={Path(self.scale).name}" if self.scale else ""
-        share = f"?structure={self.structure:g}" if self.structure is not None else ""
-        return f"{prefix}{base}{size}{views}{words}{readout}{scale}{share}"
+        text = f"{self.prefix}:{base}" if self.prefix else base
+        text += f"@{self.dim}" if self.dim else ""
+        text += f" over {self.vectors.stem}" if self.vectors else ""
+        options = {
+            "views": ",".join(self.views or ()),
+            "expand": self.expand.stem if self.expand else "",
+            "readout": self.readout,
+            "scale": Path(self.scale).name,
+            "structure": None if self.structure is None else f"{self.structure:g}",
+        }
+        return text + "".join(f"?{key}={value}" for key, value in options.items() if value)
 
     @property
     def is_random(self) -> bool:
@@ -111,7 +100,7 @@ class EncoderName:
 
     def wrong_form(self) -> UserError:
         """Return the error for a name that its prefix does not take."""
-        return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix].usage}")
+        return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix]}")
 
 
 def parse_name(spec: str) -> EncoderName:
@@ -127,10 +116,9 @@ def parse_name(spec: str) -> EncoderName:
     if os.path.exists(text) or not (prefix and colon) or prefix not in FORMS:
         prefix, base = "", text
     dim = None
-    sized_name = DIM.fullmatch(base) if prefix and not os.path.exists(base) else None
-    if sized_name:
+    if prefix and not os.path.exists(base) and (sized_name := DIM.fullmatch(base)):
         base, dim = sized_name["base"], int(sized_name["dim"])
-    is_share = SHARE.fullmatch(options.get("structure", "0")) is not None
+    share = SHARE.fullmatch(options.get("structure", "0"))
     name = EncoderName(
         spec=spec,
         prefix=prefix,
@@ -139,16 +127,17 @@ def parse_name(spec: str) -> EncoderName:
         views=options["views"].split(",") if "views" in options else None,
         readout=options.get("readout"),
         scale=options.get("scale", ""),
-        structure=float(options["structure"]) if "structure" in options and is_share else None,
+        structure=float(share[0]) if "structure" in options and share else None,
         **{key: Path(options[key]) for key in ("expand", "vectors", "corpus") if key in options},
     )
     prefix_options = options.keys() - {"scale", "structure"}
+    known_options = OPTIONS.get(prefix, set())
     if (
-        (is_repeated or not is_share or name.readout not in (None, "meaning", "features", "raw"))
+        (is_repeated or not share or name.readout not in (None, "meaning", "features", "raw"))
         or (not base or ("?" in base and not os.path.exists(base)))
         or (dim and not name.is_random)
-        or not prefix_options <= set(FORMS[prefix].options)
-        or (not prefix_options and "corpus" in FORMS[prefix].options)
+        or not prefix_options <= known_options
+        or (not prefix_options and "corpus" in known_options)
     ):
         raise name.wrong_form()
     _check_files(name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -55,35 +56,21 @@ def text_of(tokens: Sequence[str]) -> str:
     return " ".join(tokens) or "."
 
 
+@dataclass(eq=False)
 class SingleEncoder:
-    """One encoder, loaded when it is first needed, and the vectors that it gave.
+    """One encoder, loaded when it is first needed, and the vectors that it gave."""
 
-    ``load`` returns the function that encodes sentences: token lists if ``tokens``, else strings. ``store``
-    keeps the vectors, by default in memory. ``source`` is what the encoder's name means, if it has one.
-    """
-
-    def __init__(
-        self,
-        load: Callable[[], Encode],
-        *,
-        tokens: bool,
-        name: str = "encoder",
-        store: VectorStore | None = None,
-        source: Source | None = None,
-    ) -> None:
-        self.load = load
-        self.tokens = tokens
-        self.name = name
-        self.source = source
-        self.store = store or VectorStore()
-        self.reader = SentenceReader([])
-
-    @classmethod
-    def of(cls, source: Source, cache: Path | None, **options: Any) -> SingleEncoder:
-        """Open a source, with ``options`` of :meth:`Source.load`; its store is a subfolder of ``cache``."""
-        load = functools.partial(source.load, **options)
-        store = VectorStore(cache and cache / source.key)
-        return cls(load, tokens=source.kind not in STRINGS, name=source.name, store=store, source=source)
+    load: Callable[[], Encode]
+    """Returns the function that encodes sentences."""
+    _: KW_ONLY
+    tokens: bool
+    """Whether that function takes token lists; else it takes strings."""
+    name: str = "encoder"
+    store: VectorStore = field(default_factory=VectorStore)
+    """Keeps the vectors, by default in memory."""
+    source: Source | None = None
+    """The meaning of the encoder's name, if it has one."""
+    reader: SentenceReader = field(init=False, default_factory=lambda: SentenceReader([]))
 
     @cached_property
     def _function_or_error(self) -> Encode | UserError:
@@ -121,12 +108,11 @@ class SingleEncoder:
             return encode.model.encode(texts, trees=trees, show_progress_bar=show, **encode.options)[None]
         if texts is None:
             texts = [] if trees is None else list(trees.words())
-        sentences: list[Any] = []
-        for text in texts:
-            if self.tokens:
-                sentences.append(self.reader.tokens(text))
-            else:
-                sentences.append(text if isinstance(text, str) else text_of(text))
+        sentences: list[Any]
+        if self.tokens:
+            sentences = [self.reader.tokens(text) for text in texts]
+        else:
+            sentences = [text if isinstance(text, str) else text_of(text) for text in texts]
         if not sentences:
             return self.encode(sentences)
         return np.concatenate([self.encode(chunk) for chunk in self._chunks(sentences, show)], axis=1)
@@ -151,34 +137,34 @@ class SingleEncoder:
                 bar.update(len(chunk))
 
 
+@dataclass(eq=False, kw_only=True)
 class OpenedEncoder:
-    """Sentence vectors by one encoder, or by several side by side; all vectors of a part are joined.
+    """Sentence vectors by one encoder, or by several side by side; all vectors of a part are joined."""
 
-    ``project`` is the size of a fixed Glorot random projection, of ``seed``: the control for embedding size.
-    ``identity`` decides the vectors of the parts. ``reading`` says which vectors of a model these are, such
-    as ``meaning``, with the share of structure. ``spec`` is how the user named it, ``name`` is for tables.
-    ``features`` is the encoder for classifiers, by default this one.
-    """
+    parts: Sequence[SingleEncoder]
+    name: str = "encoder"
+    """For tables."""
+    spec: str = ""
+    """The name as the user gave it."""
+    project: int | None = None
+    """Size of a fixed Glorot random projection, the control for embedding size."""
+    seed: int = 0
+    """Seed of the projection."""
+    identity: Sequence[Any] = ()
+    """Decides the vectors of the parts, to which the projection is added."""
+    reading: str = ""
+    """Which vectors of a model these are, such as ``meaning``, with the share of structure."""
+    for_classifiers: OpenedEncoder | None = None
+    """The encoder for classifiers, where that is another one."""
 
-    def __init__(
-        self,
-        *parts: SingleEncoder,
-        name: str = "encoder",
-        spec: str = "",
-        project: int | None = None,
-        seed: int = 0,
-        identity: Sequence[Any] = (),
-        reading: str = "",
-        features: OpenedEncoder | None = None,
-    ) -> None:
-        self.parts = parts
-        self.name = name
-        self.spec = spec
-        self.project = project
-        self.seed = seed
-        self.reading = reading
-        self.features = features or self
-        self.identity = [*identity, ("project", project, seed)] if project else [*identity]
+    def __post_init__(self) -> None:
+        if self.project:
+            self.identity = [*self.identity, ("project", self.project, self.seed)]
+
+    @property
+    def features(self) -> OpenedEncoder:
+        """The encoder for classifiers, which may be this one."""
+        return self.for_classifiers or self
 
     @property
     def key(self) -> str:
@@ -256,7 +242,7 @@ def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
         )
     load = functools.partial(getattr, encoder, "encode" if is_encoder else "__call__")
     takes_tokens = bool(getattr(encoder, "pretokenized", not is_encoder))
-    return OpenedEncoder(SingleEncoder(load, tokens=takes_tokens))
+    return OpenedEncoder(parts=[SingleEncoder(load, tokens=takes_tokens)])
 
 
 def open_encoder(
@@ -279,17 +265,26 @@ def open_encoder(
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
     name = "+".join(source.name for source in sources)
 
-    def side_by_side(sources: Sequence[Source], features: OpenedEncoder | None = None) -> OpenedEncoder:
-        options = {"device": device, "trees": trees, "parsers": parsers}
+    def side_by_side(sources: list[Source], for_classifiers: OpenedEncoder | None = None) -> OpenedEncoder:
+        parts = [
+            SingleEncoder(
+                functools.partial(source.load, device=device, trees=trees, parsers=parsers),
+                tokens=source.kind not in STRINGS,
+                name=source.name,
+                store=VectorStore(cache and cache / source.key),
+                source=source,
+            )
+            for source in sources
+        ]
         return OpenedEncoder(
-            *(SingleEncoder.of(source, cache, **options) for source in sources),
+            parts=parts,
             name=name,
             spec=spec,
             project=project,
             seed=seed,
             identity=[source.key for source in sources],
             reading=" + ".join(source.reading for source in sources if source.reading),
-            features=features,
+            for_classifiers=for_classifiers,
         )
 
     classifier_sources = [source.for_classifiers() for source in sources]

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from corpora.characters import VERSION
+from corpora.inputs import input_hash, list_files
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.meaning import (
     BLOCK_SENTENCES,
@@ -36,6 +37,7 @@ from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name
 from multiview.pretrained import Encode, Float, assemble, encode_texts, load_pretrained
 from multiview.structure import WithStructure
+from multiview.words.sources import MODEL_SUFFIXES
 from multiview.words.table import Vocabulary, WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.cache import TreeCache
@@ -50,14 +52,10 @@ TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
 """Gives the stored trees of a model's sentences, when the model is loaded."""
 Load = Callable[[str | None], Any]
 """Loads on a device: a :class:`MultiViewEncoder`, or a function from sentences to vectors."""
-BATCH = 128
-"""Sentences encoded at a time."""
-CHUNK = 1024
-"""Sentences given to an encoder at a time where a text is measured."""
+BATCH, CHUNK = 128, 1024
+"""Sentences encoded at a time, and those given to an encoder at a time where a text is measured."""
 VIEW_DIM = 128
 """Dimensions of one untrained view."""
-MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.npy", "*.bin", "*.model")
-"""The files of another library's model that decide its vectors."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Source(EncoderName):
 
     @property
     def reading(self) -> str:
-        """Says which of a model's vectors these are, where it has several."""
+        """Which of a model's vectors these are, where it has several."""
         if not (self.has_features or self.readout or self.text):
             return ""
         share = self.structure
@@ -120,9 +118,8 @@ class Source(EncoderName):
     @property
     def is_multiview(self) -> bool:
         """Whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
-        if self.kind == "random":
-            return self.base != "lstm" and not self.structure
-        return self.kind in ("multiview", "start")
+        has_random_views = self.kind == "random" and self.base != "lstm" and not self.structure
+        return has_random_views or self.kind in ("multiview", "start")
 
     @property
     def has_trained_words(self) -> bool:
@@ -158,8 +155,8 @@ class Source(EncoderName):
             options = {"views": self.views, "readout": self.readout, "structure": self.structure}
             return Reading(model, options, None if trees is None else trees(model))
         if self.structure:
-            unstructured = replace(self, structure=None).load(device=device, trees=trees, parsers=parsers)
-            return WithStructure(SimpleNamespace(encode=unstructured), self.structure).encode
+            plain_encode = replace(self, structure=None).load(device=device, trees=trees, parsers=parsers)
+            return WithStructure(SimpleNamespace(encode=plain_encode), self.structure).encode
         encode: Encode = self.open(device)
         if self.text is None or self.readout != "features":
             return encode
@@ -259,40 +256,32 @@ def _on_disk(name: EncoderName, path: Path) -> Source:
     values = read_json(config) if config.is_file() else None
     is_ours = isinstance(values, dict) and "format" in values and values.keys() & {"views", "members"}
     if not is_ours:
-        files = {file for pattern in MODEL_FILES for file in path.rglob(pattern) if not file.is_dir()}
-        hashes = [[str(file.relative_to(path)), sha256_file(file)] for file in sorted(files)]
-        return _of_library(name, hashes)
+        return _of_library(name, input_hash(path, list_files(path, MODEL_SUFFIXES)))
     records = model_records(path)
-    source = _source(
-        name, "multiview", functools.partial(MultiViewEncoder.load, name.base), model_sha256(path)
-    )
+    load = functools.partial(MultiViewEncoder.load, name.base)
     return replace(
-        source,
+        _source(name, "multiview", load, model_sha256(path)),
         has_features=any(record.readout or record.structure or record.scale for record in records.values()),
         default_share=max(record.structure for record in records.values()),
         fitted="" in records and bool(records[""].readout or records[""].structure),
     )
 
 
-def _of_library(name: EncoderName, hashes: Sequence[object] = ()) -> Source:
-    """Return the sentence-transformers model of a folder, whose files have these hashes, or of a name."""
-    content: list[object] = [*hashes]
-    if not content:
-        try:
-            content = [name.base, version("sentence-transformers")]
-        except ModuleNotFoundError:
-            raise MissingExtraError("sentence-transformers", "burt") from None
+def _of_library(name: EncoderName, folder_hash: str | None = None) -> Source:
+    """Return the sentence-transformers model of a folder, whose content has this hash, or of a name."""
+    try:
+        content = folder_hash or [name.base, version("sentence-transformers")]
+    except ModuleNotFoundError:
+        raise MissingExtraError("sentence-transformers", "burt") from None
 
     def load(device: str | None) -> Encode:
         model = load_pretrained(name.base, all_modules=True, device=str(pick_device(device)))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
 
-    return _source(name, "sentence-transformers", load, *content)
+    return _source(name, "sentence-transformers", load, content)
 
 
 def _pooled(name: EncoderName) -> Source:
-    """Return a transformer whose last layer is pooled as the prefix says."""
-
     def load(device: str | None) -> Encode:
         model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
@@ -303,12 +292,11 @@ def _pooled(name: EncoderName) -> Source:
 def _random(name: EncoderName, seed: int) -> Source:
     """Return the untrained views, or ``lstm``, which is no view and stands alone."""
     views = name.base.split(",")
-    if views != ["lstm"]:
-        for view in views:
-            view_class(view)
+    for view in views if views != ["lstm"] else ():
+        view_class(view)
     dim, remainder = divmod(name.dim or VIEW_DIM * len(views), len(views))
-    has_directions = "lstm" in views or "seq" in views
-    if remainder or (has_directions and dim % 2):
+    has_two_directions = "lstm" in views or "seq" in views
+    if remainder or (has_two_directions and dim % 2):
         raise UserError(
             f"model {name.spec!r}: {name.dim} dimensions cannot be divided by {len(views)} views, or not "
             "halved for the two directions of seq and lstm"
@@ -327,8 +315,6 @@ def _random(name: EncoderName, seed: int) -> Source:
 
 
 def _bag(name: EncoderName, seed: int) -> Source:
-    """Return the mean of word vectors, which are random, of a file, or of a model."""
-
     def load(device: str | None) -> Encode:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus).encode
 

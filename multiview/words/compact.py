@@ -27,10 +27,7 @@ SCALE_SUFFIX = ".scale"
 
 
 def pack_model(source: Path, target: Path, *extra_views: str) -> None:
-    """Write a compact copy of a model with fixed words, to which a read-out can be fitted.
-
-    The copy also lists ``extra_views``, views without weights.
-    """
+    """Write a compact copy of a model with fixed words, which also has ``extra_views`` without weights."""
     tensors: dict[str, Tensor] = {}
     for name, tensor in load_file(source / WEIGHTS).items():
         tensors |= pack_matrix(name, tensor) if tensor.ndim == 2 else {name: tensor.half()}
@@ -45,11 +42,11 @@ def pack_model(source: Path, target: Path, *extra_views: str) -> None:
     for name in ("README.md", "modules.json", "time.json", "vocab.txt"):
         (target / name).write_bytes((source / name).read_bytes())
     record = read_record(source / "config.json")
+    record |= {"views": [*record["views"], *extra_views], "storage": "compact"}
     with atomic_path(target / "config.json") as config_path, atomic_path(target / WEIGHTS) as weights_path:
         save_file(tensors, weights_path)
         record["files"] = {"vocab.txt": record["files"]["vocab.txt"], WEIGHTS: file_record(weights_path)}
-        record["views"] = [*record["views"], *extra_views]
-        write_record(config_path, {**record, "storage": "compact"})
+        write_record(config_path, record)
 
 
 def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -73,10 +70,8 @@ def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
             if not has_scale or tensor.ndim != 2 or is_packed != (name == FIXED_VECTORS):
                 raise UserError(f"{name} is {tensor.dtype} {list(tensor.shape)} without a scale per row")
             scale_N1 = scale.float()[:, None]
-            if is_packed:
-                weights[name] = PackedVectors(tensor.numpy(), scale_N1.numpy())
-            else:
-                weights[name] = tensor * scale_N1
+            packed_vectors = PackedVectors(tensor.numpy(), scale_N1.numpy())
+            weights[name] = packed_vectors if is_packed else tensor * scale_N1
     return weights
 
 

@@ -25,14 +25,7 @@ from corpora.inputs import input_hash, list_files
 from multiview.config import BUILTIN_FOLDER, BUILTIN_WORDS, DISTIL, TRAIN, TrainConfig
 from multiview.pretrained import encode_texts, encoder_folder, load_pretrained
 from multiview.words.compact import FIXED_VECTORS, WEIGHTS, unpack
-from multiview.words.table import (
-    MEAN_WORDS,
-    UNKNOWN_ROW,
-    Vocabulary,
-    WordTable,
-    corpus_words,
-    inverse_frequency,
-)
+from multiview.words.table import MEAN_WORDS, UNKNOWN_ROW, Vocabulary, WordTable, corpus_words, sif_weights
 from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
@@ -54,20 +47,17 @@ PASSES = {"words": 10_000_000, "least": 3, "most": 20}
 """gensim passes over the corpus until it has read so many words, but at least and at most so often."""
 BLOCK = 4096
 """Words encoded at a time."""
-MODEL_SUFFIXES = (".safetensors", ".json", ".txt", ".model")
-"""Suffixes of the files in an encoder's folder that decide its vectors."""
+MODEL_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".npy", ".bin")
+"""Suffixes of the files in another library's model that decide its vectors."""
 
 
 def open_vectors(
     config: TrainConfig, trees: TreeCache, cache: Path = CACHE, max_words: int = DEFAULT_WORDS
 ) -> WordVectors:
-    """Open the vectors that ``--vectors`` names, of a file the ``max_words`` first ones.
-
-    Vectors that are made or converted stay in the folder ``cache``.
-    """
+    """Open what ``--vectors`` names, of a file its ``max_words`` first words; ``cache`` keeps the result."""
     if config.vectors == BUILTIN_WORDS:
-        return _builtin_vectors(config.table.dim)
-    if config.vectors == TRAIN:
+        source = _builtin_source(config.table.dim)
+    elif config.vectors == TRAIN:
         source = _skip_gram_source(config, trees)
     elif config.vectors.startswith(DISTIL):
         source = _distilled_source(config, trees)
@@ -88,9 +78,8 @@ def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
 
 def _record(config: TrainConfig, trees: TreeCache) -> dict[str, object]:
     """Return what decides the words of a corpus, their counts and the size of their vectors."""
-    table = config.table
-    content = trees.identity["content_sha256"]
-    return {"trees": content, "words": [table.size, table.min_count, table.case], "dim": table.dim}
+    words = [config.table.size, config.table.min_count, config.table.case]
+    return {"trees": trees.identity["content_sha256"], "words": words, "dim": config.table.dim}
 
 
 def _skip_gram_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
@@ -102,9 +91,8 @@ def _skip_gram_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
 
     def read() -> Iterator[tuple[str, Float]]:
         if not words:
-            raise UserError(
-                f"--vectors {TRAIN}: no word of {trees.folder} occurs twice; give --table.buckets 0"
-            )
+            reason = f"no word of {trees.folder} occurs twice"
+            raise UserError(f"--vectors {TRAIN}: {reason}; give --table.buckets 0")
         try:
             from gensim.models import Word2Vec
         except ImportError:
@@ -118,8 +106,8 @@ def _skip_gram_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
         for word in words:
             yield word, np.asarray(model.wv[word], dtype=np.float32)
 
-    description = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
-    return VectorSource(TRAIN, f"{TRAIN}-{json_digest(record, 8)}", record, description, read)
+    summary = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
+    return VectorSource(TRAIN, f"{TRAIN}-{json_digest(record, 8)}", record, summary, read)
 
 
 def _distilled_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
@@ -145,25 +133,29 @@ def _distilled_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
                 bar.update(len(blocks[-1]))
         yield from zip(words, distilled_vectors(np.concatenate(blocks), counts_W, dim), strict=True)
 
-    description = (
+    summary = (
         f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to "
         f"{dim} dimensions, weights a / (a + p)"
     )
-    return VectorSource(config.vectors, f"distil-{json_digest(record, 8)}", record, description, read)
+    return VectorSource(config.vectors, f"distil-{json_digest(record, 8)}", record, summary, read)
 
 
-def _builtin_vectors(dim: int) -> WordVectors:
+def _builtin_source(dim: int) -> VectorSource:
     words = read_words(BUILTIN_FOLDER / "vocab.txt")
-    vectors_WT = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS][:]
-    width = vectors_WT.shape[1]
+    word_vectors = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS]
+    width = word_vectors.shape[1]
     if dim > width:
         raise UserError(f"--table.dim {dim}: the words of {BUILTIN_WORDS} have {width} numbers; lower it")
-    # About the origin, as cosines are; their lengths hold the words' weights.
-    vectors_WE = (vectors_WT @ principal_axes(vectors_WT, dim)).astype(np.float32)
-    description = (
-        f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
-    )
-    return WordVectors(words, vectors_WE, description)
+
+    def read() -> Iterator[tuple[str, Float]]:
+        vectors_WT = word_vectors[:]
+        # About the origin, as cosines are; their lengths hold the words' weights.
+        vectors_WE = (vectors_WT @ principal_axes(vectors_WT, dim)).astype(np.float32)
+        yield from zip(words, vectors_WE, strict=True)
+
+    summary = f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
+    record = {"model": BUILTIN_FOLDER.name, "dim": dim}
+    return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, summary, read)
 
 
 def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
@@ -179,7 +171,7 @@ def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
         if not any(vocabulary.row(word) in word_rows for word in trees.type_counts()):
             raise _no_word_in_common(config.vectors)
         table = WordTable.with_fixed(vocabulary, vectors.vectors)
-        table.origin = f"from {vectors.description}"
+        table.origin = f"from {vectors.summary}"
         return table
     words, counts_W = corpus_words(trees.type_counts(), config.table)
     dim = config.table.dim if vectors is None else vectors.dim
@@ -198,15 +190,13 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
     Hash buckets and words without a vector start at random, as long as the vectors are on average.
     """
     vocabulary = table.vocabulary
-    vocabulary_of_vectors = Vocabulary(
-        vectors.words, case="exact" if vocabulary.case == "exact" else "backoff"
-    )
-    rows_in_vectors = vocabulary_of_vectors.lookup(vocabulary.words).astype(np.int64)
-    has_vector = rows_in_vectors != UNKNOWN_ROW
-    rows_in_table = 1 + np.flatnonzero(has_vector)
-    if not len(rows_in_table):
+    source = Vocabulary(vectors.words, case="exact" if vocabulary.case == "exact" else "backoff")
+    source_rows = source.lookup(vocabulary.words).astype(np.int64)
+    has_vector = source_rows != UNKNOWN_ROW
+    rows = 1 + np.flatnonzero(has_vector)
+    if not len(rows):
         raise _no_word_in_common(spec)
-    word_vectors = vectors.vectors[rows_in_vectors[has_vector] - 1]
+    word_vectors = vectors.vectors[source_rows[has_vector] - 1]
     values = torch.from_numpy(np.asarray(word_vectors, dtype=np.float32))
     mean_E = torch.from_numpy(np.asarray(vectors.vectors[:MEAN_WORDS]).mean(axis=0))
     with torch.no_grad():
@@ -214,8 +204,8 @@ def start_from(table: WordTable, vectors: WordVectors, spec: str) -> None:
             rows_of_view /= rows_of_view.norm(dim=1, keepdim=True)
             rows_of_view *= values.norm(dim=1).mean()
             rows_of_view[UNKNOWN_ROW] = mean_E
-            rows_of_view[torch.from_numpy(rows_in_table)] = values
-    table.origin = f"{len(rows_in_table):,} of them starting from {vectors.description}"
+            rows_of_view[torch.from_numpy(rows)] = values
+    table.origin = f"{len(rows):,} of them starting from {vectors.summary}"
 
 
 def _no_word_in_common(spec: str) -> UserError:
@@ -253,15 +243,15 @@ class _Sentences:
             self.bar.update(1)
 
 
-def distilled_vectors(encoded_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
+def distilled_vectors(encoder_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
     """Return the vectors [W, E] of words: PCA, mean square 1, times the words' weights.
 
     Their ``counts_W`` are those in the corpus; E is ``dim``, at most W and T.
     """
-    offsets_WT = encoded_WT.astype(np.float64)
+    offsets_WT = encoder_WT.astype(np.float64)
     offsets_WT -= offsets_WT.mean(axis=0)
     vectors_WE = offsets_WT @ principal_axes(offsets_WT, dim)
     vectors_WE /= np.sqrt(np.mean(vectors_WE**2))
-    weight_W = inverse_frequency(counts_W, 1 + len(counts_W))[1:]
+    weight_W = sif_weights(counts_W, 1 + len(counts_W))[1:]
     result: Float = (vectors_WE * weight_W[:, None]).astype(np.float32)
     return result

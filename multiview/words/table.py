@@ -15,6 +15,7 @@ Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-v
 
 import functools
 import hashlib
+import os
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,18 +30,10 @@ from torch import Tensor, nn
 
 from corpora.characters import places_of, plain
 from multiview.config import Case, Start, TableConfig
-from multiview.words.vectors import (
-    VECTORS,
-    Expansion,
-    Float,
-    WordVectors,
-    is_writable,
-    read_words,
-    save_vectors,
-)
+from multiview.words.vectors import VECTORS, Expansion, Float, WordVectors, is_writable, read_words
 from runtime.cli import Count, CountOrNone, configuration
 from runtime.errors import UserError
-from runtime.files import read_array, write_text
+from runtime.files import atomic_path, read_array, write_array, write_text
 from runtime.surroundings import state_without
 
 UNKNOWN_ROW = 0
@@ -68,9 +61,7 @@ class Vocabulary:
     """
 
     def __init__(self, words: Sequence[str], *, buckets: int = 0, case: Case = "backoff") -> None:
-        self.words = list(words)
-        self.buckets = buckets
-        self.case = case
+        self.words, self.buckets, self.case = list(words), buckets, case
         if len(set(self.words)) != len(self.words):
             raise UserError("vocabulary: a word is listed twice; list each once")
         self.row_of = places_of(self.words, first=1)
@@ -122,7 +113,7 @@ def corpus_words(counts: Mapping[str, int], config: TableConfig) -> tuple[list[s
     return words, np.array([totals[word] for word in words], dtype=np.int64)
 
 
-def inverse_frequency(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
+def sif_weights(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
     """Return the smooth inverse frequency a / (a + p(w)) of each table row, float32 [rows].
 
     ``counts`` [W] are those of the words. Rows without a count (the unknown word, hash buckets) stand for
@@ -147,8 +138,7 @@ class WordsRecord:
     @property
     def files(self) -> list[str]:
         """Names of the files in a model folder that hold its words, besides the weights."""
-        has_vectors = self.mode == "fixed" or self.expanded
-        return [VOCABULARY, VECTORS] if has_vectors else [VOCABULARY]
+        return [VOCABULARY, VECTORS] if self.mode == "fixed" or self.expanded else [VOCABULARY]
 
 
 @dataclass(frozen=True)
@@ -192,16 +182,14 @@ class WordTable(nn.Module):
         self, vocabulary: Vocabulary, dim: int, *, views: int, fixed_vectors: FixedVectors | None = None
     ) -> None:
         super().__init__()
-        self.vocabulary = vocabulary
-        self.trained_vocabulary = vocabulary
-        """The vocabulary without the words of the expansion."""
+        self.vocabulary = self.trained_vocabulary = vocabulary
+        """With and without the words of the expansion."""
         self.dim = dim
         self.fixed_vectors = fixed_vectors
         self.expansion = None
-        tables = (nn.Parameter(torch.empty(vocabulary.row_count, dim)) for _ in range(views))
-        self.tables = nn.ParameterList(tables)
-        marker = None if fixed_vectors is None else torch.empty(0)
-        self.register_buffer("device_marker", marker, persistent=False)
+        shape = (vocabulary.row_count, dim)
+        self.tables = nn.ParameterList(nn.Parameter(torch.empty(shape)) for _ in range(views))
+        self.register_buffer("device_marker", None if fixed_vectors is None else torch.empty(0), False)
 
     @classmethod
     def with_fixed(cls, vocabulary: Vocabulary, vectors: FixedVectors) -> Self:
@@ -228,15 +216,14 @@ class WordTable(nn.Module):
         all views. ``counts``, int64 [words], are the occurrences of each word, for these weights.
         """
         for position, table in enumerate(self.tables):
-            generator = torch.Generator()
             with torch.no_grad():
                 if start == "xavier":
-                    generator.manual_seed(seed + 7919 * (position + 1))
+                    generator = torch.Generator().manual_seed(seed + 7919 * (position + 1))
                     nn.init.xavier_uniform_(table, generator=generator)
                     continue
-                table.normal_(generator=generator.manual_seed(seed))
+                table.normal_(generator=torch.Generator().manual_seed(seed))
                 if counts is not None:
-                    table *= torch.from_numpy(inverse_frequency(counts, len(table)))[:, None]
+                    table *= torch.from_numpy(sif_weights(counts, len(table)))[:, None]
 
     @property
     def added_word_count(self) -> int:
@@ -248,16 +235,15 @@ class WordTable(nn.Module):
         if self.device_marker is not None:
             return torch.from_numpy(self.fixed_rows(table_rows)).to(self.device_marker)
         table: Tensor = self.tables[view]
-        # The rows of added words stand between those of the trained words and those of the buckets.
-        start = 1 + len(self.trained_vocabulary)
-        stop = start + self.added_word_count
-        is_added = (table_rows >= start) & (table_rows < stop)
-        trained_rows = np.where(table_rows < start, table_rows, table_rows - self.added_word_count)
+        # Rows of added words stand between those of the trained words and those of the buckets.
+        start, count = 1 + len(self.trained_vocabulary), self.added_word_count
+        is_added = (table_rows >= start) & (table_rows < start + count)
+        trained_rows = np.where(table_rows < start, table_rows, table_rows - count)
         trained_rows = np.where(is_added, UNKNOWN_ROW, trained_rows).astype(np.int64)
         values_UE = table[torch.from_numpy(trained_rows).to(table.device)]
         if self.expansion is not None:
-            added_UE = self.expansion.rows(view, table_rows[is_added].astype(np.int64) - start)
-            values_UE[torch.from_numpy(is_added).to(table.device)] = added_UE
+            expansion_UE = self.expansion.rows(view, table_rows[is_added].astype(np.int64) - start)
+            values_UE[torch.from_numpy(is_added).to(table.device)] = expansion_UE
         return values_UE
 
     def fixed_rows(self, table_rows: NDArray[np.integer]) -> Float:
@@ -309,27 +295,20 @@ class WordTable(nn.Module):
 
     def _add(self, expansion: Expansion) -> None:
         self.expansion = expansion
-        trained = self.trained_vocabulary
-        words = [*trained.words, *expansion.words]
-        self.vocabulary = Vocabulary(words, buckets=trained.buckets, case=trained.case)
+        words = [*self.trained_vocabulary.words, *expansion.words]
+        self.vocabulary = Vocabulary(words, buckets=self.vocabulary.buckets, case=self.vocabulary.case)
 
     def record(self) -> WordsRecord:
         """Return what config.json says about the words."""
-        return WordsRecord(
-            mode=self.mode,
-            dim=self.dim,
-            buckets=self.vocabulary.buckets,
-            case=self.vocabulary.case,
-            expanded=self.added_word_count,
-        )
+        buckets, case, added_count = self.vocabulary.buckets, self.vocabulary.case, self.added_word_count
+        return WordsRecord(mode=self.mode, dim=self.dim, buckets=buckets, case=case, expanded=added_count)
 
     def save(self, folder: Path) -> None:
         """Write the files that :meth:`record` names; trained tables are with the weights."""
         write_text(folder / VOCABULARY, "".join(word + "\n" for word in self.vocabulary.words))
-        if self.fixed_vectors is not None:
-            save_vectors(folder / VECTORS, self.fixed_vectors[:])
-        if self.expansion is not None:
-            save_vectors(folder / VECTORS, self.expansion.vectors_PG)
+        vectors = self.fixed_vectors if self.expansion is None else self.expansion.vectors_PG
+        if vectors is not None:
+            _save_vectors(folder / VECTORS, vectors[:])
 
     @classmethod
     def load(
@@ -355,8 +334,21 @@ class WordTable(nn.Module):
         if fixed_vectors is None:
             fixed_vectors = read_array(folder / VECTORS, 2)
         if fixed_vectors.shape != (len(words), record.dim):
-            raise UserError(
-                f"{folder}: {fixed_vectors.shape} numbers of vectors for {len(words)} words of size "
-                f"{record.dim}"
-            )
+            expected = f"{len(words)} words of size {record.dim}"
+            raise UserError(f"{folder}: {fixed_vectors.shape} numbers of vectors for {expected}")
         return cls.with_fixed(vocabulary, fixed_vectors)
+
+
+def _save_vectors(path: Path, vectors: Float) -> None:
+    """Put vectors [W, E] into a new folder, by a link to the file they are mapped from if one is possible."""
+    with atomic_path(path) as temporary:
+        temporary.unlink()
+        try:
+            os.link(getattr(vectors, "filename", None) or "", temporary)
+            # The file of that name may be another one by now.
+            if np.array_equal(np.load(temporary, mmap_mode="r"), vectors):
+                return
+        except (OSError, ValueError):  # another file system, or not mapped from a file
+            pass
+        temporary.unlink(missing_ok=True)
+        write_array(temporary, np.asarray(vectors))

@@ -14,7 +14,6 @@ words, V views, E size of trained vectors, K shared words, U rows that are read.
 
 import hashlib
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from corpora.characters import plain
-from corpora.inputs import readable, stem
+from corpora.inputs import is_encodable, readable, stem
 from runtime.errors import MissingExtraError, UserError
 from runtime.files import (
     atomic_path,
@@ -37,7 +36,6 @@ from runtime.files import (
     lock_folder,
     read_array,
     read_record,
-    write_array,
     write_record,
     write_text,
 )
@@ -62,7 +60,7 @@ class WordVectors:
     words: list[str]
     vectors: Float
     """float32 [W, E]; memory-mapped and read-only where they come from a file."""
-    description: str = ""
+    summary: str = ""
     """What they are, for a model card."""
 
     @property
@@ -81,7 +79,7 @@ class VectorSource:
     """Name of the converted folder, without its suffix."""
     record: Mapping[str, object]
     """JSON values from which, before the vectors are made, one sees whether they would be the same again."""
-    description: str
+    summary: str
     """What the vectors are, for a model card."""
     read: Callable[[], Iterable[tuple[str, Float]]]
     """Makes the words and their vectors [E], most frequent first."""
@@ -105,14 +103,11 @@ def file_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> VectorSource:
     stat = path.stat()
     record = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
     read_pairs = _read_binary if stem(path).endswith(".bin") else _read_text
-    # The digest of the path keeps apart two files of the same name.
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]
+    # The path's digest keeps apart two files of the same name.
+    folder_name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    summary = f"the vectors of `{path.name}`"
     return VectorSource(
-        spec=str(path),
-        folder_name=f"{path.name}-{digest}",
-        record=record,
-        description=f"the vectors of `{path.name}`",
-        read=lambda: itertools.islice(read_pairs(path), limit),
+        str(path), folder_name, record, summary, lambda: itertools.islice(read_pairs(path), limit)
     )
 
 
@@ -127,11 +122,10 @@ def open_source(source: VectorSource, cache: Path) -> WordVectors:
                 _convert(source, folder)
                 file_records = {name: file_record(folder / name) for name in (VECTORS, WORDS)}
                 write_record(folder / "source.json", {**source.record, "files": file_records})
-    vectors = read_array(folder / VECTORS, 2)
-    words = read_words(folder / WORDS)
+    vectors, words = read_array(folder / VECTORS, 2), read_words(folder / WORDS)
     if len(words) != len(vectors):
         raise UserError(f"{folder}: {len(words)} words, {len(vectors)} vectors; delete it to convert again")
-    return WordVectors(words, vectors, source.description)
+    return WordVectors(words, vectors, source.summary)
 
 
 def _is_intact(folder: Path, source_record: Mapping[str, object]) -> bool:
@@ -197,9 +191,8 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
                 raise UserError(f"{path}, line {number}: {line[:40]!r} is not a word and {dim} numbers")
             yield word.decode("utf-8", "replace"), vector
         if header_count not in (None, row_count):
-            raise UserError(
-                f"{path}: its first line says {header_count} words, it has {row_count}; is it cut off?"
-            )
+            counts = f"its first line says {header_count} words, it has {row_count}"
+            raise UserError(f"{path}: {counts}; is it cut off?")
 
 
 def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
@@ -220,7 +213,7 @@ def _read_binary(path: Path) -> Iterator[tuple[str, Float]]:
 
 def is_writable(word: str) -> bool:
     """Tell whether a file of one word per line can hold a word: no line break, no lone surrogate."""
-    return bool(word) and "\n" not in word and word.encode("utf-8", "ignore").decode() == word
+    return bool(word) and "\n" not in word and is_encodable(word)
 
 
 def read_words(path: Path) -> list[str]:
@@ -231,21 +224,6 @@ def read_words(path: Path) -> list[str]:
         raise UserError(f"{path}: no such file; the model folder is not complete") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
-
-
-def save_vectors(path: Path, vectors: Float) -> None:
-    """Put vectors [W, E] into a new folder, by a link to the file they are mapped from if one is possible."""
-    with atomic_path(path) as temporary:
-        temporary.unlink()
-        try:
-            os.link(getattr(vectors, "filename", None) or "", temporary)
-            # The file of that name may be another one by now.
-            if np.array_equal(np.load(temporary, mmap_mode="r"), vectors):
-                return
-        except (OSError, ValueError):  # another file system, or not mapped from a file
-            pass
-        temporary.unlink(missing_ok=True)
-        write_array(temporary, np.asarray(vectors))
 
 
 class Expansion(nn.Module):
@@ -260,8 +238,7 @@ class Expansion(nn.Module):
 
     def __init__(self, words: Sequence[str], vectors_PG: Float, places_X: Tensor, maps_VGE: Tensor) -> None:
         super().__init__()
-        self.words = list(words)
-        self.vectors_PG = vectors_PG
+        self.words, self.vectors_PG = list(words), vectors_PG
         self.register_buffer("places", places_X)
         self.register_buffer("maps", maps_VGE)
 

@@ -246,6 +246,5 @@ def open_layers(
     backbone = open_backbone(spec, max_length=max_length, device=device)
     unit = chosen(layers, backbone.layers, backbone.name), pooling
     name, spec = (f"{model} {unit[0]} {pooling}" for model in (backbone.name, spec))
-    return OpenedEncoder(
-        backbone.open([unit], cache), name=name, spec=spec, identity=[*backbone.identity, *unit]
-    )
+    parts = [backbone.open([unit], cache)]
+    return OpenedEncoder(parts=parts, name=name, spec=spec, identity=[*backbone.identity, *unit])

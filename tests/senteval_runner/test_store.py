@@ -34,7 +34,7 @@ def test_it_gives_back_what_it_got(tmp_path: Path, dtype: str) -> None:
 @pytest.mark.usefixtures("switching")
 def test_threads_share_an_encoder_and_its_store() -> None:
     bag, sentences = RandomBag(6), [[f"w{i}", f"v{i % 3}"] for i in range(64)]
-    shared = OpenedEncoder(SingleEncoder(lambda: bag.encode, tokens=True))
+    shared = OpenedEncoder(parts=[SingleEncoder(lambda: bag.encode, tokens=True)])
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda start: shared(sentences[start : start + 2]), range(0, 64, 2)))
     np.testing.assert_allclose(np.concatenate(found), bag.encode(sentences), atol=1e-6)
@@ -45,9 +45,8 @@ def test_an_encoder_is_asked_once_per_sentence_over_runs(tmp_path: Path) -> None
     sentences = [["a", "b"], [], ["c"], ["a", "b"]]
 
     def run(sentences: list[list[str]]) -> np.ndarray:
-        return OpenedEncoder(SingleEncoder(lambda: bag.encode, tokens=True, store=VectorStore(tmp_path)))(
-            sentences
-        )
+        part = SingleEncoder(lambda: bag.encode, tokens=True, store=VectorStore(tmp_path))
+        return OpenedEncoder(parts=[part])(sentences)
 
     first = run(sentences)
     (tmp_path / "00001-0.npy").write_bytes(b"half a shard")  # killed before its record

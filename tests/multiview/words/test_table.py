@@ -12,7 +12,7 @@ from multiview.names.opened import open_encoder
 from multiview.train import cli, main
 from multiview.training.data import open_trees
 from multiview.words.sources import new_table
-from multiview.words.table import Vocabulary, WordTable, corpus_words, inverse_frequency
+from multiview.words.table import Vocabulary, WordTable, corpus_words, sif_weights
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from runtime.errors import UserError
 from tests.fixtures.trees import changed, toy_corpus
@@ -55,7 +55,7 @@ def test_corpus_words_are_sorted_and_can_be_written(tmp_path: Path) -> None:
     assert read_words(tmp_path / "vocab.txt") == words and len(words) == 4
     apart = {"n’t": 2, "n't": 1, "\u200b": 9}
     assert corpus_words(apart, TableConfig(size=3))[0] == ["n't"]
-    weight = inverse_frequency(np.array([900, 100]), rows=4)
+    weight = sif_weights(np.array([900, 100]), rows=4)
     assert weight == pytest.approx([1, 0.001 / 0.901, 0.001 / 0.101, 1])
 
 
