@@ -84,9 +84,12 @@ VARIANTS: dict[str, dict[str, object]] = {
     "paper": {},
     "rows": {
         **{"preset": "laptop", "views": "seq,dep", "table": {"update": "rows"}},
-        **{"objective": {"score": "dot"}, "loop": {"schedule": "cosine"}},
+        **{"objective": {"score": "dot", "denominator": "quickthought"}, "loop": {"schedule": "cosine"}},
     },
-    "cached": {"views": "const,const", "loop": {"segments": 2, "micro_batch": 7}},
+    "cached": {
+        **{"views": "const,const", "objective": {"denominator": "all"}},
+        "loop": {"segments": 2, "micro_batch": 7},
+    },
     "laptop": {
         **{"preset": "laptop", "table": {"dropout": 0.2}, "encoder": {"start": "bag"}},
         "objective": {"direction": "both", "score": "cosine", "same": 1.0},

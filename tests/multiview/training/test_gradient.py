@@ -27,6 +27,7 @@ from runtime.files import read_json
 from tests.fixtures.device import OneDevice
 from tests.fixtures.files import timeless
 from tests.fixtures.trees import changed
+from tests.multiview.test_train import VARIANTS
 
 
 def first_gradient(config: TrainConfig, distributed: DistributedContext | None = None) -> dict[str, Tensor]:
@@ -115,17 +116,8 @@ def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny:
     assert {*rates["constant"]} == {1.0}
 
 
-PORTABLE = {
-    "paper": {},
-    "seq": {"views": "seq,dep"},
-    "rows": {"table": {"update": "rows"}, "objective": {"direction": "both", "denominator": "all"}},
-    "cached": {"objective": {"same": 1.0}, "loop": {"segments": 2, "micro_batch": 7}},
-    "dot": {"objective": {"score": "dot", "denominator": "quickthought"}, "loop": {"schedule": "cosine"}},
-}
-
-
-@pytest.mark.parametrize("options", PORTABLE)
-def test_a_step_stays_on_its_device(tiny: TrainConfig, options: str, monkeypatch) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch) -> None:
     """On torch's device without memory: a tensor left on the CPU, or a value asked for, is an error.
 
     Kernels do nothing: a GPU's own do not wait, and numba's read the tensors as arrays.
@@ -137,7 +129,7 @@ def test_a_step_stays_on_its_device(tiny: TrainConfig, options: str, monkeypatch
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: None)
-    trainer = Trainer(changed(tiny, **PORTABLE[options]), open_trees(tiny.trees))
+    trainer = Trainer(changed(tiny, **VARIANTS[variant]), open_trees(tiny.trees))
     step = trainer.prepare(next(trainer.jobs()))
     with OneDevice():
         result = trainer.gradient(step)
