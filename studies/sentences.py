@@ -52,7 +52,7 @@ class SentencesConfig:
 
 
 def texts(config: SentencesConfig) -> Iterator[str]:
-    """Read every text of what the options but ``tasks`` name."""
+    """Read every text of the sets that the options name, except those of ``tasks``."""
     from corpora.ranking.sets import read_set
     from studies.analogies.questions import read_questions
     from studies.faq.evaluate import read_faq
@@ -97,8 +97,7 @@ def main(config: SentencesConfig) -> int:
     return 2 if missing else 0
 
 
-title = "List every text whose vector an evaluation asks for."
-cli = Command(SentencesConfig, main, "studies.sentences", title)
+cli = Command(SentencesConfig, main, "studies.sentences", (__doc__ or "").split("\n")[0])
 
 
 if __name__ == "__main__":

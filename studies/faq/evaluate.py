@@ -220,7 +220,7 @@ def faq_cells(
 ) -> dict[tuple[str, str, Sampling | None, int], Cell]:
     """Make a cell of every set, method, way to sample negatives (None: nothing is trained) and seed."""
 
-    def tuned(
+    def measure_tuned(
         data: FaqSet, model: OpenedEncoder, guide: OpenedEncoder | None, seed: int, folder: Path
     ) -> Figures:
         guide_QN = None if guide is None else similarities(data, guide)[data.train]
@@ -238,7 +238,7 @@ def faq_cells(
     for name, data in sets.items():
         for method in [*LEXICAL, *models]:
             identity = models[method].identity if method in models else [method]
-            compute = partial(frozen, data, LEXICAL.get(method) or models[method])
+            compute = partial(measure_frozen, data, LEXICAL.get(method) or models[method])
             cell = Cell(name=f"{name}: {method}", identity=[data.digest, *identity], compute=compute)
             cells[name, method, None, 0] = cell
         for sampling, (model, encoder), seed in product(config.sampling, models.items(), range(config.runs)):
@@ -246,7 +246,7 @@ def faq_cells(
             cells[name, model, sampling, seed] = Cell(
                 name=f"{name}: {model}, {sampling} negatives, seed {seed}",
                 identity=[data.digest, *encoder.identity, sampling, seed, *options],
-                compute=partial(tuned, data, encoder, guide, seed),
+                compute=partial(measure_tuned, data, encoder, guide, seed),
             )
     return cells
 
@@ -258,7 +258,7 @@ def similarities(data: FaqSet, encoder: OpenedEncoder) -> Scores:
     return scores_QN
 
 
-def frozen(data: FaqSet, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folder: Path) -> Figures:
+def measure_frozen(data: FaqSet, method: type[Bm25] | type[Tfidf] | OpenedEncoder, folder: Path) -> Figures:
     """Measure a method that learns nothing."""
     if isinstance(method, OpenedEncoder):
         return data.measure(similarities(data, method)[data.test])

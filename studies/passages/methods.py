@@ -108,7 +108,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     """Make all methods whose model can be opened, in the order of the tables."""
     training = {name: getattr(config, name) for name in ("epochs", "learning_rate", "margin")}
 
-    def frozen(
+    def score_vectors(
         model: OpenedEncoder, feature: Feature, units: int | None, data: PassageSet, seed: int, folder: Path
     ) -> tuple[Scores, Figures]:
         parts = encoded(model, data)
@@ -118,7 +118,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
             curve = train_scorer(scorer, parts["train"], parts["dev"], seed=seed, **training)
         return score(scorer, parts["test"]), {"dimensions": dim, "curve": curve}
 
-    def tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
+    def score_tuned(backbone: str, data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
         net, history = fine_tune(data, backbone, config, seed=seed, folder=folder)
         return cross_scores(net, data.splits["test"], data.passages), {"history": history}
 
@@ -133,7 +133,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     for (name, model), feature in product(zip(names, models, strict=True), config.features):
         options = None if feature == "cosine" else training
         for kind in ("linear", "mlp") if feature.startswith("uv") else (None,):
-            compute = partial(frozen, model, feature, HIDDEN_UNITS if kind == "mlp" else None)
+            compute = partial(score_vectors, model, feature, HIDDEN_UNITS if kind == "mlp" else None)
             identity = [*model.identity, feature, kind, options]
             seeds = config.runs if options else 1
             methods.append(Method((name, feature, kind or ""), identity, seeds, compute))
@@ -141,7 +141,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
         name = Path(backbone).name if Path(backbone).exists() else backbone
         identity = ["cross", source.key, config.cross_epochs, config.margin]
         label = name, "cross-encoder", "mlp"
-        methods.append(Method(label, identity, config.runs, partial(tuned, backbone)))
+        methods.append(Method(label, identity, config.runs, partial(score_tuned, backbone)))
     return methods
 
 

@@ -174,26 +174,35 @@ def train_scorer(
     optimiser = torch.optim.AdamW(scorer.parameters(), lr=learning_rate, weight_decay=0.01)
     curve: list[float] = []
     with progress(total=epochs, unit="pass", description="train scorer") as bar:
-        while True:
+        for pass_number in range(epochs + 1):
+            if pass_number > 0:
+                train_pass(scorer, train, draw_pairs(train.questions, generator), margin, optimiser)
+                bar.update(1)
             curve.append(mean_scores(dev.questions, score(scorer, dev))[SELECT])
-            if curve[-1] > max(curve[:-1], default=-1):
-                best = copy.deepcopy(scorer.state_dict())
-            if len(curve) > epochs or len(curve) - curve.index(max(curve)) > PATIENCE:
+            best_pass = curve.index(max(curve))
+            if best_pass == pass_number:
+                best_weights = copy.deepcopy(scorer.state_dict())
+            elif pass_number - best_pass >= PATIENCE:
                 break
-            for pairs_B3 in torch.from_numpy(draw_pairs(train.questions, generator)).split(BATCH):
-                question_B, right_B, wrong_B = pairs_B3.unbind(1)
-                u_BD = train.question_ND[question_B]
-                right_score_B = scorer(u_BD, train.passage_ND[right_B])
-                wrong_score_B = scorer(u_BD, train.passage_ND[wrong_B])
-                loss = ranking_loss(right_score_B, wrong_score_B, margin)
-                if not torch.isfinite(loss):
-                    raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
-                optimiser.zero_grad(set_to_none=True)
-                torch.autograd.backward(loss)
-                optimiser.step()
-            bar.update(1)
-    scorer.load_state_dict(best)
+    scorer.load_state_dict(best_weights)
     return curve
+
+
+def train_pass(
+    scorer: nn.Module, part: Part, pairs: NDArray[np.int64], margin: float, optimiser: torch.optim.Optimizer
+) -> None:
+    """Train on all pairs once; see :func:`train_scorer`."""
+    for pairs_B3 in torch.from_numpy(pairs).split(BATCH):
+        question_B, right_B, wrong_B = pairs_B3.unbind(1)
+        u_BD = part.question_ND[question_B]
+        right_score_B = scorer(u_BD, part.passage_ND[right_B])
+        wrong_score_B = scorer(u_BD, part.passage_ND[wrong_B])
+        loss = ranking_loss(right_score_B, wrong_score_B, margin)
+        if not torch.isfinite(loss):
+            raise UserError(f"the ranking loss is {loss.item()}; lower --learning-rate")
+        optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        optimiser.step()
 
 
 class CrossRanker(nn.Module):
