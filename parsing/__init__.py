@@ -1,4 +1,4 @@
-"""Documents to dependency and binarised constituency trees, cached in HDF5; :func:`load` for text at hand."""
+"""Parses documents into dependency and constituency trees, kept in HDF5; :func:`load` parses text at hand."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ def check_parser(kind: str, spec: str) -> None:
     if path_of(spec, f"{kind} parser").is_dir() or spec == "builtin":
         return
     if kind == "dep":
-        convert = f"python -m parsing.convert {spec} FOLDER --trust-pickle"
-        raise UserError(f"{spec}: no such model folder; a library's model becomes one with {convert}")
+        command = f"python -m parsing.convert {spec} FOLDER --trust-pickle"
+        raise UserError(f"{spec}: no such model folder; a library's model becomes one with {command}")
     if not (Path(spec).exists() or spec.startswith("benepar")):
         raise UserError(f"{spec}: no such folder or file, and no benepar model's name such as benepar_en3")

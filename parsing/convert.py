@@ -1,11 +1,11 @@
-"""Turn a checkpoint of supar's into a model folder, once.
+"""Turns a checkpoint of supar's into a model folder, once.
 
     python -m parsing.convert ptb.biaffine.dep.lstm.char runs/parsers/ptb --trust-pickle
     python -m parsing.convert biaffine-dep-en runs/parsers/ptb --trust-pickle
 
-A checkpoint is a pickle: opening it runs whatever its author put in. This is the only place
-that opens one, and only with --trust-pickle. The folder that comes out holds numbers and JSON, loads without
-the library and parses as the checkpoint does in the library (weights are kept as float32).
+A checkpoint is a pickle: opening it runs whatever its author put in. This is the only place that opens one,
+and only with --trust-pickle. The folder holds numbers and JSON, loads without the library and parses as the
+checkpoint does in the library (weights are kept as float32).
 """
 
 import sys
@@ -57,8 +57,8 @@ def main(config: Convert) -> None:
     print(f"{config.output}: sha256 {identity['sha256'][:16]}")
 
 
-ABOUT = "Convert a checkpoint of a supar dependency parser (biaffine-dep over words and characters)."
-cli = Command(Convert, main, "parsing.convert", ABOUT, owns=lambda config: config.output)
+DESCRIPTION = "Convert a checkpoint of a supar dependency parser (biaffine-dep over words and characters)."
+cli = Command(Convert, main, "parsing.convert", DESCRIPTION, owns=lambda config: config.output)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What parsing a corpus takes, from its first sentences; imports nothing heavy."""
+"""Estimates what parsing a corpus costs, from its first sentences; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from parsing.text_parser import TextParser
 
 SAMPLE, SAMPLE_PART = 2048, 512
-"""Sentences that are parsed, and how many of them together."""
+"""How many sentences are parsed, and how many of them together."""
 WARM_UP = 64
-"""Sentences that are parsed before the clock starts."""
+"""How many sentences are parsed before the clock starts."""
 PAPER_SENTENCES = 40_000_000
-"""The sentences of Simoulin & Crabbé 2021, section 3.1."""
+"""How many sentences Simoulin & Crabbé 2021 have, section 3.1."""
 
 
 def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
@@ -29,22 +29,23 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
-    shards = shards_of(corpus, SAMPLE)  # kept, since the estimate looks at how far they are read
+    shards = shards_of(corpus, SAMPLE)  # a reader that goes on living: the estimate looks at how far it is
     sample = next(shards)
     parser.arrays(sample.sentences[:WARM_UP])
-    began, parts = time.perf_counter(), []
+    batches = []
+    start_time = time.perf_counter()
     with progress(total=len(sample.sentences), description="sample") as bar:
         for start in range(0, len(sample.sentences), SAMPLE_PART):
             part = slice(start, start + SAMPLE_PART)
-            parts.append(parser.arrays(sample.sentences[part], sample.flags[part]))
-            bar.update(len(parts[-1]))
-    batch = join_batches(parts)
-    per_second = len(batch) / (time.perf_counter() - began)
+            batches.append(parser.arrays(sample.sentences[part], sample.flags[part]))
+            bar.update(len(batches[-1]))
+    batch = join_batches(batches)
+    per_second = len(batch) / (time.perf_counter() - start_time)
     with tempfile.TemporaryDirectory() as temporary:
         row = write_shard(Path(temporary), 0, batch, sample.document_starts, sample.document_ids)
         size = Path(temporary, row.file).stat().st_size / len(batch)
-    whole = len(batch) < SAMPLE  # which keeps one worker busy
-    amount = len(batch) if whole else sentences or corpus.expected()
+    is_whole_corpus = len(batch) < SAMPLE
+    amount = len(batch) if is_whole_corpus else sentences or corpus.expected()
     return Estimate(
         facts={
             "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",
@@ -53,6 +54,6 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
         },
         amount=amount,
         unit="sentences",
-        per_second=per_second * (1 if whole else workers),
-        has_estimated_amount=not whole and sentences is None and corpus.length is None,
+        per_second=per_second if is_whole_corpus else per_second * workers,
+        has_estimated_amount=not is_whole_corpus and sentences is None and corpus.length is None,
     )

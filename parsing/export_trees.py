@@ -1,16 +1,17 @@
-"""Trees of a cache as CoNLL-U and Penn Treebank brackets.
+"""Writes the trees of a cache as CoNLL-U and Penn Treebank brackets.
 
     python -m parsing.export_trees runs/trees/books --conllu books.conllu --ptb books.ptb
 
 Input: a folder written by parsing.run or parsing.import_trees. Output: the files named; line i of the
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
-The trees are the cache's; words of fallback trees have the relation and the tag ``_``. With ``--validate``,
-what UD's ``validate.py`` would refuse at its first three levels is mended in the CoNLL-U, for labels of
-Universal Dependencies (:mod:`corpora.universal`), and the words that this changes are counted.
+Words of fallback trees have the relation and the tag ``_``. With ``--validate``, what UD's ``validate.py``
+would refuse at its first three levels is mended in the CoNLL-U, for labels of Universal Dependencies
+(:mod:`corpora.universal`), and the words that this changes are counted.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from tyro.conf import Positional
 from runtime.cli import Command, configuration
 
 if TYPE_CHECKING:
-    from corpora.text import Document
+    from corpora.text import Document, Sentence
     from parsing.trees.cache import TreeCache
 
 
@@ -57,32 +58,36 @@ def main(config: ExportConfig) -> None:
         if path is not None and not cache.has(view):
             raise UserError(f"{config.cache}: has no {view} trees to write into {path}")
     if config.conllu is not None:
-        mended: Counter[str] = Counter()
-        source = documents(cache)
+        counts: Counter[str] = Counter()
+        documents = cached_documents(cache)
         if config.validate:
-            source = (valid_document(document, mended) for document in source)
-        write_conllu(config.conllu, source)
+            documents = (valid_document(document, counts) for document in documents)
+        write_conllu(config.conllu, documents)
         print(f"{config.conllu}: written")
         if config.validate:
-            print(f"  {mended['changed']:,} of {mended['words']:,} words changed by --validate")
+            print(f"  {counts['changed']:,} of {counts['words']:,} words changed by --validate")
     if config.ptb is not None:
-        write_brackets(config.ptb, (s for d in documents(cache) for s in d.sentences))
+        write_brackets(config.ptb, (s for d in cached_documents(cache) for s in d.sentences))
         print(f"{config.ptb}: written")
 
 
-def valid_document(document: Document, mended: Counter[str]) -> Document:
+def valid_document(document: Document, counts: Counter[str]) -> Document:
     """Return the document as UD's validator wants it; counts its ``words`` and those ``changed``."""
     from corpora.universal import valid
 
     sentences = tuple(map(valid, document.sentences))
-    for pair in zip(document.sentences, sentences, strict=True):
-        old, new = (zip(s.tokens, s.heads or (), s.relations or (), strict=True) for s in pair)
-        mended["changed"] += sum(before != after for before, after in zip(old, new, strict=True))
-        mended["words"] += len(pair[0].tokens)
+    for old, new in zip(document.sentences, sentences, strict=True):
+        counts["changed"] += sum(map(operator.ne, _conllu_words(old), _conllu_words(new)))
+        counts["words"] += len(old.tokens)
     return replace(document, id=normalize("NFC", document.id), sentences=sentences)
 
 
-def documents(cache: TreeCache) -> Iterator[Document]:
+def _conllu_words(sentence: Sentence) -> Iterator[tuple[str, int, str]]:
+    """Yield each word with its head and relation."""
+    return zip(sentence.tokens, sentence.heads or (), sentence.relations or (), strict=True)
+
+
+def cached_documents(cache: TreeCache) -> Iterator[Document]:
     """Yield the cache's documents with their trees as annotation, long ones in pieces."""
     from corpora.text import in_pieces
     from parsing.trees.sentences import cached_sentences
@@ -92,8 +97,8 @@ def documents(cache: TreeCache) -> Iterator[Document]:
         yield from in_pieces(name, (s.annotation() for s in cached_sentences(cache, start, stop)))
 
 
-ABOUT = "Write the trees of a cache as CoNLL-U and brackets."
-cli = Command(ExportConfig, main, "parsing.export_trees", ABOUT)
+DESCRIPTION = "Write the trees of a cache as CoNLL-U and brackets."
+cli = Command(ExportConfig, main, "parsing.export_trees", DESCRIPTION)
 
 
 if __name__ == "__main__":

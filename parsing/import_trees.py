@@ -1,4 +1,4 @@
-"""Trees from treebank files straight into a tree cache, without a parser.
+"""Puts the trees of treebank files into a tree cache, without a parser.
 
     python -m parsing.import_trees --conllu train.conllu --ptb train.ptb --output runs/trees/gold
 
@@ -43,8 +43,9 @@ class ImportConfig:
 def main(config: ImportConfig) -> None:
     """Import the files and print what is in the cache."""
     manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
-    counts = (f"{manifest.total(name):,} {name}" for name in ("sentences", "tokens", "documents", "flagged"))
-    print(f"{config.output}: {', '.join(counts)}")
+    units = ("sentences", "tokens", "documents", "flagged")
+    counts = ", ".join(f"{manifest.total(unit):,} {unit}" for unit in units)
+    print(f"{config.output}: {counts}")
     print(f"content sha256 {manifest.content_sha256()}")
 
 
@@ -57,47 +58,46 @@ def import_trees(
 ) -> Manifest:
     """Write the trees of a treebank into the tree cache ``output``, which must be new.
 
-    Files that do not fit each other, and heads that are not a tree, are a UserError.
+    Raises UserError if the files do not fit each other, or heads are not a tree.
     """
     from parsing.pipeline.driver import shards_of
     from parsing.trees.cache import write_shard
     from runtime.files import lock_folder
 
-    where = conllu or ptb
-    if where is None:
+    path = conllu or ptb
+    if path is None:
         raise UserError("--conllu or --ptb is needed")
     manifest = treebank_manifest(output.name, conllu, ptb, shard_sentences)
     with lock_folder(output):
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
-        golds = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
-        for shard in shards_of(read_gold(conllu, ptb), shard_sentences):
-            batch = gold_batch(list(itertools.islice(golds, len(shard.sentences))), manifest, where)
+        sentences = gold_sentences(conllu, ptb)
+        for shard in shards_of(gold_documents(conllu, ptb), shard_sentences):
+            batch = gold_batch(list(itertools.islice(sentences, len(shard.sentences))), manifest, path)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
         if not rows:
-            raise UserError(f"{where}: no sentences")
+            raise UserError(f"{path}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
     return manifest
 
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_sentences: int) -> Manifest:
-    """Make the manifest of a treebank's cache, without shards: what it is made of, and its ids' names."""
+    """Make the manifest of a treebank's cache, which lists no shard yet."""
     from corpora.inputs import input_hash
     from parsing.trees.brackets import labels_and_tags, read_trees
 
     files = {"conllu_sha256": conllu, "ptb_sha256": ptb}
     hashes = {key: input_hash(path, [path]) for key, path in files.items() if path is not None}
-    source = {"name": "gold", "version": "1", **hashes}
-    sentences = (sentence for document in read_gold(conllu, ptb) for sentence in document.sentences)
-    relations = {name for sentence in sentences for name in sentence.relations or ()} - {FALLBACK_NAME}
+    parser = {"name": "gold", "version": "1", **hashes}
+    relations = {name for s in gold_sentences(conllu, ptb) for name in s.relations or ()} - {FALLBACK_NAME}
     labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
     return Manifest(
         identity={
             "corpus": {"name": name, "reader": "import-1", **hashes},
-            "dependency": source if conllu else None,
-            "constituency": source if ptb else None,
+            "dependency": parser if conllu else None,
+            "constituency": parser if ptb else None,
         },
         relations=(*sorted(relations), FALLBACK_NAME) if conllu else (),
         labels=(*labels, DUMMY_NAME) if ptb else (),
@@ -107,8 +107,17 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_se
     )
 
 
-def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Yield the sentences with heads, trees or both; refuse one without heads, and two that differ."""
+def gold_sentences(conllu: Path | None, ptb: Path | None) -> Iterator[Sentence]:
+    """Yield the sentences of :func:`gold_documents`."""
+    for document in gold_documents(conllu, ptb):
+        yield from document.sentences
+
+
+def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
+    """Yield documents of sentences with heads, trees or both.
+
+    Raises UserError for a sentence without heads, and where the two files differ.
+    """
     from corpora.text import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 
@@ -133,34 +142,31 @@ def read_gold(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
         raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
 
 
-def gold_batch(golds: Sequence[Sentence], names: Manifest, where: Path) -> Batch:
-    """Return the trees of sentences as arrays; refuse one whose heads are no tree."""
+def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
+    """Return the trees of sentences as arrays; raises UserError if heads are no tree."""
     from parsing.text_parser import assemble
-    from parsing.trees.batch import DependencyParse
+    from parsing.trees.batch import DependencyParse, ids_of
     from parsing.trees.brackets import read_tree, to_parse
 
-    relations, labels, tags = (
-        {name: i for i, name in enumerate(each)} for each in (names.relations, names.labels, names.tags)
-    )
+    relations, labels, tags = map(ids_of, (names.relations, names.labels, names.tags))
     arcs = spans = None
     if relations:
         arcs = {}
-        for i, gold in enumerate(golds):
-            ids = np.array([relations[name] for name in gold.relations or ()], np.int32)
-            arcs[i] = DependencyParse(np.array(gold.heads, np.int32), ids)
+        for i, sentence in enumerate(sentences):
+            ids = np.array([relations[name] for name in sentence.relations or ()], np.int32)
+            arcs[i] = DependencyParse(np.array(sentence.heads, np.int32), ids)
     if labels:
-        spans = {i: to_parse(read_tree(gold.tree or ""), labels, tags) for i, gold in enumerate(golds)}
+        spans = {i: to_parse(read_tree(s.tree or ""), labels, tags) for i, s in enumerate(sentences)}
     faults: list[str] = []
-    # Gold trees of any length are kept, and of any words.
-    sentences, flags = [gold.tokens for gold in golds], np.zeros(len(golds), np.uint8)
-    batch = assemble(sentences, flags, names, arcs, spans, faults.append)
+    flags = np.zeros(len(sentences), np.uint8)  # gold trees of any length are kept, and of any words
+    batch = assemble([s.tokens for s in sentences], flags, names, arcs, spans, faults.append)
     if faults:
-        raise UserError(f"{where}: {faults[0]}")
+        raise UserError(f"{path}: {faults[0]}")
     return batch
 
 
-ABOUT = "Put the trees of CoNLL-U and bracket files into a tree cache."
-cli = Command(ImportConfig, main, "parsing.import_trees", ABOUT)
+DESCRIPTION = "Put the trees of CoNLL-U and bracket files into a tree cache."
+cli = Command(ImportConfig, main, "parsing.import_trees", DESCRIPTION)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Parse a corpus into a tree cache: both trees of every sentence, ready for training.
+"""Parses a corpus into a tree cache: both trees of each sentence, ready for training.
 
     python -m parsing.run books
     python -m parsing.run corpus.txt.xz --format lines --tokenize space --output runs/trees/mine
@@ -7,9 +7,9 @@
     python -m parsing.run umbc --device cuda
     python -m parsing.run umbc --preset paper --dep-model runs/parsers/dep --const-model benepar_en3
 
-Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards,
-``manifest.json``, the resolved configuration and a log. The same command finishes a run that was
-stopped, and does nothing when everything is there.
+Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards, ``manifest.json``,
+the resolved configuration and a log. The same command finishes a run that was stopped, and does nothing if it
+is finished.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from parsing.pipeline.driver import RunSummary
     from parsing.text_parser import TextParser
 
-NONE = "none"
-"""The model that stands for no trees of its kind."""
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
 """Simoulin & Crabbé 2021, section 3.1: sentences of the tokenised corpus, in our reading the tagged files,
 whose words are taken as they are."""
@@ -50,13 +48,13 @@ PAPER_PARSERS = (
     "https://github.com/yzhangcs/parser) and --const-model NAME (nearest: benepar_en3 of "
     "https://github.com/nikitakit/self-attentive-parser)"
 )
-DEVIATES = (
+DIFFERENCE_TO_PAPER = (
     "not the paper's parsers: dependencies by {dep_model} (section A.1: biaffine with BERT's features, as is "
     "biaffine-dep-bert-en of supar 1.0, which parsing.convert does not read), constituents by {const_model} "
     "(section 2.2: Kitaev & Klein 2018, whose en_charlstm_dev.93.61.pt and en_elmo_dev.95.21.pt benepar no "
     "longer reads)"
 )
-"""Said by --preset paper, whichever parsers are given."""
+"""Printed by --preset paper, whichever parsers are given."""
 
 
 @configuration
@@ -106,51 +104,57 @@ def main(config: ParseConfig) -> None:
 
     devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
-    dep, const = (None if name == NONE else name for name in (config.dep_model, config.const_model))
-    both = functools.partial(load, dep=dep, const=const, max_tokens=config.max_tokens)
-    makers = [functools.partial(both, device=device) for device in devices]
+    dep = None if config.dep_model == "none" else config.dep_model
+    const = None if config.const_model == "none" else config.const_model
+    load_parsers = functools.partial(load, dep=dep, const=const, max_tokens=config.max_tokens)
+    loaders = [functools.partial(load_parsers, device=device) for device in devices]
     reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
     with as_file(config.corpus) as spec:  # standard input and pipes become a file
-        opened = functools.partial(open_corpus, spec, **reading)
+        open_this_corpus = functools.partial(open_corpus, spec, **reading)
         if config.preset == "paper":
-            check_paper(config, opened, makers[0], workers)
+            check_paper(config, open_this_corpus, loaders[0], workers)
         for kind, name in (("dep", dep), ("const", const)):
             if name is not None:
                 check_parser(kind, name)
-        corpus = opened()
+        corpus = open_this_corpus()
         output = config.output or Path("runs/trees") / corpus.name
         refuse_own_input(spec, output)
         print(corpus.describe())
         if config.preset == "paper":
-            print(DEVIATES.format(dep_model=config.dep_model, const_model=config.const_model))
+            print(DIFFERENCE_TO_PAPER.format(dep_model=config.dep_model, const_model=config.const_model))
         config = replace(config, output=output)
         if config.dry_run:
-            print(parsing_cost(corpus, makers[0](), workers).text(config))
+            print(parsing_cost(corpus, loaders[0](), workers).text(config))
             return
         from parsing.pipeline.driver import LocalPool, Pool, run_corpus
 
-        pool: Pool = LocalPool(makers, workers)
+        pool: Pool = LocalPool(loaders, workers)
         if config.ray is not None:
             from parsing.pipeline.ray import RayPool
 
-            gpus = int(devices != ["cpu"])
-            pool = RayPool(makers[0], config.workers, address=config.ray, gpus=gpus)
+            gpus = 0 if devices == ["cpu"] else 1
+            pool = RayPool(loaders[0], config.workers, address=config.ray, gpus=gpus)
         summary = run_corpus(corpus, output, pool, config=config_to_json(config))
         print(report(corpus.name, output, summary))
 
 
 def check_paper(
-    config: ParseConfig, opened: Callable[[], Corpus], make: Callable[..., TextParser], workers: int
+    config: ParseConfig,
+    open_this_corpus: Callable[[], Corpus],
+    load_parsers: Callable[..., TextParser],
+    workers: int,
 ) -> None:
     """Refuse the preset paper without its parsers; a dry run first says what its trees would cost."""
     from corpora.registry import open_corpus
 
     missing = [PAPER_PARSERS] if "builtin" in (config.dep_model, config.const_model) else []
     if config.dry_run:
-        missing += collect_refusals(opened) if missing else collect_refusals(opened, make)
+        checks = [open_this_corpus] if missing else [open_this_corpus, load_parsers]
+        missing += collect_refusals(*checks)
         if missing:
             print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
-            books, parser = open_corpus("books", limit=SAMPLE), make(dep="builtin", const="builtin")
+            books = open_corpus("books", limit=SAMPLE)
+            parser = load_parsers(dep="builtin", const="builtin")
             print(parsing_cost(books, parser, workers, PAPER_SENTENCES).text(config))
     if missing:
         raise UserError(" | ".join(missing))
@@ -160,48 +164,49 @@ def refuse_own_input(corpus: str, output: Path) -> None:
     """Refuse an output folder that the next run would read as text; no reader enters hidden folders."""
     from corpora.registry import NAMED
 
-    root, place = Path(corpus).resolve(), output.resolve()
-    inside = corpus not in NAMED and root.is_dir() and place.is_relative_to(root)
-    if inside and not any(part.startswith(".") for part in place.relative_to(root).parts):
+    corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()
+    if corpus in NAMED or not corpus_folder.is_dir() or not output_folder.is_relative_to(corpus_folder):
+        return
+    if not any(part.startswith(".") for part in output_folder.relative_to(corpus_folder).parts):
         raise UserError(f"--output {output}: lies in the corpus folder {corpus}; choose one outside it")
 
 
 def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
-    """Choose the devices to parse on, ``["cpu"]`` or GPUs; refuse one that is not here."""
+    """Choose the devices to parse on, ``["cpu"]`` or GPUs; raises UserError for one that is not here."""
     if on_cluster:  # it has its own devices
         return ["cuda" if device.startswith("cuda") else "cpu"]
     # It takes two seconds to ask torch; Linux shows the driver as a file.
-    may_be_here = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
-    if device == "cpu" or (device == "auto" and not may_be_here):
+    has_driver = any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")))
+    if device == "cpu" or (device == "auto" and not has_driver):
         return ["cpu"]
     import torch
 
     from runtime.device import pick_device
 
-    chosen = pick_device(device)
-    if chosen.type == "cuda" and device in ("auto", "cuda"):
+    torch_device = pick_device(device)
+    if torch_device.type == "cuda" and device in ("auto", "cuda"):
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    return [str(chosen)]
+    return [str(torch_device)]
 
 
 def report(name: str, output: Path, summary: RunSummary) -> str:
-    """Say on one screen what is in the cache, what was flagged and why, and how long it took."""
+    """Describe on one screen what is in the cache, what was flagged and why, and how long it took."""
     manifest = summary.manifest
     size = sum((output / row.file).stat().st_size for row in manifest.shards)
     reasons: Counter[str] = Counter()
     for row in manifest.shards:
         reasons.update(row.reasons)
-    now, tokens = summary.parsed_now, manifest.total("tokens")
     counts = {unit: manifest.total(f"{unit}s") for unit in ("sentence", "token", "document")}
     counts["shard"] = len(manifest.shards)
+    sentences, seconds = summary.parsed_now, summary.seconds
+    work = f"parsed {sentences:,} now in {seconds:.1f} s: {sentences / seconds:,.0f} sentences/s"
     return "\n".join([
         f"{name} -> {output}",
-        "  " + ", ".join(f"{count:,} {unit}{'s' * (count != 1)}" for unit, count in counts.items()),
-        f"  {size / 1e6:.1f} MB, {size / tokens:.2f} bytes per token",
+        "  " + ", ".join(f"{n:,} {unit}" if n == 1 else f"{n:,} {unit}s" for unit, n in counts.items()),
+        f"  {size / 1e6:.1f} MB, {size / counts['token']:.2f} bytes per token",
         f"  flagged: {manifest.total('flagged'):,} sentences",
         *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
-        f"  parsed {now:,} now in {summary.seconds:.1f} s: {now / summary.seconds:,.0f} sentences/s"
-        if now else "  everything was there already",
+        f"  {work}" if sentences else "  everything was there already",
         f"  content sha256 {manifest.content_sha256()}",
     ])  # fmt: skip
 

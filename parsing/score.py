@@ -1,4 +1,4 @@
-"""Score a parser on a treebank.
+"""Scores a parser on a treebank.
 
     python -m parsing.score dep builtin gum/dev.conllu
     python -m parsing.score const builtin gum/dev.ptb
@@ -21,7 +21,7 @@ import tyro
 
 from runtime.cli import Command, configuration
 
-TITLES = {
+UNITS = {
     "dep": "per cent of tokens without punctuation (_punct: of all), relation subtypes included",
     "const": "labelled brackets without function tags, punctuation and wrapper; words with the right tag; "
     "sentences with exactly the right brackets; in per cent",
@@ -51,27 +51,30 @@ def main(config: ScoreConfig) -> None:
     from parsing.training import scores
 
     kind = config.kind
-    read: Any = scores.read_dependencies if kind == "dep" else scores.read_treebank
+    read_gold: Any = scores.read_dependencies if kind == "dep" else scores.read_treebank
     score: Any = scores.score_dependency if kind == "dep" else scores.score_constituency
-    gold = read(config.treebank)
+    gold = read_gold(config.treebank)
     torch.set_num_threads(1)  # as a worker of parsing.run
     parser = load_parser(kind, config.model, config.device)
     start = time.perf_counter()
     figures = score(parser, gold)
     rate = len(gold) / (time.perf_counter() - start)
-    print(f"{config.model} on {len(gold):,} sentences ({rate:,.0f} a second): {TITLES[kind]}")
+    print(f"{config.model} on {len(gold):,} sentences ({rate:,.0f} a second): {UNITS[kind]}")
     print("  ".join(f"{name} {value:.2f}" for name, value in figures.items()))
     if "device" in parser.identity:
-        words = [one.words if kind == "const" else one.tokens for one in gold]
+        words = [sentence.tokens if kind == "dep" else sentence.words for sentence in gold]
         figures["same_trees"] = equal_trees(parser.parse(words), load_parser(kind, config.model).parse(words))
         print(f"same trees as on the CPU: {figures['same_trees']:.2f} %")
     print(json.dumps({**{k: round(v, 4) for k, v in figures.items()}, **parser.identity}))
 
 
-def equal_trees(ours: Sequence[Any], reference: Sequence[Any]) -> float:
+def equal_trees(parses: Sequence[Any], reference: Sequence[Any]) -> float:
     """Return the per cent of parses that are equal in every detail."""
-    pairs = (map(dataclasses.astuple, pair) for pair in zip(ours, reference, strict=True))
-    return 100 * float(np.mean([all(map(np.array_equal, one, other)) for one, other in pairs]))
+    equal_parses = 0
+    for parse, reference_parse in zip(parses, reference, strict=True):
+        arrays, reference_arrays = dataclasses.astuple(parse), dataclasses.astuple(reference_parse)
+        equal_parses += all(map(np.array_equal, arrays, reference_arrays))
+    return 100 * equal_parses / len(parses)
 
 
 cli = Command(ScoreConfig, main, "parsing.score", "Score a parser on a treebank.")

@@ -1,4 +1,4 @@
-"""What a tree cache holds, on one screen; or the trees of some of its sentences.
+"""Shows what a tree cache holds, on one screen, or draws the trees of some of its sentences.
 
     python -m parsing.show runs/trees/books
     python -m parsing.show runs/trees/books --sentence 17 --count 5
@@ -18,9 +18,9 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, CountOrNone, configuration
 from runtime.errors import UserError, printable
 
-STEP = 8192
+BATCH_SENTENCES = 8192
 TOP = 8
-"""Names of each kind that are listed, the most frequent ones."""
+"""How many names of each kind are listed, the most frequent first."""
 
 
 @configuration
@@ -43,10 +43,10 @@ def main(config: ShowConfig) -> None:
         return
     from parsing.trees.sentences import cached_sentences
 
-    last = min(config.sentence + config.count, len(cache))
-    if config.sentence >= last:
-        raise UserError(f"{config.cache}: no sentence {config.sentence}; it has 0 to {len(cache) - 1}")
-    for number, sentence in enumerate(cached_sentences(cache, config.sentence, last), config.sentence):
+    start, stop = config.sentence, min(config.sentence + config.count, len(cache))
+    if start >= stop:
+        raise UserError(f"{config.cache}: no sentence {start}; it has 0 to {len(cache) - 1}")
+    for number, sentence in enumerate(cached_sentences(cache, start, stop), start):
         flags = f" [{', '.join(sentence.flag_names)}]" if sentence.flags else ""
         print(f"# sentence {number}{flags}\n{sentence}\n")
 
@@ -62,22 +62,23 @@ def statistics(cache: TreeCache) -> None:
     print(f"  tokens per sentence: mean {lengths.mean():.1f}, at most {lengths.max()}")
     for part, value in cache.identity.items():
         print(printable(f"  {part}: {value}"))
-    flagged = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
-    listed = ", ".join(f"{name} {count:,}" for name, count in flagged.items() if count)
-    print(f"  flags: {listed or 'none'}")
-    inventories = {"relation": cache.relations, "tag": cache.tags, "label": cache.labels}
-    inventories |= {"leaf_label": cache.labels}
-    counts = {
-        field: np.zeros(len(names), int) for field, names in inventories.items() if field in cache.fields
-    }
-    for start in range(0, len(cache), STEP):
-        batch = cache.read(start, min(start + STEP, len(cache)), tuple(counts))
-        for field, seen in counts.items():
-            seen += np.bincount(getattr(batch, field), minlength=len(seen))
-    for field, seen in counts.items():
-        names = [printable(name) or "∅" for name in inventories[field]]
-        top = [i for i in np.argsort(-seen, kind="stable")[:TOP] if seen[i]]
-        print(f"  {field}: " + ", ".join(f"{names[i]} {seen[i]:,}" for i in top))
+    flag_counts = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
+    print(f"  flags: {_listing(flag_counts) or 'none'}")
+    names = {"relation": cache.relations, "tag": cache.tags, "label": cache.labels}
+    names |= {"leaf_label": cache.labels}
+    counts = {field: np.zeros(len(names[field]), int) for field in names if field in cache.fields}
+    for start in range(0, len(cache), BATCH_SENTENCES):
+        batch = cache.read(start, min(start + BATCH_SENTENCES, len(cache)), tuple(counts))
+        for field in counts:
+            counts[field] += np.bincount(getattr(batch, field), minlength=len(names[field]))
+    for field, count in counts.items():
+        most_frequent = np.argsort(-count, kind="stable")[:TOP]
+        top = {printable(names[field][i]) or "∅": int(count[i]) for i in most_frequent}
+        print(f"  {field}: {_listing(top)}")
+
+
+def _listing(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
 
 
 cli = Command(ShowConfig, main, "parsing.show", "Show what a tree cache holds, or draw sentences of it.")

@@ -1,4 +1,4 @@
-"""Sentences to trees, as arrays and for people: the one path of ``parsing.run``, ``encode`` and spaCy.
+"""Parses sentences with one or two parsers, for ``parsing.run``, ``encode``, spaCy and people.
 
     from parsing import load
 
@@ -7,11 +7,11 @@
     trees[0].heads, trees[0].spans
     trees.to_conllu(), trees.to_ptb()
 
-A sentence that a parser cannot take keeps its place with a fallback tree and a flag. Trees depend on the
+A sentence that a parser cannot take keeps its place, with a fallback tree and a flag. Trees depend on the
 sentences alone, not on how many are parsed together.
 
-supar's checkpoints are pickles and are never opened here; the error message says how to convert them into
-a model folder. benepar's hold weights and plain values and are read by name or file without running code.
+supar's checkpoints are pickles and are never opened here; the error message says how to convert them into a
+model folder. benepar's hold weights and plain values and are read by name or file without running code.
 
 Shapes: B sentences, N tokens.
 """
@@ -19,6 +19,7 @@ Shapes: B sentences, N tokens.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -52,6 +53,7 @@ from parsing.trees.batch import (
     Inventories,
     UInt8,
     offsets_of,
+    places_of_ranges,
 )
 from parsing.trees.sentences import Trees, batch_sentences
 from runtime.cli import warn_once
@@ -62,19 +64,19 @@ if TYPE_CHECKING:
     import torch
 
 BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
-"""Model folders that are shipped."""
+"""The model folders in the package."""
 MAX_TOKENS = 128
 SAMPLE = 50
-"""Sentences of which it is told whether they are English."""
-KNOWN = ("The", "cat", "sat", "on", "the", "mat", ".")
+"""How many sentences are looked at to tell whether a text is English."""
+EASY_SENTENCE = ("The", "cat", "sat", "on", "the", "mat", ".")
 """A sentence that every parser takes."""
 
 Parse = TypeVar("Parse")
-Tell = Callable[[str], object]
+ReportFault = Callable[[str], object]
 
 
 class TextParser:
-    """Tokenizer and parsers; call it with a text. Made by :func:`load`, which says what None leaves out."""
+    """A tokenizer and one or two parsers, to be called with a text; :func:`load` makes it."""
 
     def __init__(
         self,
@@ -84,19 +86,19 @@ class TextParser:
         max_tokens: int = MAX_TOKENS,
     ) -> None:
         self.dependency, self.constituency, self.max_tokens = dependency, constituency, max_tokens
-        # The names of the parsers' ids, with the reserved last ones.
         self.inventories = Inventories(
             relations=(*dependency.relations, FALLBACK_NAME) if dependency else (),
             labels=(*constituency.labels, DUMMY_NAME) if constituency else (),
             tags=(*constituency.tags, FALLBACK_NAME) if constituency else (),
         )
+        """The names of the parsers' ids, with the reserved last ones."""
 
     def __getstate__(self) -> dict[str, object]:
         return state_without(self, "_tokenizer")
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Say what decides the trees of a sentence, the parsers and the limit, for a cache's identity."""
+        """What decides the trees of a sentence, for a cache's identity: the parsers and the options."""
         return {
             "dependency": dict(self.dependency.identity) if self.dependency else None,
             "constituency": dict(self.constituency.identity) if self.constituency else None,
@@ -117,37 +119,42 @@ class TextParser:
         return Tokenizer("spacy", running=True)
 
     def parse(self, sentences: Iterable[Sequence[str]]) -> Trees:
-        """Parse tokenised sentences, [sentences][tokens]; a string or something odd is refused by number."""
+        """Parse tokenised sentences, [sentences][tokens]; raises UserError with the number of a bad one."""
         rows = read_sentences(sentences, "parse", strings=False)
         return Trees(batch_sentences(self.arrays(rows), self.inventories))
 
     def arrays(
-        self, sentences: Sequence[Sequence[str]], flags: Sequence[int] | None = None, tell: Tell = warn_once
+        self,
+        sentences: Sequence[Sequence[str]],
+        flags: Sequence[int] | None = None,
+        report_fault: ReportFault = warn_once,
     ) -> Batch:
         """Parse tokenised sentences into one batch, which keeps them all, as a cache would return it.
 
-        The reader of the text sets ``flags`` [B]; ``tell`` is called with what a parser did wrong, a line per
-        sentence.
+        ``flags`` [B] are those of the text's reader. ``report_fault`` is called with a line for each sentence
+        that a parser got wrong.
         """
-        read = read_sentences(sentences, "parse", strings=False, spaces=True)
-        stored, flags_B, parsable = prepare(read, flags, self.max_tokens)
+        rows = read_sentences(sentences, "parse", strings=False, spaces=True)
+        stored, flags_B, parsable = prepare(rows, flags, self.max_tokens)
         if self._is_foreign(stored):
-            tell("few of these words are English, which alone the builtin parsers know: trees will be wrong")
-        # Parsers that share an encoder run together, and each by itself on what that failed on.
-        both: dict[int, Any] = {}
-        first: Any = self.dependency
-        if hasattr(first, "shares_encoder") and first.shares_encoder(self.constituency):
-            joint = functools.partial(first.parse_with, self.constituency)
-            both = parse_each(joint, stored, parsable, "joint", lambda fault: None)
-        left = [i for i in parsable if i not in both]
+            report_fault(
+                "few of these words are English, which alone the builtin parsers know: trees will be wrong"
+            )
+        # Parsers that share an encoder run together; on sentences that fail then, each runs by itself.
+        dependency: Any = self.dependency
+        pairs: dict[int, Any] = {}
+        if hasattr(dependency, "shares_encoder") and dependency.shares_encoder(self.constituency):
+            parse_both = functools.partial(dependency.parse_with, self.constituency)
+            pairs = parse_each(parse_both, stored, parsable, "joint", lambda fault: None)
+        others = [i for i in parsable if i not in pairs]
         arcs = spans = None
         if self.dependency is not None:
-            arcs = {i: one for i, (one, _) in both.items()}
-            arcs |= parse_each(self.dependency.parse, stored, left, "dependency", tell)
+            arcs = {i: dependency_parse for i, (dependency_parse, _) in pairs.items()}
+            arcs |= parse_each(self.dependency.parse, stored, others, "dependency", report_fault)
         if self.constituency is not None:
-            spans = {i: other for i, (_, other) in both.items()}
-            spans |= parse_each(self.constituency.parse, stored, left, "constituency", tell)
-        return assemble(stored, flags_B, self.inventories, arcs, spans, tell)
+            spans = {i: constituency_parse for i, (_, constituency_parse) in pairs.items()}
+            spans |= parse_each(self.constituency.parse, stored, others, "constituency", report_fault)
+        return assemble(stored, flags_B, self.inventories, arcs, spans, report_fault)
 
     def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
         """Tell whether a builtin parser knows fewer of the first words than of any English text.
@@ -157,11 +164,11 @@ class TextParser:
         parser: Any = self.dependency or self.constituency
         if parser is None or not str(parser.identity.get("name")).startswith("builtin"):
             return False
-        words = [
-            word for tokens in sentences[:SAMPLE] for word in tokens if len(word) > 1 and word[0].isalpha()
-        ]
-        known = sum(map(parser.vectors.table.lists, words))
-        return len(words) > 3 and known < 0.6 * len(words) - len(words) ** 0.5 / 2  # more than chance
+        tokens = itertools.chain.from_iterable(sentences[:SAMPLE])
+        words = [word for word in tokens if len(word) > 1 and word[0].isalpha()]
+        known_words = sum(map(parser.vectors.table.knows, words))
+        chance = len(words) ** 0.5 / 2  # of a small sample
+        return len(words) > 3 and known_words < 0.6 * len(words) - chance
 
 
 def load(
@@ -171,7 +178,7 @@ def load(
     device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """Load parsers by name (see :func:`load_parser`) and return them ready for text; None leaves one out.
+    """Load parsers by name (see :func:`load_parser`), ready for text; None leaves one out.
 
     Sentences of more than ``max_tokens`` get a fallback tree and a flag.
     """
@@ -187,8 +194,8 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 
     ``spec`` is ``builtin``, or a folder of parsing.train or parsing.convert; for ``const`` also a benepar
     model by name (``benepar_en3``), file or folder. Sentences are encoded and scored on the device, whose
-    type is part of the parser's identity, unless it is the CPU. A model or device that is not there is
-    refused, and so is a model that is damaged or has to be converted first.
+    type is part of the parser's identity, unless it is the CPU. Raises UserError for a model or device that
+    is not there, and for a model that is damaged or has to be converted first.
     """
     check_parser(kind, spec)
     from parsing.networks.parser import load_model_folder
@@ -210,27 +217,27 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 
         folder = load_model_folder(path, "constituency")
         parser = SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
-    chosen = pick_device(device)
-    if chosen.type != "cpu":
-        parser.to(chosen)
+    torch_device = pick_device(device)
+    if torch_device.type != "cpu":
+        parser.to(torch_device)
     return parser
 
 
 def prepare(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Flag what parsers cannot take; return sentences as they are stored, flags [B], numbers of others."""
+    """Return sentences as they are stored, their flags [B], and the numbers of those that can be parsed."""
     stored: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
     for i, tokens in enumerate(map(tuple, sentences)):
-        blank = [not plain(word).strip() for word in tokens]
-        if all(blank):
+        is_blank = [not plain(word).strip() for word in tokens]
+        if all(is_blank):
             flags_B[i] |= EMPTY
             tokens = ("",)
         elif len(tokens) > max_tokens:
             flags_B[i] |= TOO_LONG
-        elif any(blank):
+        elif any(is_blank):
             flags_B[i] |= BLANK_TOKEN
         else:
             parsable.append(i)
@@ -241,36 +248,36 @@ def prepare(
 def parse_each(
     parse: Callable[[Sequence[Tokens]], Sequence[Parse]],
     sentences: list[Tokens],
-    which: list[int],
+    numbers: list[int],
     name: str,
-    tell: Tell,
+    report_fault: ReportFault,
 ) -> dict[int, Parse]:
-    """Parse the sentences ``which``; return parses by number. Where a batch fails, its halves are tried.
+    """Parse the sentences with these numbers; return parses by number. If a batch fails, try its halves.
 
-    A sentence that fails alone is left out, and ``tell`` gets a line. What is no sentence's fault is raised:
-    a lack of memory, a lost device, or what lets a known sentence fail as well; trees must not depend on it.
+    A sentence that fails alone is reported and left out. What is no sentence's fault is raised: a lack of
+    memory, a lost device, or that an easy sentence fails as well; trees must not depend on it.
     """
-    if not which:
+    if not numbers:
         return {}
     try:
-        parses = parse([sentences[i] for i in which])
-        if len(parses) != len(which):
-            raise ValueError(f"{len(parses)} parses of {len(which)} sentences")
-        return dict(zip(which, parses, strict=True))
+        parses = parse([sentences[i] for i in numbers])
+        if len(parses) != len(numbers):
+            raise ValueError(f"{len(parses)} parses of {len(numbers)} sentences")
+        return dict(zip(numbers, parses, strict=True))
     except Exception as error:
         if out_of_memory(error) or isinstance(error, DeviceLost):
             raise
-        if len(which) == 1:
+        if len(numbers) == 1:
             try:
-                parse([KNOWN])
+                parse([EASY_SENTENCE])
             except Exception:
                 line = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 raise UserError(f"{name} parser: fails on any sentence here ({line})") from error
-            tell(_fault(f"{name} parser", error, sentences[which[0]]))
+            report_fault(_fault_line(f"{name} parser", error, sentences[numbers[0]]))
             return {}
-    half = len(which) // 2
-    first_half = parse_each(parse, sentences, which[:half], name, tell)
-    return first_half | parse_each(parse, sentences, which[half:], name, tell)
+    half = len(numbers) // 2
+    first_half = parse_each(parse, sentences, numbers[:half], name, report_fault)
+    return first_half | parse_each(parse, sentences, numbers[half:], name, report_fault)
 
 
 def assemble(
@@ -279,26 +286,26 @@ def assemble(
     inventories: Inventories,
     arcs: dict[int, DependencyParse] | None,
     spans: dict[int, ConstituencyParse] | None,
-    tell: Tell,
+    report_fault: ReportFault,
 ) -> Batch:
     """Put sentences and parses into a batch; one without a sound parse gets a fallback tree and a flag.
 
     ``arcs`` and ``spans`` are by number of the sentence; None leaves the view out. Treebanks may have the
-    relation and the tag ``_``. ``flags`` [B] is updated; ``tell`` gets a line for each parse that is wrong.
+    relation and the tag ``_``. ``flags`` [B] is updated; each parse that is wrong is reported.
     """
-    ids: dict[str, int] = {}
-    token = [ids.setdefault(word, len(ids)) for tokens in sentences for word in tokens]
+    id_of_type: dict[str, int] = {}
+    token = [id_of_type.setdefault(word, len(id_of_type)) for tokens in sentences for word in tokens]
     offsets = offsets_of([len(tokens) for tokens in sentences])
     arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
     if arcs is not None:
-        arrays |= _dependency_fields(sentences, offsets, len(inventories.relations) - 1, arcs, flags, tell)
+        arrays |= _dependency_fields(sentences, offsets, inventories, arcs, flags, report_fault)
     if spans is not None:
-        arrays |= _constituency_fields(sentences, offsets, inventories, spans, flags, tell)
+        arrays |= _constituency_fields(sentences, offsets, inventories, spans, flags, report_fault)
     return Batch(
         sentence_offsets=offsets,
         flags=flags,
         fields=tuple(arrays),
-        types=list(ids),
+        types=list(id_of_type),
         relations=inventories.relations,
         **arrays,
     )
@@ -307,27 +314,34 @@ def assemble(
 def _dependency_fields(
     sentences: Sequence[Tokens],
     offsets: Int64,
-    fallback: int,
+    inventories: Inventories,
     arcs: dict[int, DependencyParse],
     flags: UInt8,
-    tell: Tell,
+    report_fault: ReportFault,
 ) -> dict[str, Int32]:
-    """Fill the arrays of dependency trees; ``fallback`` is the relation of words without a sound tree."""
-    # The fallback first, for all: a chain, each word's head the one before it.
-    head = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
-    relation = np.full(offsets[-1], fallback, np.int32)
+    """Fill the arrays of dependency trees; a sentence without a sound one gets a chain."""
+    # First the chain for all: each word's head is the one before it.
+    head = places_of_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
+    relation = np.full(offsets[-1], len(inventories.relations) - 1, np.int32)
     for i, tokens in enumerate(sentences):
-        n, arc, here = len(tokens), arcs.get(i), slice(offsets[i], offsets[i + 1])
-        defect = "ids outside the parser's inventories, or not one per word"
-        if arc is not None and len(arc.heads) == n and _fits(arc.relations, n, fallback + 1):
-            defect = DEFECTS[dependency_heights(arc.heads, np.array([0, n]))[1][0]]
-        if arc is not None and not defect:
-            head[here], relation[here] = arc.heads, arc.relations
-            continue
-        flags[i] |= DEP_FALLBACK
-        if arc is not None:
-            tell(_fault("dependency tree", defect, tokens))
+        parse = arcs.get(i)
+        defect = "" if parse is None else _dependency_defect(parse, len(tokens), len(inventories.relations))
+        if parse is None or defect:
+            flags[i] |= DEP_FALLBACK
+        else:
+            words = slice(offsets[i], offsets[i + 1])
+            head[words], relation[words] = parse.heads, parse.relations
+        if defect:
+            report_fault(_fault_line("dependency tree", defect, tokens))
     return {"head": head, "relation": relation, "dep_height": dependency_heights(head, offsets)[0]}
+
+
+def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> str:
+    """Return what is wrong with a parse, "" if nothing is."""
+    if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
+        return "ids outside the parser's inventories, or not one per word"
+    _, defects = dependency_heights(parse.heads, np.array([0, tokens]))
+    return DEFECTS[defects[0]]
 
 
 def _constituency_fields(
@@ -336,38 +350,41 @@ def _constituency_fields(
     inventories: Inventories,
     spans: dict[int, ConstituencyParse],
     flags: UInt8,
-    tell: Tell,
+    report_fault: ReportFault,
 ) -> dict[str, Int32]:
     """Fill the arrays of constituency trees; a sentence without a sound one gets a flat one."""
-    dummy, no_tag, trees, tags = inventories.dummy_label, len(inventories.tags) - 1, [], []
+    dummy_label = inventories.dummy_label
+    trees, tags = [], []
     for i, tokens in enumerate(sentences):
-        n, parse = len(tokens), spans.get(i)
+        parse, tree = spans.get(i), None
         if parse is not None:
             try:
-                if not (_fits(parse.tags, n, no_tag + 1) and _fits(parse.labels, len(parse.labels), dummy)):
+                are_tags = _are_ids(parse.tags, len(tokens), len(inventories.tags))
+                if not (are_tags and _are_ids(parse.labels, len(parse.labels), dummy_label)):
                     raise ValueError("ids outside the parser's inventories")
-                trees.append(binarise(parse, dummy))
+                tree = binarise(parse, dummy_label)
             except ValueError as error:
-                tell(_fault("constituency tree", error, tokens))
-                parse = None
-        if parse is None:
+                report_fault(_fault_line("constituency tree", error, tokens))
+        if parse is None or tree is None:
             flags[i] |= CONST_FALLBACK
-            columns = (np.array([number], np.int32) for number in (0, n, NULL_LABEL))
-            parse = ConstituencyParse(np.full(n, no_tag, np.int32), *columns)
-            trees.append(binarise(parse, dummy))
+            no_tags = np.full(len(tokens), len(inventories.tags) - 1, np.int32)
+            start, end, label = (np.array([value], np.int32) for value in (0, len(tokens), NULL_LABEL))
+            parse = ConstituencyParse(no_tags, start, end, label)
+            tree = binarise(parse, dummy_label)
+        trees.append(tree)
         tags.append(parse.tags)
-    none = [np.zeros(0, np.int32)]
-    arrays = {"tag": np.concatenate(tags or none, dtype=np.int32)}
+    nothing = [np.zeros(0, np.int32)]
+    arrays = {"tag": np.concatenate(tags or nothing, dtype=np.int32)}
     for name in ("leaf_label", "left", "right", "label"):
-        arrays[name] = np.concatenate([getattr(tree, name) for tree in trees] or none)
-    heights = constituency_heights(arrays["left"], arrays["right"], offsets)[0]
-    return {**arrays, "const_height": heights}
+        arrays[name] = np.concatenate([getattr(tree, name) for tree in trees] or nothing)
+    arrays["const_height"] = constituency_heights(arrays["left"], arrays["right"], offsets)[0]
+    return arrays
 
 
-def _fits(values: Int, length: int, bound: int) -> bool:
+def _are_ids(values: Int, length: int, bound: int) -> bool:
     """Tell whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
-    return len(values) == length and bool(length == 0 or (values.min() >= 0 and values.max() < bound))
+    return len(values) == length and bool(((values >= 0) & (values < bound)).all())
 
 
-def _fault(name: str, what: object, tokens: Sequence[str]) -> str:
-    return f"{name}: {what}; {' '.join(tokens)[:80]!r}"
+def _fault_line(name: str, fault: object, tokens: Sequence[str]) -> str:
+    return f"{name}: {fault}; {' '.join(tokens)[:80]!r}"

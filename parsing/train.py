@@ -1,9 +1,9 @@
-r"""Train a parser, or both over one sentence encoder, from treebanks.
+r"""Trains a parser, or both over one sentence encoder, from treebanks.
 
     python -m parsing.train --train-dep ewt/train.conllu gum/train.conllu --dev-dep gum/dev.conllu \
         --train-const gum/train.ptb --dev-const gum/dev.ptb --output runs/parsers/mine
 
-In: CoNLL-U files (``--train-dep``), bracket files (``--train-const``), or both. Out: the model folders
+Input: CoNLL-U files (``--train-dep``), bracket files (``--train-const``), or both. Output: the model folders
 ``dep`` and ``const``, which ``--dep-model`` and ``--const-model`` take; two that were trained together share
 a sentence encoder and parse together faster. Each has a model card; learning curve and checkpoints are in
 ``training/``. The same command resumes a killed run.
@@ -18,13 +18,13 @@ from runtime.cli import Command, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import sha256_file, write_text
 
-MODELS = {
+MODEL_DESCRIPTIONS = {
     "dep": "Biaffine dependency parser (Dozat & Manning 2017). Words are given, tags are not used; relation "
     "subtypes count; `_punct`: with punctuation.",
     "const": "Span parser (Kitaev & Klein 2018) with part-of-speech tags. Brackets without function tags, "
     "punctuation and wrapper (`parsing/training/scores.py`).",
 }
-"""What a model is, and how it is scored."""
+"""What a kind of model is, and how it is scored."""
 
 
 def main(config: ParserTrainConfig) -> int:
@@ -35,14 +35,15 @@ def main(config: ParserTrainConfig) -> int:
     from runtime.device import pick_device
     from runtime.training_loop import Loop, Schedule
 
-    pairs = (config.train_dep, config.dev_dep), (config.train_const, config.dev_const)
-    if any(bool(train) != bool(dev) for train, dev in pairs) or not any(train for train, _ in pairs):
+    has_dep, has_const = bool(config.train_dep), bool(config.train_const)
+    is_complete = has_dep == bool(config.dev_dep) and has_const == bool(config.dev_const)
+    if not is_complete or not (has_dep or has_const):
         raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
     device = pick_device(config.device)
-    sentences = read_dependencies(config.train_dep, tags="xpos") if config.train_dep else []
-    trees = read_treebank(config.train_const) if config.train_const else []
-    dev_sentences = read_dependencies(config.dev_dep) if config.dev_dep else []
-    dev_trees = read_treebank(config.dev_const) if config.dev_const else []
+    sentences = read_dependencies(config.train_dep, tags="xpos") if has_dep else []
+    trees = read_treebank(config.train_const) if has_const else []
+    dev_sentences = read_dependencies(config.dev_dep) if has_dep else []
+    dev_trees = read_treebank(config.dev_const) if has_const else []
     task = ParserTask(sentences, trees, (dev_sentences, dev_trees), config.model, config.loop, device)
     files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
     data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
@@ -66,7 +67,7 @@ def main(config: ParserTrainConfig) -> int:
 
 
 def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Mapping[str, float]) -> str:
-    """Return a model card: what it is, data, scores."""
+    """Write a model card: what the model is, its data, its scores."""
     files = [
         f"- {role}: `{'/'.join(Path(path).parts[-2:])}` (sha256 {digest[:16]})"
         for role, digests in data.items()
@@ -74,12 +75,13 @@ def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Ma
     ]
     rows = [[*scores], ["---"] * len(scores), [f"{value:.2f}" for value in scores.values()]]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    parts = [f"# {name}", MODELS[kind], "## Data", "\n".join(files), "## Scores on dev, in per cent", table]
+    parts = [f"# {name}", MODEL_DESCRIPTIONS[kind], "## Data", "\n".join(files)]
+    parts += ["## Scores on dev, in per cent", table]
     return "\n\n".join([*parts, "The weights of the best epoch on the same sentences.\n"])
 
 
-ABOUT = "Train a dependency parser, a constituency parser, or both over one sentence encoder."
-cli = Command(ParserTrainConfig, main, "parsing.train", ABOUT, owns=lambda config: config.output)
+DESCRIPTION = "Train a dependency parser, a constituency parser, or both over one sentence encoder."
+cli = Command(ParserTrainConfig, main, "parsing.train", DESCRIPTION, owns=lambda config: config.output)
 
 
 if __name__ == "__main__":

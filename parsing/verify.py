@@ -1,4 +1,4 @@
-"""Check every hash and invariant of a tree cache.
+"""Checks every hash and invariant of a tree cache.
 
     python -m parsing.verify runs/trees/books
 

@@ -1,91 +1,91 @@
 """Batched CKY over the spans of many sentences, identical to benepar 0.2.0's decoder, ties included.
 
-A span's score is that of its best label (the first one on a tie; label 0, "no constituent", scores
-0); the tree with the highest sum wins, the leftmost split on a tie; the whole sentence cannot take
-label 0. Arithmetic is float32 in benepar's order: the best split first, then the span's own score.
+A span's score is that of its best label (the first one on a tie; label 0, "no constituent", scores 0); the
+tree with the highest sum wins, the leftmost split on a tie; the whole sentence cannot take label 0.
+Arithmetic is float32 in benepar's order: the best split first, then the span's own score.
 
-Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (0,n) (1,2) ...
-(n-1,n), n(n+1)/2 of them, sentence after sentence. Shapes: B sentences, S spans in all, K labels
-without the null label.
+Layout: the spans of one sentence of n words lie in row order, (0,1) (0,2) ... (0,n) (1,2) ... (n-1,n),
+n(n+1)/2 of them, sentence after sentence. Shapes: B sentences, S spans in all, K labels without the null
+label.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parsing.trees.batch import Int
+from parsing.trees.batch import Int, offsets_of, places_of_ranges
 from runtime.compiled import compiled_if_long, compiled_part
 
 Float = NDArray[np.float32]
 
 
 def span_offsets(lengths: Int) -> Int:
-    """Say where the spans of each sentence begin, int64 [B+1]; ``lengths`` [B] are in words."""
+    """Return where the spans of each sentence begin, int64 [B+1]; ``lengths`` [B] are in words."""
     lengths = np.asarray(lengths, np.int64)
-    return np.concatenate(([0], np.cumsum(lengths * (lengths + 1) // 2)))
+    return offsets_of(lengths * (lengths + 1) // 2)
 
 
 def fenceposts(lengths: Int) -> tuple[Int, Int]:
-    """Return every span's two fenceposts among those of the batch, int32 [S] each.
+    """Return the left and right fencepost of each span, int32 [S] each; ``lengths`` [B] are in words.
 
-    A sentence of n words has n + 1 fenceposts; the batch numbers them on. ``lengths`` is [B], in words.
+    A sentence of n words has n + 1 fenceposts; they are numbered through the batch.
     """
     ends = np.cumsum(lengths + 1)
-    start = np.delete(np.arange(ends[-1]), ends - 1)  # where a word begins
-    spans = np.repeat(ends, lengths) - 1 - start  # that begin there
-    left = np.repeat(start, spans)
-    right = np.arange(len(left)) + np.repeat(start + 1 - (np.cumsum(spans) - spans), spans)
+    word_starts = np.delete(np.arange(ends[-1]), ends - 1)
+    spans_from_word = np.repeat(ends, lengths) - 1 - word_starts
+    left = np.repeat(word_starts, spans_from_word)
+    right = places_of_ranges(word_starts + 1, spans_from_word)
     return left.astype(np.int32), right.astype(np.int32)
 
 
 @compiled_if_long
 def best_labels(
-    scores: Float, gold: Int, cost: float, labelled: NDArray[np.bool_], best: Float, label: Int
+    scores: Float, gold: Int, cost: float, needs_label: NDArray[np.bool_], best: Float, label: Int
 ) -> None:
-    """Write the best label of each span, and its score, to the last two arguments [S].
+    """Write the score of the best label of each span to ``best`` [S], and this label to ``label`` [S].
 
     Equation: s(i,j) = max_l [s(i,j,l) + cost * (l is not gold(i,j))], s(i,j,0) = 0, the first l on a tie. The
-    null label is not among ``scores`` [S, K], and ``labelled`` spans [S] may not take it; ``cost`` is 1 in
-    training, or 0.
+    null label is not among ``scores`` [S, K], and spans that need a label [S] may not take it; ``cost`` is 1
+    in training, or 0.
     """
-    wrong = np.float32(cost)
+    margin = np.float32(cost)
     for k in range(scores.shape[0]):
-        top, at = np.float32(-np.inf), 0
-        if not labelled[k]:
-            top = np.float32(0.0) if gold[k] == 0 else wrong
+        best_score, best_label = np.float32(-np.inf), 0
+        if not needs_label[k]:
+            best_score = np.float32(0.0) if gold[k] == 0 else margin
         for j in range(scores.shape[1]):
-            score = scores[k, j] if gold[k] == j + 1 else scores[k, j] + wrong
-            if score > top:
-                top, at = score, j + 1
-        best[k], label[k] = top, at
+            score = scores[k, j] if gold[k] == j + 1 else scores[k, j] + margin
+            if score > best_score:
+                best_score, best_label = score, j + 1
+        best[k], label[k] = best_score, best_label
 
 
 @compiled_part
 def _cky(best: Float, n: int, split: Int, inside: Float, mirror: Float) -> None:
-    """Write the chosen k of every span (i, j) of n words to ``split`` [>= n+1, >= n+1]; ``best`` are scores.
+    """Write the best k of each span (i, j) of n words to ``split`` [>= n+1, >= n+1]; ``best`` are scores.
 
-    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1). It is
-    kept by rows in ``inside`` and by columns in ``mirror``, so that both inner loops are contiguous.
+    Equation: S(i,j) = s(i,j) + max_k [S(i,k) + S(k,j)], the smallest k on a tie; S(i,i+1) = s(i,i+1). S is
+    stored by rows in ``inside`` and by columns in ``mirror``, so that both inner loops are contiguous.
     """
     for start in range(n - 1, -1, -1):
         row = start * n - start * (start - 1) // 2 - start - 1
         inside[start, start + 1] = mirror[start + 1, start] = best[row + start + 1]
         for end in range(start + 2, n + 1):
-            top = inside[start, start + 1] + mirror[end, start + 1]
+            best_sum = inside[start, start + 1] + mirror[end, start + 1]
             for k in range(start + 2, end):
-                top = max(top, inside[start, k] + mirror[end, k])
-            at = start + 1
-            while at < end - 1 and inside[start, at] + mirror[end, at] != top:
-                at += 1
-            split[start, end] = at
-            inside[start, end] = mirror[end, start] = top + best[row + end]
+                best_sum = max(best_sum, inside[start, k] + mirror[end, k])
+            middle = start + 1
+            while middle < end - 1 and inside[start, middle] + mirror[end, middle] != best_sum:
+                middle += 1
+            split[start, end] = middle
+            inside[start, end] = mirror[end, start] = best_sum + best[row + end]
 
 
 @compiled_if_long
 def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
-    """Find the best binary tree of every sentence, given the scores [S] of spans.
+    """Find the best binary tree of each sentence, given the scores [S] of all spans.
 
-    Return the first word and one past the last word of its spans in preorder, int32 [Σ 2n-1], and where
-    these lie among all spans, int64.
+    Return the first word and one past the last word of the trees' spans in preorder, int32 [Σ 2n-1], and the
+    places of these spans among all, int64.
     """
     total, longest = 2 * lengths.sum() - len(lengths), lengths.max() + 1
     split, stack = np.empty((longest, longest), np.int32), np.empty((2 * longest, 2), np.int32)
@@ -112,16 +112,16 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
 
 
 def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:
-    """Find the best trees of a batch, given score and label of each span [S].
+    """Find the best trees of a batch, given the best label and its score of each span [S].
 
     Return the first word, one past the last word and the label of M spans, int32 [M] each, in preorder,
-    sentence after sentence, and how many each sentence has, int64 [B]. Null spans are left out, but for whole
-    sentences.
+    sentence after sentence, and how many each sentence has, int64 [B]. Only whole sentences may be spans with
+    the null label.
     """
     starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]
-    roots = np.cumsum(2 * lengths - 1) - (2 * lengths - 1)
-    labelled = labels != 0
-    labelled[roots] = True
-    counts = np.add.reduceat(labelled, roots, dtype=np.int64)
-    return starts[labelled], ends[labelled], labels[labelled], counts
+    roots = offsets_of(2 * lengths - 1)[:-1]
+    is_constituent = labels != 0
+    is_constituent[roots] = True
+    counts = np.add.reduceat(is_constituent, roots, dtype=np.int64)
+    return starts[is_constituent], ends[is_constituent], labels[is_constituent], counts

@@ -2,10 +2,10 @@
 
     s(i, j, ·) = M relu(LayerNorm(W (f_j - f_i) + b)) + c          f_i = [ahead_i ; back_(i+1)]
 
-The vector f_i of the fencepost between words i and i+1 joins the encoder's forward state before it and the
+The vector f_i of the fencepost between words i and i+1 joins the encoder's forward state before it and its
 backward state after it. W is applied to the n + 1 fenceposts before they are subtracted, not to n(n+1)/2
-differences, and only spans that exist are scored, in the layout of :mod:`parsing.networks.cky`, which finds
-the trees. Tags are scored from the states of the words.
+differences. Spans have the layout of :mod:`parsing.networks.cky`, which finds the trees. Tags are scored from
+the states of the words.
 
 Shapes: B sentences, T positions (both boundaries included), P fenceposts (n + 1 a sentence, packed),
 N words (packed), D encoder output, S spans, H hidden, K labels without the null label.
@@ -39,10 +39,10 @@ DEVICE_CHUNK_SPANS = 2**20
 """The same on a GPU: 2^20 x 250 floats are 1 GB."""
 TAG_SCALE = 5.0
 """Weight of the tags' loss, benepar's."""
-IGNORED = -100
-"""Gold tag of a word that has none."""
-Best: TypeAlias = Callable[[], tuple[Float, Int]]
-"""Waits for the best label of every span and its score, [S] each."""
+NO_TAG = -100
+"""Gold tag of a word that has none; torch's cross-entropy leaves it out."""
+WaitForLabels: TypeAlias = Callable[[], tuple[Float, Int]]
+"""Waits for the score of each span's best label, and for this label, [S] each."""
 
 
 class SpanHead(nn.Sequential):
@@ -55,71 +55,73 @@ class SpanHead(nn.Sequential):
 
     @property
     def parts(self) -> tuple[nn.Linear, nn.LayerNorm, nn.Linear]:
-        """Return the three layers that have weights."""
+        """The three layers that have weights."""
         return cast(tuple[nn.Linear, nn.LayerNorm, nn.Linear], (self[0], self[1], self[3]))
 
     def project(self, posts_PD: Tensor) -> Tensor:
-        """Compute W f_i for every fencepost: [P, H]."""
+        """Compute W f_i of each fencepost: [P, H]."""
         return F.linear(posts_PD, self.parts[0].weight)
 
-    def best_spans(self, projected_PH: Tensor, lengths: Int, gold: Int | None = None) -> Best:
-        """Find the best label of every span and its score, without gradients; a GPU is not waited for.
+    def best_labels(self, posts_PH: Tensor, lengths: Int, gold: Int | None = None) -> WaitForLabels:
+        """Find the best label of each span, without gradients; does not wait for a GPU.
 
-        ``lengths`` are int64 [B], in words. Whole sentences may not take the null label. In training all
-        labels but ``gold``, int32 [S], get the margin 1.
+        ``posts_PH`` come from :meth:`project`, ``lengths`` are int64 [B], in words. Whole sentences may not
+        take the null label. In training all labels but ``gold``, int32 [S], get the margin 1.
         """
-        offsets, cost = span_offsets(lengths), float(gold is not None)
-        labelled = np.zeros(int(offsets[-1]), np.bool_)
-        labelled[offsets[:-1] + lengths - 1] = True
-        gold = np.zeros(len(labelled), np.int32) if gold is None else gold
-        of_device = self._best_on_cpu if projected_PH.device.type == "cpu" else self._best_on_device
+        offsets = span_offsets(lengths)
+        needs_label = np.zeros(int(offsets[-1]), np.bool_)
+        needs_label[offsets[:-1] + lengths - 1] = True
+        cost = 0.0 if gold is None else 1.0
+        gold = np.zeros(len(needs_label), np.int32) if gold is None else gold
+        on_cpu = posts_PH.device.type == "cpu"
+        method = self._best_labels_on_cpu if on_cpu else self._best_labels_on_gpu
         with torch.no_grad():
-            return of_device(projected_PH.detach(), lengths, labelled, gold, cost)
+            return method(posts_PH.detach(), lengths, needs_label, gold, cost)
 
-    def _best_on_cpu(
-        self, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
-    ) -> Best:
-        """Find the best labels with compiled code; torch computes the product with M."""
+    def _best_labels_on_cpu(
+        self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
+    ) -> WaitForLabels:
+        """Use compiled code, but torch for the product with M."""
         first, norm, last = self.parts
-        # Subtracting the mean, which LayerNorm does, is linear and is done on the fenceposts.
-        centred = projected_PH - projected_PH.mean(-1, keepdim=True)
-        ends = centred.numpy(), (centred + (first.bias - first.bias.mean())).numpy()
+        # LayerNorm subtracts the mean, which is linear, so that it can be done on the fenceposts.
+        left_PH = posts_PH - posts_PH.mean(-1, keepdim=True)
+        right_PH = left_PH + (first.bias - first.bias.mean())
         scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
         left, right = fenceposts(lengths)
         best, label = np.empty(len(left), np.float32), np.empty(len(left), np.int32)
         for start in range(0, len(left), CHUNK_SPANS):
-            chunk = slice(start, start + CHUNK_SPANS)
-            hidden = np.empty((len(left[chunk]), projected_PH.shape[1]), np.float32)
-            _hidden(*ends, left[chunk], right[chunk], scale, shift, norm.eps, hidden)
-            scores = torch.addmm(last.bias, torch.from_numpy(hidden), last.weight.T).numpy()
-            best_labels(scores, gold[chunk], cost, labelled[chunk], best[chunk], label[chunk])
+            spans = slice(start, start + CHUNK_SPANS)
+            out = np.empty((len(left[spans]), posts_PH.shape[1]), np.float32)
+            ends = left_PH.numpy(), right_PH.numpy(), left[spans], right[spans]
+            _norm_and_relu(*ends, scale, shift, norm.eps, out)
+            scores = torch.addmm(last.bias, torch.from_numpy(out), last.weight.T).numpy()
+            best_labels(scores, gold[spans], cost, needs_label[spans], best[spans], label[spans])
         return lambda: (best, label)
 
-    def _best_on_device(
-        self, projected_PH: Tensor, lengths: Int, labelled: NDArray[np.bool_], gold: Int, cost: float
-    ) -> Best:
+    def _best_labels_on_gpu(
+        self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
+    ) -> WaitForLabels:
         """Queue everything at once, so that only the best labels come back; the null label wins a tie."""
         first, norm, last = self.parts
-        null = torch.from_numpy(np.where(labelled, -np.inf, cost * (gold != 0)).astype(np.float32))
-        host = *fenceposts(lengths), null, torch.from_numpy(gold.astype(np.int64))
-        arrays = [
-            torch.as_tensor(values).to(projected_PH.device).split(DEVICE_CHUNK_SPANS) for values in host
-        ]
-        chunks = []
-        for left, right, null, gold_S in zip(*arrays, strict=True):
-            scores = last(norm(projected_PH[right] - projected_PH[left] + first.bias).relu())
+        null_scores = np.where(needs_label, -np.inf, cost * (gold != 0)).astype(np.float32)
+        arrays = *fenceposts(lengths), null_scores, gold.astype(np.int64)
+        columns = [torch.as_tensor(array).to(posts_PH.device).split(DEVICE_CHUNK_SPANS) for array in arrays]
+        best_chunks, label_chunks = [], []
+        for left, right, null_score, gold_S in zip(*columns, strict=True):
+            scores = last(norm(posts_PH[right] - posts_PH[left] + first.bias).relu())
             if cost:  # of every label but the gold one
                 scores = scores + cost * (1 - F.one_hot(gold_S, scores.shape[1] + 1)[:, 1:])
             score, label = scores.max(-1)
-            chunks.append((torch.maximum(score, null), torch.where(score > null, label + 1, 0)))
-        best, label = (torch.cat(column) for column in zip(*chunks, strict=True))
-        arriving = to_host(best), to_host(label.int())
-        return lambda: (np.asarray(arriving[0](), np.float32), np.asarray(arriving[1](), np.int32))
+            best_chunks.append(torch.maximum(score, null_score))
+            label_chunks.append(torch.where(score > null_score, label + 1, 0))
+        wait_for_best = to_host(torch.cat(best_chunks))
+        wait_for_label = to_host(torch.cat(label_chunks).int())
+        return lambda: (np.asarray(wait_for_best(), np.float32), np.asarray(wait_for_label(), np.int32))
 
 
 # Sums may be reordered (vector registers); no other liberty is taken.
 @functools.partial(compiled, fastmath={"reassoc", "contract"})
-def _hidden(
+def _norm_and_relu(
     left_PH: Float,
     right_PH: Float,
     left: Int,
@@ -127,24 +129,24 @@ def _hidden(
     scale: Float,
     shift: Float,
     eps: float,
-    hidden: Float,
+    out: Float,
 ) -> None:
-    """Write relu(LayerNorm(x)) of the centred x = right_PH[right] - left_PH[left] to ``hidden``."""
-    size = hidden.shape[1]
+    """Write relu(LayerNorm(x)) of x = right_PH[right] - left_PH[left], whose mean is 0, to ``out``."""
+    size = out.shape[1]
     for k in range(len(left)):
-        a, b, out = left_PH[left[k]], right_PH[right[k]], hidden[k]
+        a, b, row = left_PH[left[k]], right_PH[right[k]], out[k]
         total = np.float32(0.0)
         for h in range(size):
             x = b[h] - a[h]
-            out[h] = x
+            row[h] = x
             total += x * x
         inverse = np.float32(1.0 / np.sqrt(total / size + eps))
         for h in range(size):
-            out[h] = max(out[h] * inverse * scale[h] + shift[h], np.float32(0.0))
+            row[h] = max(row[h] * inverse * scale[h] + shift[h], np.float32(0.0))
 
 
 class ConstituencyModel(EncodedModel):
-    """Encoder with an end boundary, where the last span ends, span head and tag head.
+    """The encoder, with an end boundary, a span head and a tag head.
 
     The null label ``""`` is the first one and has no weights.
     """
@@ -173,8 +175,9 @@ class ConstituencyModel(EncodedModel):
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
-        """Build the model that a folder holds, in eval mode; refuse what does not fit this version."""
-        encoder, config = folder.part(EncoderSizes, key="encoder"), folder.part(SpanSizes)
+        """Build the model that a folder holds, in eval mode; raise UserError if it does not fit."""
+        encoder = folder.part(EncoderSizes, key="encoder")
+        config = folder.part(SpanSizes)
         vocabulary = folder.part(ParserVocabulary, VOCABULARY)
         labels, tags = folder.names("labels"), folder.names("tags")
         if labels[0] != "":
@@ -188,26 +191,29 @@ class ConstituencyModel(EncodedModel):
         parses: Sequence[ConstituencyParse | None],
         tags: Sequence[Int],
     ) -> Tensor:
-        """Add the tags' cross-entropy, weighted, and the mean margin loss of the sentences that have a tree.
+        """Add the weighted cross-entropy of the tags and the mean margin loss of the sentences with a tree.
 
-        ``positions_B`` are n + 2, on the host; gold tags, [B] of [n], are ``IGNORED`` where there is none.
+        ``positions_B`` are n + 2, on the host; a word without a gold tag, in [B] arrays of [n], has NO_TAG.
         """
         scores_NC = self.tag_head(word_states(states_BTD, positions_B))
-        targets_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))
-        on_device = targets_N.to(scores_NC.device)
-        total = F.cross_entropy(scores_NC, on_device, ignore_index=IGNORED, reduction="sum")
-        loss = TAG_SCALE * (total / max(int((targets_N != IGNORED).sum()), 1))
-        with_tree = [b for b, parse in enumerate(parses) if parse is not None]
-        if with_tree:
-            positions = positions_B[with_tree]
-            posts_PD = fencepost_vectors(states_BTD[with_tree], positions)
-            known = [parse for parse in parses if parse is not None]
-            loss = loss + margin_loss(self.span_head, posts_PD, positions.numpy() - 2, known).mean()
+        tags_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))
+        tag_count = int((tags_N != NO_TAG).sum())
+        entropy = F.cross_entropy(
+            scores_NC, tags_N.to(scores_NC.device), ignore_index=NO_TAG, reduction="sum"
+        )
+        loss = TAG_SCALE * (entropy / max(tag_count, 1))
+        trees = {b: parse for b, parse in enumerate(parses) if parse is not None}
+        if trees:
+            sentences = list(trees)
+            positions = positions_B[sentences]
+            posts_PD = fencepost_vectors(states_BTD[sentences], positions)
+            lengths = positions.numpy() - 2
+            loss = loss + margin_loss(self.span_head, posts_PD, lengths, list(trees.values())).mean()
         return loss
 
 
 def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
-    """Return f_i = [ahead_i ; back_(i+1)] of fenceposts of sentences of n + 2 positions, packed: [P, D]."""
+    """Return f_i = [ahead_i ; back_(i+1)] of the fenceposts of sentences with n + 2 positions: [P, D]."""
     half = states_BTD.shape[-1] // 2
     mask = torch.arange(states_BTD.shape[1] - 1, device=positions_B.device) < positions_B[:, None] - 1
     return torch.cat(
@@ -216,13 +222,13 @@ def fencepost_vectors(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 
 
 def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
-    """Return the states of the words without the boundaries, packed: [N, D]."""
+    """Return the states of the words, without the boundaries: [N, D]."""
     positions_T = torch.arange(states_BTD.shape[1], device=positions_B.device)
     return pick_masked(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
 
 
 def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:
-    """Return int32 [S], the gold label of every span of a batch, 0 where there is no constituent."""
+    """Return the gold label of each span of a batch, 0 where there is no constituent: int32 [S]."""
     gold = np.zeros(int(offsets[-1]), np.int32)
     for parse, base in zip(parses, offsets[:-1], strict=True):
         n, starts = len(parse.tags), parse.starts.astype(np.int64)
@@ -244,32 +250,39 @@ def margin_loss(
     and where it agrees with the gold tree the scores cancel. Gradients flow through the (span, label) pairs
     on which they differ, at a quarter to a seventh of the cost.
     """
-    projected_PH, lengths = head.project(posts_PD), np.asarray(lengths, np.int64)
-    gold = gold_labels(parses, offsets := span_offsets(lengths))
-    best, label = head.best_spans(projected_PH, lengths, gold)()
-    spans = best_trees(best, lengths, offsets)[2]
+    lengths = np.asarray(lengths, np.int64)
+    offsets = span_offsets(lengths)
+    gold = gold_labels(parses, offsets)
+    posts_PH = head.project(posts_PD)
+    best, label = head.best_labels(posts_PH, lengths, gold)()
+    _, _, spans = best_trees(best, lengths, offsets)
     owners = np.repeat(np.arange(len(lengths)), 2 * lengths - 1)
-    wrong, missing = label[spans] != gold[spans], gold != 0
-    missing[spans[~wrong]] = False
+    is_wrong = label[spans] != gold[spans]
+    costs = np.bincount(owners[is_wrong], minlength=len(lengths)).astype(np.float32)
     # The (span, label) pairs on which the worst trees (+1) and the gold trees (-1) differ.
-    added, missed = wrong & (label[spans] != 0), np.flatnonzero(missing)
-    sentences = np.concatenate([owners[added], np.searchsorted(offsets, missed, side="right") - 1])
-    labels = np.concatenate([label[spans[added]], gold[missed]]).astype(np.int64)
-    signs = np.repeat(np.array([1, -1], np.float32), [int(added.sum()), len(missed)])
+    is_extra = is_wrong & (label[spans] != 0)
+    is_missing = gold != 0
+    is_missing[spans[~is_wrong]] = False
+    extra_spans, missing_spans = spans[is_extra], np.flatnonzero(is_missing)
+    owners_of_missing = np.searchsorted(offsets, missing_spans, side="right") - 1
+    sentences = np.concatenate([owners[is_extra], owners_of_missing])
+    labels = np.concatenate([label[extra_spans], gold[missing_spans]]).astype(np.int64)
+    signs = np.repeat(np.array([1, -1], np.float32), [len(extra_spans), len(missing_spans)])
     # Sentence by sentence: the order of the sum over pairs decides the last bit of the gradient.
     order = np.argsort(sentences, kind="stable")
-    pairs = np.concatenate([spans[added], missed])[order]
+    pairs = np.concatenate([extra_spans, missing_spans])[order]
     left, right = (posts[pairs].astype(np.int64) for posts in fenceposts(lengths))
-    costs = np.bincount(owners[wrong], minlength=len(lengths)).astype(np.float32)
 
-    def here(values: Int | Float) -> Tensor:
+    def to_device(values: Int | Float) -> Tensor:
         return torch.from_numpy(values).to(posts_PD.device)
 
     first, norm, last = head.parts
-    hidden = norm(projected_PH[here(right)] - projected_PH[here(left)] + first.bias).relu()
-    label_P = here(labels[order]) - 1  # null has no weights
-    scores = ((hidden * last.weight[label_P]).sum(-1) + last.bias[label_P]) * here(signs[order])
-    return here(costs).to(scores.dtype).index_add(0, here(sentences[order]), scores).relu()
+    hidden = norm(posts_PH[to_device(right)] - posts_PH[to_device(left)] + first.bias).relu()
+    label_ids = to_device(labels[order]) - 1  # the null label has no weights
+    scores = (hidden * last.weight[label_ids]).sum(-1) + last.bias[label_ids]
+    scores = scores * to_device(signs[order])
+    losses = to_device(costs).to(scores.dtype)
+    return losses.index_add(0, to_device(sentences[order]), scores).relu()
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):
@@ -281,12 +294,14 @@ class SpanParser(EncodedParser[ConstituencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[ConstituencyParse]:
-        """Find the trees, as :meth:`EncodedParser.parse_states` asks."""
-        head, lengths = self.model.span_head, positions_B.numpy().astype(np.int64) - 2
-        best = head.best_spans(head.project(fencepost_vectors(states_BTD, positions_B)), lengths)
-        tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))
+        """Find the trees, see :meth:`EncodedParser.parse_states`."""
+        head = self.model.span_head
+        lengths = positions_B.numpy().astype(np.int64) - 2
+        wait_for_labels = head.best_labels(head.project(fencepost_vectors(states_BTD, positions_B)), lengths)
+        wait_for_tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))
         yield
-        *columns, counts = decode_batch(*best(), lengths)
-        words, cuts = np.cumsum(lengths)[:-1], np.cumsum(counts)[:-1]
-        split = (np.split(values, cuts) for values in columns)
-        return list(map(ConstituencyParse, np.split(tags().astype(np.int32), words), *split))
+        starts, ends, labels, counts = decode_batch(*wait_for_labels(), lengths)
+        tags_by_sentence = np.split(wait_for_tags().astype(np.int32), np.cumsum(lengths)[:-1])
+        cuts = np.cumsum(counts)[:-1]
+        spans_by_sentence = (np.split(values, cuts) for values in (starts, ends, labels))
+        return list(map(ConstituencyParse, tags_by_sentence, *spans_by_sentence))

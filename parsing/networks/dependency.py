@@ -4,13 +4,12 @@
     d'_i = MLP_d'(x_i), h'_j = MLP_h'(x_j)        s(i, j, r) = [d'_i; 1]ᵀ W_r [h'_j; 1]
 
 with x from :class:`parsing.networks.sentence_encoder.SentenceEncoder`, MLP = linear, leaky ReLU (0.1).
-Relations are scored only at one head per token (gold in training, predicted in parsing), never
-for all pairs of words: R times less work and memory than scoring [B, T, T, R].
+Relations are scored at one head per token only (gold in training, predicted in parsing), not for all pairs of
+words, which would take T times the work and memory.
 
 The tree is supar's (``decode(tree=True, proj=False)``), down to the choice among equal scores: each token
 takes its best head. If that is not a tree with exactly one root, the maximum spanning tree is taken
-(Chu-Liu/Edmonds); if that has several roots, the best of the trees rooted at one of them. It is compiled,
-because up to a third of a weak model's sentences need it and per-element torch took longer than the network.
+(Chu-Liu/Edmonds); if that has several roots, the best of the trees with one of these as the only root.
 
 Shape suffixes: B sentences, T positions (0 is the root's), D encoder output, A arc space,
 M relation space, R relations, N tokens of a batch. ``scores[i, j]`` is the score of head j for token i.
@@ -20,6 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -47,7 +47,7 @@ RELATION_CHUNK = 128
 
 
 class DependencyModel(EncodedModel):
-    """Encoder and biaffine scorers; see the module's docstring."""
+    """The encoder with biaffine scorers; see the module's docstring."""
 
     kind = "dependency"
 
@@ -61,21 +61,25 @@ class DependencyModel(EncodedModel):
         super().__init__(vocabulary, encoder, {"scorer": config_to_json(scorer)}, relations=relations)
         self.relations, self.scorer = tuple(relations), scorer
         self.end_positions = int(encoder.end_boundary)
-        """Positions after the last word, 1 with an encoder that spans share; no head is there."""
-        width, arc, relation = self.encoder.output_dim, scorer.arc_dim, scorer.relation_dim
-        self.arc_dependent, self.arc_head = nn.Linear(width, arc), nn.Linear(width, arc)
-        self.relation_dependent, self.relation_head = nn.Linear(width, relation), nn.Linear(width, relation)
+        """The number of positions after the last word, which cannot be heads."""
+        width, arc_dim, relation_dim = self.encoder.output_dim, scorer.arc_dim, scorer.relation_dim
+        self.arc_dependent = nn.Linear(width, arc_dim)
+        self.arc_head = nn.Linear(width, arc_dim)
+        self.relation_dependent = nn.Linear(width, relation_dim)
+        self.relation_head = nn.Linear(width, relation_dim)
         for layer in (self.arc_dependent, self.arc_head, self.relation_dependent, self.relation_head):
             nn.init.orthogonal_(layer.weight)
             nn.init.zeros_(layer.bias)
-        self.arc_weight = nn.Parameter(torch.zeros(arc + 1, arc))
-        self.relation_weight = nn.Parameter(torch.zeros(len(self.relations), relation + 1, relation + 1))
+        self.arc_weight = nn.Parameter(torch.zeros(arc_dim + 1, arc_dim))
+        self.relation_weight = nn.Parameter(torch.zeros(len(relations), relation_dim + 1, relation_dim + 1))
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> DependencyModel:
-        """Build the model that a folder holds, in eval mode; refuse what does not fit this version."""
-        vocabulary, relations = folder.part(ParserVocabulary, VOCABULARY), folder.names("relations")
-        encoder, scorer = folder.part(EncoderSizes, key="encoder"), folder.part(ScorerSizes, key="scorer")
+        """Build the model that a folder holds, in eval mode; raise UserError if it does not fit."""
+        vocabulary = folder.part(ParserVocabulary, VOCABULARY)
+        relations = folder.names("relations")
+        encoder = folder.part(EncoderSizes, key="encoder")
+        scorer = folder.part(ScorerSizes, key="scorer")
         return folder.build(lambda: cls(vocabulary, relations, encoder, scorer))
 
     def _mlp(self, layer: nn.Linear, x_BTD: Tensor) -> Tensor:
@@ -83,26 +87,27 @@ class DependencyModel(EncodedModel):
         return shared_dropout(functional.leaky_relu(layer(x_BTD), NEGATIVE_SLOPE), rate)
 
     def arc_scores(self, x_BTD: Tensor, mask_BT: Tensor) -> Tensor:
-        """Return s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
+        """Compute s(i, j) = [d_i; 1]ᵀ W h_j as [B, T, T]; heads j at padding score minus infinity."""
         dependent_BTA = self._mlp(self.arc_dependent, x_BTD)
         head_BTA = self._mlp(self.arc_head, x_BTD)
         # [d; 1]ᵀ W = dᵀ W[:-1] + W[-1]
-        projected_BTA = dependent_BTA @ self.arc_weight[:-1] + self.arc_weight[-1]
-        scores_BTT = projected_BTA @ head_BTA.transpose(1, 2)
+        product_BTA = dependent_BTA @ self.arc_weight[:-1] + self.arc_weight[-1]
+        scores_BTT = product_BTA @ head_BTA.transpose(1, 2)
         return scores_BTT.masked_fill(~mask_BT[:, None, :], -torch.inf)
 
     def relation_scores(self, x_BTD: Tensor, dependents: tuple[Tensor, Tensor], heads_N: Tensor) -> Tensor:
-        """Return s(i, h_i, r) [N, R] of tokens, given by sentence and position, and a head of each."""
+        """Compute s(i, h_i, r), [N, R], of tokens given by sentence and position, and of a head of each."""
         sentence_N, position_N = dependents
         dependent_NM = self._mlp(self.relation_dependent, x_BTD)[sentence_N, position_N]
         head_NM = self._mlp(self.relation_head, x_BTD)[sentence_N, heads_N]
         one_N1 = dependent_NM.new_ones(len(dependent_NM), 1)
-        pairs = torch.cat([dependent_NM, one_N1], 1), torch.cat([head_NM, one_N1], 1)
+        dependent_NM = torch.cat([dependent_NM, one_N1], 1)
+        head_NM = torch.cat([head_NM, one_N1], 1)
         weight_MRM = self.relation_weight.transpose(0, 1).flatten(1)
         if self.training:
-            return self._relation_products(weight_MRM, *pairs)
+            return self._relation_products(weight_MRM, dependent_NM, head_NM)
         # A chunk's [N, R, M + 1] product stays in the processor's cache (parsing is 6 % faster for it).
-        chunks = zip(*(part.split(RELATION_CHUNK) for part in pairs), strict=True)
+        chunks = zip(dependent_NM.split(RELATION_CHUNK), head_NM.split(RELATION_CHUNK), strict=True)
         return torch.cat([self._relation_products(weight_MRM, *chunk) for chunk in chunks])
 
     def _relation_products(self, weight_MRM: Tensor, dependent_NM: Tensor, head_NM: Tensor) -> Tensor:
@@ -115,7 +120,7 @@ class DependencyModel(EncodedModel):
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
-        """Return the mean of −log p(head) − log p(relation | gold head) over tokens, sentence after sentence.
+        """Return the mean of −log p(head) − log p(relation | gold head) over the tokens of a batch.
 
         ``lengths_B`` are positions with the root's, on the host.
         """
@@ -142,11 +147,20 @@ def _dots(left_NRM: Float, right_NM: Float, out_NR: Float) -> None:
             out_NR[n, r] = total
 
 
-def _tops(heads: Int64) -> Int64:
-    """Return where each position's way up ends, [K]: at a root (its own head), or for ever on a cycle."""
+def _path_ends(heads: Int64) -> Int64:
+    """Return where the way up from each position ends, [K]: at a root (its own head), or on a cycle."""
     for _ in range(len(heads).bit_length()):  # each time twice as far
         heads = heads[heads]
     return heads
+
+
+class _Contraction(NamedTuple):
+    """A cycle that became the last node of a smaller graph, whose other nodes are the K nodes ``outside``."""
+
+    heads: Int64  # the best heads before, with the cycle
+    outside: Int64
+    exits: Int64  # the node of the cycle that would be the head of each node outside, [K]
+    entries: Int64  # the node of the cycle that would be the dependent of each node outside, [K]
 
 
 def chu_liu_edmonds(scores: Float) -> Int64:
@@ -156,37 +170,55 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     s(c→x) = max over x' in c of s(x'→x) and s(x→c) = max over x' in c of
     s(x→x') − s(head(x')→x') + s(c); go on until there is none. ``scores`` are float32 [T, T].
     """
-    s, contractions = scores.copy(), []
+    s = scores.copy()
+    contractions: list[_Contraction] = []
     while True:
-        s[0] = s.reshape(-1)[:: len(s) + 1] = MIN
-        tree: Int64 = s.argmax(1)
-        ends = _tops(tree)
-        if not ends.any():
+        s[0] = MIN
+        np.fill_diagonal(s, MIN)
+        heads: Int64 = s.argmax(1)
+        cycle = _first_cycle(heads)
+        if cycle is None:
             break
-        # The cycle of the smallest possible token, as head(i), head(head(i)), ..., i: supar's Tarjan search
-        # yields it in this order, which decides among equal scores.
-        smallest, up = ends[ends > 0].min(), tree.tolist()
-        members = [up[smallest]]
-        while members[-1] != smallest:
-            members.append(up[members[-1]])
-        cycle = np.array(members)
-        rest = np.delete(np.arange(len(s)), cycle)
-        out_of = s[rest][:, cycle]
-        own = s[cycle, tree[cycle]]
-        into = s[cycle][:, rest] - own[:, None] + own.cumsum()[-1]
-        # The cycle becomes the last node; it would be the head of each other by one of its tokens, and its
-        # dependent by another.
-        contractions.append((tree, rest, cycle[out_of.argmax(1)], cycle[into.argmax(0)]))
-        narrower = np.full((len(rest) + 1, len(rest) + 1), MIN)
-        narrower[:-1, :-1] = s[rest][:, rest]
-        narrower[:-1, -1], narrower[-1, :-1] = out_of.max(1), into.max(0)
-        s = narrower
-    for wider, rest, head, entered in reversed(contractions):
-        of_rest, of_cycle = tree[:-1], tree[-1]
-        wider[rest] = np.where(of_rest == len(rest), head, rest.take(of_rest, mode="clip"))
-        wider[entered[of_cycle]] = rest[of_cycle]
-        tree = wider
-    return tree
+        outside = np.delete(np.arange(len(s)), cycle)
+        exit_scores = s[outside][:, cycle]
+        cycle_scores = s[cycle, heads[cycle]]
+        entry_scores = s[cycle][:, outside] - cycle_scores[:, None] + cycle_scores.cumsum()[-1]
+        exits = cycle[exit_scores.argmax(1)]
+        entries = cycle[entry_scores.argmax(0)]
+        contractions.append(_Contraction(heads, outside, exits, entries))
+        smaller = np.full((len(outside) + 1, len(outside) + 1), MIN)
+        smaller[:-1, :-1] = s[outside][:, outside]
+        smaller[:-1, -1] = exit_scores.max(1)
+        smaller[-1, :-1] = entry_scores.max(0)
+        s = smaller
+    for contraction in reversed(contractions):
+        heads = _expand(contraction, heads)
+    return heads
+
+
+def _first_cycle(heads: Int64) -> Int64 | None:
+    """Return the cycle with the smallest token i as head(i), head(head(i)), ..., i; None if there is none.
+
+    supar's Tarjan search yields it in this order, which decides among equal scores.
+    """
+    ends = _path_ends(heads)
+    if not ends.any():
+        return None
+    smallest = ends[ends > 0].min()
+    members = [heads[smallest]]
+    while members[-1] != smallest:
+        members.append(heads[members[-1]])
+    return np.array(members)
+
+
+def _expand(contraction: _Contraction, smaller_heads: Int64) -> Int64:
+    """Return the heads in the larger graph of a contraction, given those in the smaller one."""
+    heads, outside = contraction.heads, contraction.outside
+    head_of_outside, head_of_cycle = smaller_heads[:-1], smaller_heads[-1]
+    is_below_cycle = head_of_outside == len(outside)
+    heads[outside] = np.where(is_below_cycle, contraction.exits, outside.take(head_of_outside, mode="clip"))
+    heads[contraction.entries[head_of_cycle]] = outside[head_of_cycle]
+    return heads
 
 
 def spanning_tree(scores: Float) -> Int64:
@@ -194,44 +226,45 @@ def spanning_tree(scores: Float) -> Int64:
 
     Only roots of the unconstrained tree are tried, each with all other arcs from 0 forbidden.
     """
-    tree = chu_liu_edmonds(scores)
-    roots = np.flatnonzero(tree[1:] == 0) + 1
-    best = MIN
-    for root in roots if len(roots) > 1 else ():
-        candidate = scores.copy()
-        candidate[:, 0] = MIN
-        candidate[root, 0] = scores[root, 0]
-        heads = chu_liu_edmonds(candidate)
-        total = candidate[np.arange(len(heads)), heads][1:].cumsum()[-1]  # one after another, as supar does
-        if total > best:
-            best, tree = total, heads
-    return tree
+    best_heads = chu_liu_edmonds(scores)
+    roots = np.flatnonzero(best_heads[1:] == 0) + 1
+    if len(roots) == 1:
+        return best_heads
+    best_total = MIN
+    for root in roots:
+        one_root_scores = scores.copy()
+        one_root_scores[:, 0] = MIN
+        one_root_scores[root, 0] = scores[root, 0]
+        heads = chu_liu_edmonds(one_root_scores)
+        arc_scores = one_root_scores[np.arange(len(heads)), heads][1:]
+        total = arc_scores.cumsum()[-1]  # one after another, as supar adds them
+        if total > best_total:
+            best_total, best_heads = total, heads
+    return best_heads
 
 
 def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
-    """Return the heads of the tokens of a batch, sentence after sentence.
+    """Find the heads of the tokens of a batch, sentence after sentence: [N].
 
-    Scores are [sentence, token, head], with padding after as many positions as a sentence has tokens.
+    ``scores_BTT`` are [sentence, token, head]; ``tokens_B`` count the tokens of sentences, without the root.
     """
     positions = scores_BTT.shape[1]
-    padding_BT = np.arange(positions) > tokens_B[:, None]
-    heads_BT = np.where(padding_BT[:, None], -np.inf, scores_BTT).argmax(2)
-    heads_BT[:, 0] = heads_BT[padding_BT] = 0
-    firsts_B1 = np.arange(len(heads_BT))[:, None] * positions
-    cyclic = (_tops((heads_BT + firsts_B1).ravel()).reshape(heads_BT.shape) > firsts_B1).any(1)
-    roots = (heads_BT == 0).sum(1) - (positions - tokens_B)  # but for padding and the boundary
-    for b in np.flatnonzero(cyclic | (roots != 1)):
-        inside = slice(tokens_B[b] + 1)
-        heads_BT[b, inside] = spanning_tree(scores_BTT[b, inside, inside])
-    heads_N: Int64 = heads_BT[:, 1:][~padding_BT[:, 1:]]
+    is_padding_BT = np.arange(positions) > tokens_B[:, None]
+    heads_BT = np.where(is_padding_BT[:, None], -np.inf, scores_BTT).argmax(2)
+    heads_BT[:, 0] = heads_BT[is_padding_BT] = 0
+    starts_B1 = np.arange(len(heads_BT))[:, None] * positions  # of sentences in the flat batch
+    ends_BT = _path_ends((heads_BT + starts_B1).ravel()).reshape(heads_BT.shape)
+    has_cycle_B = (ends_BT > starts_B1).any(1)
+    roots_B = (heads_BT == 0).sum(1) - (positions - tokens_B)  # without padding and the root's position
+    for b in np.flatnonzero(has_cycle_B | (roots_B != 1)):
+        sentence = slice(tokens_B[b] + 1)
+        heads_BT[b, sentence] = spanning_tree(scores_BTT[b, sentence, sentence])
+    heads_N: Int64 = heads_BT[:, 1:][~is_padding_BT[:, 1:]]
     return heads_N
 
 
 class BiaffineParser(EncodedParser[DependencyParse]):
-    """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`.
-
-    Per batch: one [B, T, T] product for arcs, compiled decoding, relations at the predicted heads only.
-    """
+    """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`."""
 
     def __init__(self, model: DependencyModel, identity: dict[str, str]) -> None:
         super().__init__(model, identity)
@@ -239,8 +272,9 @@ class BiaffineParser(EncodedParser[DependencyParse]):
 
     @torch.inference_mode()
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[DependencyParse]:
-        """Find the trees, as :meth:`EncodedParser.parse_states` asks."""
-        device, tokens_B = states_BTD.device, positions_B.numpy() - 1 - self.model.end_positions
+        """Find the trees, see :meth:`EncodedParser.parse_states`."""
+        device = states_BTD.device
+        tokens_B = positions_B.numpy() - 1 - self.model.end_positions
         mask_BT = torch.arange(states_BTD.shape[1]) < torch.from_numpy(tokens_B)[:, None] + 1
         scores = to_host(self.model.arc_scores(states_BTD, mask_BT.to(device)))
         yield
@@ -250,6 +284,7 @@ class BiaffineParser(EncodedParser[DependencyParse]):
         heads = torch.from_numpy(heads_N).to(device)
         relations = to_host(self.model.relation_scores(states_BTD, dependents, heads).argmax(1))
         yield
-        cuts = np.cumsum(tokens_B)[:-1]
-        columns = (np.split(values.astype(np.int32), cuts) for values in (heads_N, relations()))
-        return list(map(DependencyParse, *columns))
+        ends = np.cumsum(tokens_B)[:-1]
+        heads_by_sentence = np.split(heads_N.astype(np.int32), ends)
+        relations_by_sentence = np.split(relations().astype(np.int32), ends)
+        return list(map(DependencyParse, heads_by_sentence, relations_by_sentence))

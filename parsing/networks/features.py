@@ -1,8 +1,8 @@
-"""Words and characters as integers: vocabularies, word types and padded batches.
+"""Turns words and characters into integers: vocabularies, word types and padded batches.
 
-A *type* is a distinct word form. Everything that depends on the form alone (word id,
-characters) is computed once per type, from its plain form, and looked up by the type's row afterwards, so
-neither id lookup nor the character encoder runs twice on the same word.
+A *type* is a distinct word form. What depends on the form alone (word id, characters) is computed once per
+type and looked up by the type's row afterwards, so that neither id lookup nor the character encoder runs
+twice on the same word.
 
 Shape suffixes: B sentences, T positions (boundaries included), U distinct types of a batch,
 C characters of a type (cut at ``ParserVocabulary.max_characters``).
@@ -26,8 +26,8 @@ from runtime.surroundings import shared_lock
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 """First entries of both vocabularies. Text that happens to read ``<pad>`` is an unknown word."""
 PAD, UNKNOWN, BEGIN, END = range(4)
-FILLING = shared_lock()
-"""Held by who adds words to a table or reads their vectors: two words that came together had one row."""
+TABLE_LOCK = shared_lock()
+"""The lock for adding words to a table and for reading their vectors: else two threads may share a row."""
 
 
 @configuration
@@ -42,18 +42,18 @@ class ParserVocabulary:
     @classmethod
     def build(cls, sentences: Iterable[Sequence[str]], *, min_count: int = 2) -> ParserVocabulary:
         """Collect words and characters of training sentences; words rarer than ``min_count`` are left out."""
-        words: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         characters: set[str] = set()
         for tokens in sentences:
-            seen = [plain(token) for token in tokens]
-            words.update(token.lower() for token in seen)
-            characters.update(*seen)
-        frequent = sorted(w for w, count in words.items() if count >= min_count and w not in SPECIALS)
-        return cls(words=(*SPECIALS, *frequent), characters=(*SPECIALS, *sorted(characters)))
+            words = [plain(token) for token in tokens]
+            counts.update(word.lower() for word in words)
+            characters.update(*words)
+        frequent_words = sorted(w for w, count in counts.items() if count >= min_count and w not in SPECIALS)
+        return cls(words=(*SPECIALS, *frequent_words), characters=(*SPECIALS, *sorted(characters)))
 
 
 class TypeTable:
-    """Rows of integer features, one per word type seen so far.
+    """Rows of integer features, one for each word type that has occurred so far.
 
     Rows 0, 1 and 2 are padding, the begin and the end boundary.
     """
@@ -71,9 +71,9 @@ class TypeTable:
         features = np.zeros((1024, 2 + self.vocabulary.max_characters), dtype=np.int64)
         for row, special in enumerate((PAD, BEGIN, END)):
             features[row, :3] = special, 1, special
-        known: dict[str, int] = {}
-        with FILLING:
-            self._rows, self._features, self._size = known, features, 3
+        with TABLE_LOCK:
+            self._row_of_type: dict[str, int] = {}
+            self._features, self._size = features, 3
 
     def __len__(self) -> int:
         return self._size
@@ -81,18 +81,18 @@ class TypeTable:
     def __reduce__(self) -> tuple[type[TypeTable], tuple[ParserVocabulary]]:
         return type(self), (self.vocabulary,)
 
-    def lists(self, word: str) -> bool:
-        """Tell whether the vocabulary lists a word."""
+    def knows(self, word: str) -> bool:
+        """Tell whether a word is in the vocabulary."""
         return plain(word).lower() in self._word_ids
 
     def rows(self, tokens: Iterable[str]) -> Int64:
-        """Return the row of every token, int64 [tokens]; new types get the next rows."""
-        with FILLING:
-            known = self._rows
-            return np.array([known[t] if t in known else self._add(t) for t in tokens], dtype=np.int64)
+        """Return the row of each token, int64 [tokens]; new types get the next rows."""
+        with TABLE_LOCK:
+            rows = self._row_of_type
+            return np.array([rows[t] if t in rows else self._add(t) for t in tokens], dtype=np.int64)
 
     def features(self, rows_U: Int64) -> tuple[Tensor, Tensor, Tensor]:
-        """Return word ids [U], character ids [U, C] (padded with 0), character counts [U], on the host."""
+        """Return word ids [U], character ids [U, C] (padded with 0) and character counts [U], on the host."""
         features = torch.from_numpy(self._features[rows_U])
         counts_U = features[:, 1].contiguous()
         return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U
@@ -105,21 +105,20 @@ class TypeTable:
             self._features = np.concatenate([self._features, np.zeros_like(self._features)])
         self._features[row, : 2 + len(ids)] = [self._word_ids.get(word.lower(), UNKNOWN), len(ids), *ids]
         self._size += 1
-        self._rows[token] = row  # after its features: an exception between the two loses a row, not a word
+        self._row_of_type[token] = row  # after its features: an exception between the two costs only a row
         return row
 
 
 @dataclass(frozen=True, slots=True)
 class WordBatch:
-    """B sentences with boundary positions, padded at the end to T positions.
-
-    ``types_BT`` are places in ``rows_U``, ascending rows of the table of which the first is padding's;
-    ``lengths_B`` count tokens and boundaries.
-    """
+    """B sentences with boundary positions, padded at the end to T positions."""
 
     lengths_B: Tensor
+    """The number of tokens and boundaries of each sentence."""
     types_BT: Tensor
+    """Places in ``rows_U``."""
     rows_U: Int64
+    """Rows of the table, ascending; the first is that of padding."""
     table: TypeTable
 
 

@@ -1,9 +1,9 @@
-"""Parsers: folders of their models, their batches on a device, and two that share one pass of the encoder.
+"""What both parsers share: model folders, batches on a device, and one pass of the encoder for two parsers.
 
 A model folder holds ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``; nothing
 in it is executable. ``config.json`` names the kind of parser, the format version and the SHA-256 of the two
-other files, so damaged or mixed folders are refused; the folder's identity (name, version, one SHA-256 over
-all three) becomes part of a tree cache's identity.
+other files, so that damaged or mixed folders are refused. The folder's identity (name, version, one SHA-256
+over all three) becomes part of a tree cache's identity.
 
 Shape suffixes: B sentences, T positions (boundaries included), D states.
 """
@@ -40,8 +40,8 @@ from runtime.files import read_json, sha256_file, write_json
 from runtime.folders import current_folder, refuse_others, replace_folder
 from runtime.surroundings import state_without
 
-CPU_POSITIONS, DEVICE_POSITIONS = 2_000, 32_768
-"""Padded positions run at once: few that stay in a core's cache, or many that fill a GPU."""
+CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
+"""Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""
 CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -54,37 +54,40 @@ log = logging.getLogger(LOGGER)
 
 @configuration
 class FolderConfig:
-    """``config.json``: ``kind`` is dependency or constituency, ``sha256`` has the hashes of two files."""
+    """The content of ``config.json``."""
 
     format: Literal[1] = 1
     kind: str
+    """dependency or constituency."""
     name: str
     version: str
     model: dict[str, Any]
     sha256: dict[str, str]
+    """Hashes of the two other files."""
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a model folder holds: JSON values by file (the model's configuration, its vocabulary), weights."""
+    """The content of a model folder, checked."""
 
     path: Path
     files: dict[str, Any]
+    """JSON values by file: the model's configuration and its vocabulary."""
     tensors: dict[str, Tensor]
-    """By parameter name, as float32."""
+    """Weights by parameter name, as float32."""
     identity: dict[str, str]
 
     def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:
-        """Read a file, or one mapping in it, as a configuration; keys that it does not have are left out."""
+        """Read a file, or one mapping in it, as a configuration, which ignores other keys."""
         values = self.files[file].get(key) if key else self.files[file]
         if not isinstance(values, dict):
             raise UserError(f"{self.path / file}: {key!r} is missing or no mapping")
-        known = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
-        values = {name: value for name, value in values.items() if name in known}
+        fields = {field.name for field in dataclasses.fields(config_type)}  # type: ignore[arg-type]
+        values = {name: value for name, value in values.items() if name in fields}
         return config_from_json(config_type, values, where=self.path / file)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return one list of the vocabulary (relations, labels or tags), which must be there."""
+        """Return a list of the vocabulary file: relations, labels or tags."""
         value = self.files[VOCABULARY].get(key)
         if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
@@ -105,35 +108,36 @@ class ModelFolder:
 
 
 def _identity(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return name, version and SHA-256 of a folder, from ``config.json``, which hashes the other files."""
+    """Return name, version and SHA-256 of a folder, given ``config.json``, which hashes the other files."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     return {"name": config["name"], "version": config["version"], "sha256": digest}
 
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
-    """Read a model folder of a kind; refuse what is none, has another kind or format, or is damaged."""
+    """Read a model folder; raise UserError if it is none, of another kind or format, or damaged."""
     path = current_folder(path)
     if not (path / CONFIG).is_file():
-        inside = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
-        advice = " or ".join(f"give {one}" for one in inside) or "write one with python -m parsing.train"
+        folders = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
+        advice = " or ".join(f"give {folder}" for folder in folders)
+        advice = advice or "write one with python -m parsing.train"
         raise UserError(f"{path}: not a model folder (no {CONFIG}); {advice}")
     values = read_json(path / CONFIG)
     config = config_from_json(FolderConfig, values, where=path / CONFIG)
-    if odd := sorted(config.sha256.keys() - {VOCABULARY, WEIGHTS}):
-        raise UserError(f"{path / CONFIG}: sha256 {odd[0]!r}: no file of a parser")
+    if foreign_files := sorted(config.sha256.keys() - {VOCABULARY, WEIGHTS}):
+        raise UserError(f"{path / CONFIG}: sha256 {foreign_files[0]!r}: no file of a parser")
     if config.kind != kind:
         raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kind} model is needed")
     for file in (VOCABULARY, WEIGHTS):
         if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
             raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
     try:
-        stored = load_file(path / WEIGHTS)
+        tensors = load_file(path / WEIGHTS)
     except SafetensorError as error:
         raise UserError(f"{path / WEIGHTS}: not a safetensors file ({error})") from None
-    for name, tensor in stored.items():
+    for name, tensor in tensors.items():
         if not (tensor.is_floating_point() and tensor.float().isfinite().all()):
             raise UserError(f"{path / WEIGHTS}: {name} is {tensor.dtype}, or not all of it is finite")
-    tensors = {name: tensor.to(torch.float32, copy=True) for name, tensor in stored.items()}
+        tensors[name] = tensor.to(torch.float32, copy=True)
     files = {CONFIG: config.model, VOCABULARY: read_json(path / VOCABULARY)}
     return ModelFolder(path, files, tensors, _identity(values))
 
@@ -141,9 +145,9 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
 class DeviceParser:
     """A parser whose batches run on a device: that of its network until :meth:`to` moves it.
 
-    A batch has at most ``positions`` sentences x the longest one's positions. On a CPU it is finished before
-    the next one begins. On a GPU some are in flight: while the device scores one, the host decodes another.
-    If the GPU's memory is too small, batches are halved, once and for all.
+    A batch has at most ``positions`` positions, padding included. On a CPU it is finished before the next one
+    begins. On a GPU some are in flight: while the device scores one, the host decodes another. If the GPU's
+    memory is too small, batches are halved for good.
 
     Its identity is the name, version and sha256 of the weights, and the type of the device unless that is the
     CPU. The rule: whatever may change a tree is part of the identity. On a CPU the trees do not depend on the
@@ -155,23 +159,24 @@ class DeviceParser:
         self.to(next(module.parameters()).device)
 
     def to(self, device: torch.device) -> None:
-        """Encode and score on a device from now on; trees are still decoded on the host."""
+        """Move encoding and scoring to a device; trees are still decoded on the host."""
         self._module.to(device)
         self.device, self.on_gpu = device, device.type != "cpu"
-        self.positions = DEVICE_POSITIONS if self.on_gpu else CPU_POSITIONS
+        self.positions = GPU_POSITIONS if self.on_gpu else CPU_POSITIONS
         self.identity = {**self._weights, "device": device.type} if self.on_gpu else self._weights
 
     @with_torch_defaults()
     def run_batches(self, sizes: Sequence[int], start: Callable[[list[int]], Stages[Result]]) -> list[Result]:
-        """Work through all sentences in batches, and return a result for each, in order.
+        """Work on all sentences in batches, and return a result for each, in order.
 
-        ``start`` begins the work on a batch, given as indices. DeviceLost is raised if the GPU fails.
+        ``sizes`` are their positions; ``start`` begins the work on a batch of indices. Raises DeviceLost if
+        the GPU fails.
         """
         results: dict[int, Result] = {}
         while len(results) < len(sizes):
             try:
-                for members, parses in self._finished(self._batches(sizes, results), start):
-                    results.update(zip(members, parses, strict=True))
+                for indices, parses in self._finish_batches(self._batches(sizes, results), start):
+                    results.update(zip(indices, parses, strict=True))
             except Exception as error:
                 if self.on_gpu and out_of_memory(error) and self.positions > max(sizes):
                     self.positions //= 2
@@ -185,45 +190,46 @@ class DeviceParser:
                 raise DeviceLost(f"{self.device} was lost ({reason}); {remedy}") from None
         return [results[i] for i in range(len(sizes))]
 
-    def _batches(self, sizes: Sequence[int], done: Collection[int]) -> list[list[int]]:
-        """Put the sentences that are not done into batches, by length; a very long one has its own."""
+    def _batches(self, sizes: Sequence[int], results: Collection[int]) -> list[list[int]]:
+        """Put the sentences without results into batches, by length; a very long one has its own."""
         batches: list[list[int]] = []
         for i in np.argsort(sizes, kind="stable").tolist():
-            if i in done:
+            if i in results:
                 continue
             if not batches or (len(batches[-1]) + 1) * sizes[i] > self.positions:
                 batches.append([])
             batches[-1].append(i)
         return batches
 
-    def _finished(
+    def _finish_batches(
         self, batches: list[list[int]], start: Callable[[list[int]], Stages[Result]]
     ) -> Iterator[tuple[list[int], Sequence[Result]]]:
-        """Yield members and results of each batch, as they are done."""
-        waiting = batches[::-1]
+        """Yield the indices and results of each batch when it is finished."""
         running: list[tuple[list[int], Stages[Result]]] = []
-        while waiting or running:
+        later_batches = batches[::-1]
+        while later_batches or running:
             older, running = running, []
             newest = []
-            if waiting and (self.on_gpu or not older):
-                members = waiting.pop()
-                newest = [(members, start(members))]
-                next(newest[0][1])
-            # The device has the new batch; meanwhile each older one goes on by a stage.
-            for members, stages in older:
+            if later_batches and (self.on_gpu or not older):
+                indices = later_batches.pop()
+                stages = start(indices)
+                next(stages)
+                newest = [(indices, stages)]
+            # While the device works on the newest batch, each older one goes on by a stage.
+            for indices, stages in older:
                 try:
                     next(stages)
-                    running.append((members, stages))
+                    running.append((indices, stages))
                 except StopIteration as end:
-                    yield members, end.value
+                    yield indices, end.value
             running += newest
 
 
 class EncodedModel(nn.Module):
     """A network over the sentence encoder.
 
-    ``sizes`` is its configuration besides the encoder's, JSON values; ``predicted`` are its names of ids, by
-    what they name.
+    ``sizes`` are the JSON values of its own configuration; ``inventories`` are its lists of relations, labels
+    or tags, by these words.
     """
 
     kind: ClassVar[str]
@@ -233,11 +239,11 @@ class EncodedModel(nn.Module):
         vocabulary: ParserVocabulary,
         encoder: EncoderSizes,
         sizes: dict[str, Any],
-        **predicted: Sequence[str],
+        **inventories: Sequence[str],
     ) -> None:
         super().__init__()
         self.vocabulary, self.sizes = vocabulary, sizes
-        self.predicted = {what: list(names) for what, names in predicted.items()}
+        self.inventories = {key: list(names) for key, names in inventories.items()}
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
     def save(self, path: Path, *, name: str, version: str, half: bool = True) -> dict[str, str]:
@@ -249,10 +255,11 @@ class EncodedModel(nn.Module):
         refuse_others(path, "kind")
         with replace_folder(path) as new:
             # Not save_file: it leaves a file that only its owner can read.
-            stored = {key: value.detach().to("cpu", dtype) for key, value in self.state_dict().items()}
-            (new / WEIGHTS).write_bytes(save({key: value.contiguous() for key, value in stored.items()}))
+            state = self.state_dict().items()
+            tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in state}
+            (new / WEIGHTS).write_bytes(save(tensors))
             # Compact: an indented list of 10,000 words is a line per word.
-            names = {**config_to_json(self.vocabulary), **self.predicted}
+            names = {**config_to_json(self.vocabulary), **self.inventories}
             text = json.dumps(names, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
             (new / VOCABULARY).write_text(text + "\n", encoding="utf-8")
             model = {"encoder": config_to_json(self.encoder.config), **self.sizes}
@@ -263,11 +270,7 @@ class EncodedModel(nn.Module):
 
 
 class EncodedParser(DeviceParser, Generic[Parse]):
-    """Parses tokenised sentences with an :class:`EncodedModel`.
-
-    Sentences are sorted by length and cut into batches of a fixed number of positions, so batches
-    depend only on the sentences.
-    """
+    """Parses tokenised sentences with an :class:`EncodedModel`."""
 
     def __init__(self, model: EncodedModel, identity: dict[str, str]) -> None:
         self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
@@ -278,15 +281,15 @@ class EncodedParser(DeviceParser, Generic[Parse]):
 
     @abstractmethod
     def parse_states(self, states_BTD: Tensor, positions_B: Tensor) -> Stages[Parse]:
-        """Return trees from encoder states; the arguments are what :meth:`states` returns."""
+        """Find the trees of a batch, given what :meth:`states` returns."""
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[Parse]:
         """Return one parse per sentence, in order; every sentence has at least one token."""
         return self.run(sentences, self.parse_states)
 
     def states(self, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
-        """Compute contextual states [B, T, D] of a batch; count positions of sentences, [B], on the host."""
-        batch, x_UE = self.vectors.read(sentences)
+        """Return the states [B, T, D] of a batch and, on the host, its sentences' positions [B]."""
+        batch, x_UE = self.vectors.batch_with_vectors(sentences)
         return self.vectors.encoder(batch, x_UE), batch.lengths_B
 
     def run(
@@ -297,14 +300,14 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         boundaries = 1 + int(self.vectors.encoder.config.end_boundary)
 
         @torch.inference_mode()
-        def start(members: list[int]) -> Stages[Result]:
-            return (yield from work(*self.states([sentences[i] for i in members])))
+        def start(indices: list[int]) -> Stages[Result]:
+            return (yield from work(*self.states([sentences[i] for i in indices])))
 
         return self.run_batches([len(tokens) + boundaries for tokens in sentences], start)
 
     @functools.cached_property
     def encoder_sha256(self) -> str:
-        """Hash the encoder's sizes, vocabulary and weights: equal ones give equal states."""
+        """A hash of the encoder's sizes, vocabulary and weights: equal ones give equal states."""
         encoder = self.vectors.encoder
         digest = hashlib.sha256(repr((encoder.config, self.vectors.table.vocabulary)).encode())
         for parameter in encoder.parameters():
@@ -316,20 +319,20 @@ class EncodedParser(DeviceParser, Generic[Parse]):
         super().to(device)
         self.vectors.forget()
 
-    def shares_encoder(self, other: object) -> bool:
+    def shares_encoder(self, partner: object) -> bool:
         """Tell whether another parser has an equal encoder on the same device."""
-        if not isinstance(other, EncodedParser):
+        if not isinstance(partner, EncodedParser):
             return False
-        return (self.encoder_sha256, self.device) == (other.encoder_sha256, other.device)
+        return (self.encoder_sha256, self.device) == (partner.encoder_sha256, partner.device)
 
     def parse_with(
-        self, other: EncodedParser[Result], sentences: Sequence[Sequence[str]]
+        self, partner: EncodedParser[Result], sentences: Sequence[Sequence[str]]
     ) -> list[tuple[Parse, Result]]:
         """Parse with this parser and one that shares its encoder; each sentence is encoded once."""
 
         def work(states_BTD: Tensor, positions_B: Tensor) -> Stages[tuple[Parse, Result]]:
-            ours = yield from self.parse_states(states_BTD, positions_B)
-            theirs = yield from other.parse_states(states_BTD, positions_B)
-            return list(zip(ours, theirs, strict=True))
+            our_parses = yield from self.parse_states(states_BTD, positions_B)
+            their_parses = yield from partner.parse_states(states_BTD, positions_B)
+            return list(zip(our_parses, their_parses, strict=True))
 
         return self.run(sentences, work)

@@ -1,4 +1,4 @@
-"""Word + character BiLSTM over sentences: the encoder under both parsers.
+"""The encoder under both parsers: a BiLSTM over words and their characters.
 
 x_t = [word embedding ; character BiLSTM's last states], then L bidirectional LSTM layers, as in
 Dozat & Manning (2017); weights map one to one onto supar's ``CharLSTM`` and ``VariationalLSTM``.
@@ -6,14 +6,15 @@ Dozat & Manning (2017); weights map one to one onto supar's ``CharLSTM`` and ``V
 The character LSTM runs once per word *type* (and at inference once per type of the corpus:
 :class:`TypeVectors`). The two directions of a layer are separate LSTMs, the backward one over sentences
 reversed within their length: padded input then gives exact states and keeps oneDNN's fused LSTM, which packed
-sequences do not (half the time in training). Without gradients, on the CPU, :func:`states` runs the same
-weights without padding or reversal, in 0.71 of the time of torch's LSTM:
+sequences do not (half the time in training). Without gradients, on the CPU,
+:meth:`BidirectionalLayer.packed_states` runs the same weights without padding or reversal, in 0.71 of the
+time of torch's LSTM:
 
     i, f, o = σ(W x_t + U h + b)   g = tanh(W x_t + U h + b)   c ← f∘c + i∘g   h ← o∘tanh(c)
 
 Positions are packed in the order of time, the longest sentence first, so that the sentences that still run
-at one time are the first rows. W x is made for all times at once, once for each word type; what is left of a
-step is one product U h and one compiled pass over its rows.
+at one time are the first rows. W x is computed for all times at once, once for each word type; what is left
+of a step is one product U h and one compiled pass over its rows.
 
 Shapes: B sentences, T positions, U types, C characters, N packed positions, E input, D hidden (both
 directions), H hidden of one.
@@ -31,8 +32,8 @@ import torch
 from torch import Tensor, nn
 
 from parsing.networks.config import EncoderSizes
-from parsing.networks.features import FILLING, PAD, TypeTable, WordBatch, make_batch
-from parsing.trees.batch import Int
+from parsing.networks.features import PAD, TABLE_LOCK, TypeTable, WordBatch, make_batch
+from parsing.trees.batch import offsets_of
 from runtime.compiled import compiled, sigmoid, tanh
 from runtime.device import Products
 
@@ -44,20 +45,21 @@ class Packing:
     shape: tuple[int, int]
     index_N: Tensor
     """int64, where each packed position is in the padded batch, ``sentence * T + time``."""
-    starts: Int
-    """int64: the positions of time t are ``starts[t]:starts[t + 1]``; times of padding alone are left out."""
+    times: list[tuple[int, int]]
+    """The first packed position of each time, and one past its last; times of padding alone are left out."""
 
     @classmethod
     def of(cls, lengths_B: Tensor, positions: int) -> Packing:
         """Order a batch of T positions; its sentences have these lengths, each at least 1, on the host."""
         lengths = lengths_B.numpy()
-        order = np.argsort(-lengths, kind="stable")
-        runs = np.arange(lengths.max())[:, None] < lengths[order]
-        time, place = np.nonzero(runs)
+        longest_first = np.argsort(-lengths, kind="stable")
+        is_word = np.arange(lengths.max())[:, None] < lengths[longest_first]
+        time_N, place_N = np.nonzero(is_word)
+        starts = offsets_of(is_word.sum(1))
         return cls(
             shape=(len(lengths), positions),
-            index_N=torch.from_numpy(order[place] * positions + time),
-            starts=np.concatenate([[0], np.cumsum(runs.sum(1))]),
+            index_N=torch.from_numpy(longest_first[place_N] * positions + time_N),
+            times=list(itertools.pairwise(starts.tolist())),
         )
 
     def pack(self, x_BT: Tensor) -> Tensor:
@@ -72,17 +74,18 @@ class Packing:
 
 
 def runs_packed(module: nn.Module) -> bool:
-    """Tell whether LSTM layers can run without padding here now: no gradients, no dropout, on the CPU."""
+    """Tell whether LSTM layers can run without padding now: no gradients, no dropout, on the CPU."""
     on_cpu = next(module.parameters()).is_cpu
     return on_cpu and not (module.training or torch.is_grad_enabled())
 
 
 @compiled
 def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-untyped-def]
-    """Compute gates, cells and states of the sentences that run at one time, positions low to high.
+    """Compute gates, cells and states at one time, whose packed positions are ``low`` to ``high - 1``.
 
-    ``gates`` [N, 4H], W x + U h in torch's order i, f, g, o, are overwritten, ``h`` and ``c`` [B, H] updated
-    (the sentences that run come first); the half of ``out`` [N, 2H] for ``direction`` (1 is back) is written.
+    ``gates`` [N, 4H] are W x + U h in torch's order i, f, g, o, and are overwritten. The sentences that run
+    at this time are the first rows of ``h`` and ``c`` [B, H], which are updated. The states are written to
+    the half of ``out`` [N, 2H] that belongs to ``direction``, 0 ahead or 1 back.
     """
     hidden = h.shape[1]
     for k in range(high - low):
@@ -101,9 +104,9 @@ def _step(gates, bias, h, c, out, low, high, direction):  # type: ignore[no-unty
             cell[j] = f[j] * cell[j] + i[j] * g[j]
         for j in range(hidden):
             state[j] = o[j] * tanh(cell[j])
-        to = out[low + k, direction * hidden : (direction + 1) * hidden]
+        half = out[low + k, direction * hidden : (direction + 1) * hidden]
         for j in range(hidden):
-            to[j] = state[j]
+            half[j] = state[j]
 
 
 def shared_dropout(x_BTD: Tensor, rate: float) -> Tensor:
@@ -124,7 +127,7 @@ def reverse_within(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 class BidirectionalLayer(nn.Module):
-    """One bidirectional LSTM layer over padded sequences, exact at every unpadded position."""
+    """A bidirectional LSTM layer over padded sequences, exact at every position that is not padding."""
 
     def __init__(self, input_dim: int, hidden: int) -> None:
         super().__init__()
@@ -134,43 +137,45 @@ class BidirectionalLayer(nn.Module):
             (nn.init.orthogonal_ if parameter.dim() > 1 else nn.init.zeros_)(parameter)
 
     def forward(self, x_BTE: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return, of [B, T, E], the states [B, T, D] of both directions, ahead first."""
+        """Compute the states of both directions, ahead first: [B, T, E] becomes [B, T, D]."""
         ahead_BTH, _ = self.ahead(x_BTE)
         back_BTH, _ = self.back(reverse_within(x_BTE, lengths_B))
         return torch.cat([ahead_BTH, reverse_within(back_BTH, lengths_B)], -1)
 
-    def packed(self, x_KE: Tensor, row_N: Tensor | None, packing: Packing) -> Tensor:
-        """Return states [N, D] by our own loop; see the module's docstring.
+    def packed_states(self, x_KE: Tensor, row_N: Tensor | None, packing: Packing) -> Tensor:
+        """Compute packed states [N, D] by our own loop; see the module's docstring.
 
-        ``row_N``, int64, is the input of each packed position, so that equal ones are multiplied once; None
-        if there is one input for each, in order.
+        ``row_N``, int64, is the row of ``x_KE`` at each packed position, so that equal inputs are multiplied
+        once; None if the rows are the positions.
         """
         products = Products.of(x_KE)
-        out = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
-        times = list(itertools.pairwise(packing.starts.tolist()))
+        out_ND = x_KE.new_empty(len(packing.index_N), 2 * self.ahead.hidden_size)
         for direction, lstm in enumerate((self.ahead, self.back)):
             weights = dict(lstm.named_parameters())
+            hidden_weight = weights["weight_hh_l0"].t()
+            bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
             gates = products.new_mm(x_KE, weights["weight_ih_l0"].t())
             if row_N is not None:
                 gates = gates.index_select(0, row_N)
-            weight, bias = weights["weight_hh_l0"].t(), weights["bias_ih_l0"] + weights["bias_hh_l0"]
-            h = x_KE.new_zeros(times[0][1], lstm.hidden_size)
-            arrays = gates.numpy(), bias.numpy(), h.numpy(), np.zeros_like(h.numpy()), out.numpy()
-            running = 0
-            for low, high in reversed(times) if direction else times:
-                running = min(running, high - low)  # ahead, sentences end; back, they begin, from nothing
+            h_BH = x_KE.new_zeros(packing.shape[0], lstm.hidden_size)
+            c_BH = torch.zeros_like(h_BH)
+            arrays = [tensor.numpy() for tensor in (gates, bias, h_BH, c_BH, out_ND)]
+            previous = 0
+            for low, high in reversed(packing.times) if direction else packing.times:
+                # Ahead, some sentences have ended; back, some begin now, with a state of zeros.
+                running = min(previous, high - low)
                 if running:
-                    products.addmm(h[:running], weight, gates[low : low + running])
+                    products.addmm(h_BH[:running], hidden_weight, gates[low : low + running])
                 _step(*arrays, low, high, direction)
-                running = high - low
-        return out
+                previous = high - low
+        return out_ND
 
 
 class CharacterEncoder(nn.Module):
-    """Last states of a BiLSTM over a word's characters."""
+    """A BiLSTM over the characters of words; a word's vector is the last state of each direction."""
 
-    # Words are run in groups of similar length, so that short words are not padded to long ones.
-    GROUPS = (2, 4, 6, 9, 13)
+    # In training, words run in groups of similar length, so that short ones are not padded to long ones.
+    GROUP_LENGTHS = (2, 4, 6, 9, 13)
 
     def __init__(self, n_characters: int, dim: int, hidden: int) -> None:
         super().__init__()
@@ -182,31 +187,31 @@ class CharacterEncoder(nn.Module):
         """Encode words [U, E], given character ids [U, C] and their number [U], both on the host."""
         if runs_packed(self.lstm):
             packing = Packing.of(counts_U, characters_UC.shape[1])
-            states_NE = self.lstm.packed(self.embedding.weight, packing.pack(characters_UC), packing)
+            states_NE = self.lstm.packed_states(self.embedding.weight, packing.pack(characters_UC), packing)
             return _last_states(packing.unpack(states_NE), counts_U)
         device = self.embedding.weight.device
-        group_U = torch.bucketize(counts_U, torch.tensor(self.GROUPS))
-        members = [index for g in range(len(self.GROUPS) + 1) if len(index := (group_U == g).nonzero()[:, 0])]
-        parts = []
-        for index in members:
-            counts = counts_U[index].to(device)
-            characters = characters_UC[index, : int(counts_U[index].max())].to(device)
-            parts.append(_last_states(self.lstm(self.embedding(characters), counts), counts))
-        return torch.cat(parts)[torch.argsort(torch.cat(members)).to(device)]
+        group_U = torch.bucketize(counts_U, torch.tensor(self.GROUP_LENGTHS))
+        groups = [(group_U == group).nonzero()[:, 0] for group in group_U.unique()]
+        vectors = []
+        for words in groups:
+            counts = counts_U[words].to(device)
+            characters = characters_UC[words, : int(counts_U[words].max())].to(device)
+            vectors.append(_last_states(self.lstm(self.embedding(characters), counts), counts))
+        return torch.cat(vectors)[torch.argsort(torch.cat(groups)).to(device)]
 
 
 def _last_states(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
-    """Return the last state of each direction, [U, E]."""
+    """Pick the last state of each direction, [U, E]."""
     ahead_UCH, back_UCH = states_UCE.chunk(2, -1)
     rows = torch.arange(len(counts_U), device=counts_U.device)
     return torch.cat([ahead_UCH[rows, counts_U - 1], back_UCH[:, 0]], -1)
 
 
 class SentenceEncoder(nn.Module):
-    """Batches of words to contextual states; see the module's docstring.
+    """Turns batches of words into contextual states; see the module's docstring.
 
-    :attr:`dropout` is the rate in training: of a token's word, and independently its characters, as a whole;
-    of layer inputs and of the output, one mask per sentence.
+    :attr:`dropout` is the rate in training. It drops a token's word, and independently its characters, as a
+    whole; in layer inputs and in the output, the same components at all positions of a sentence.
     """
 
     def __init__(self, n_words: int, n_characters: int, config: EncoderSizes) -> None:
@@ -222,15 +227,16 @@ class SentenceEncoder(nn.Module):
             self.words.weight[PAD].zero_()
 
     def type_vectors(self, words_U: Tensor, characters_UC: Tensor, counts_U: Tensor) -> Tensor:
-        """Return the input vectors of word types without dropout, [U, E]: what does not depend on context."""
+        """Compute the input vectors of word types, [U, E], without dropout."""
         words_UE = self.words(words_U.to(self.words.weight.device))
         return torch.cat([words_UE, self.characters(characters_UC, counts_U)], -1)
 
     def _training_inputs(self, batch: WordBatch) -> Tensor:
-        """Return the inputs of a batch, [B, T, E]; a word without its spelling is doubled, and vice versa."""
+        """Compute the inputs of a batch, [B, T, E]; word or characters double if the other is dropped."""
         types_BT = batch.types_BT.to(self.words.weight.device)
-        words_U, *characters = batch.table.features(batch.rows_U)
-        words_BT, characters_UE = words_U.to(types_BT.device)[types_BT], self.characters(*characters)
+        words_U, characters_UC, counts_U = batch.table.features(batch.rows_U)
+        words_BT = words_U.to(types_BT.device)[types_BT]
+        characters_UE = self.characters(characters_UC, counts_U)
         # embedding() rather than indexing: its backward is a sum by row, much faster than index_put.
         inputs = [self.words(words_BT), nn.functional.embedding(types_BT, characters_UE)]
         if self.dropout:
@@ -240,33 +246,37 @@ class SentenceEncoder(nn.Module):
         return torch.cat(inputs, -1)
 
     def forward(self, batch: WordBatch, x_UE: Tensor | None = None) -> Tensor:
-        """Return states [B, T, D] of every position, boundaries included; the first half of D runs ahead.
+        """Compute states [B, T, D] of all positions, boundaries included; the first half of D runs ahead.
 
-        The batch has an end boundary if the config has one; ``x_UE`` are its types' vectors, at inference.
+        The batch has an end boundary if the config has one. At inference ``x_UE`` may give the vectors of the
+        batch's types.
         """
-        if self.training:
-            x_BTE = self._training_inputs(batch)
-        else:
-            x_UE = self.type_vectors(*batch.table.features(batch.rows_U)) if x_UE is None else x_UE
-            if runs_packed(self):
-                packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
-                row_N: Tensor | None = packing.pack(batch.types_BT)
-                for layer in self.layers:
-                    assert isinstance(layer, BidirectionalLayer)
-                    x_UE, row_N = layer.packed(x_UE, row_N, packing), None
-                return packing.unpack(x_UE)
-            x_BTE = x_UE[batch.types_BT.to(x_UE.device)]
-        rate, lengths_B = self.dropout if self.training else 0.0, batch.lengths_B.to(x_BTE.device)
+        if not self.training and x_UE is None:
+            x_UE = self.type_vectors(*batch.table.features(batch.rows_U))
+        if x_UE is not None and runs_packed(self):
+            return self._packed_states(batch, x_UE)
+        x_BTE = self._training_inputs(batch) if x_UE is None else x_UE[batch.types_BT.to(x_UE.device)]
+        rate = self.dropout if self.training else 0.0
+        lengths_B = batch.lengths_B.to(x_BTE.device)
         for layer in self.layers:
             x_BTE = layer(shared_dropout(x_BTE, rate), lengths_B)
         return shared_dropout(x_BTE, rate)
 
+    def _packed_states(self, batch: WordBatch, x_UE: Tensor) -> Tensor:
+        """Compute the states without padding; padding has zeros."""
+        packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
+        row_N: Tensor | None = packing.pack(batch.types_BT)
+        for layer in self.layers:
+            assert isinstance(layer, BidirectionalLayer)
+            x_UE, row_N = layer.packed_states(x_UE, row_N, packing), None
+        return packing.unpack(x_UE)
+
 
 class TypeVectors:
-    """Cache of input vectors by word type, for inference: each type is computed once, whichever thread asks.
+    """Keeps the input vectors of word types for inference, so that each is computed once for all threads.
 
-    Memory is bounded: past ``max_types`` the table and the cache start anew (60,000 take 54 MB; most types of
-    a corpus occur once, so that more save no time).
+    Memory is bounded: past ``max_types`` the table and the vectors start anew (60,000 take 54 MB; most types
+    of a corpus occur once, so that more save no time).
     """
 
     def __init__(self, encoder: SentenceEncoder, table: TypeTable, *, max_types: int = 60_000) -> None:
@@ -278,32 +288,32 @@ class TypeVectors:
 
     def forget(self) -> None:
         """Start anew, on the device where the encoder is now."""
-        with FILLING:
-            self._known = np.zeros(0, dtype=bool)
+        with TABLE_LOCK:
+            self._has_vector = np.zeros(0, dtype=bool)
             self._vectors = self.encoder.words.weight.new_zeros(0, self.encoder.input_dim)
             self.table.clear()
 
     @torch.inference_mode()
-    def read(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
+    def batch_with_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
         """Make a padded batch of sentences and the vectors [U, E] of its types, on the encoder's device.
 
-        It is one step: what another thread adds or forgets comes before it or after. The batch has the
-        boundaries that the encoder expects.
+        This is one step for other threads. The batch has the boundaries that the encoder expects.
         """
-        with FILLING:
+        with TABLE_LOCK:
             if len(self.table) > self.max_types:
                 self.forget()
             batch = make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
-            if len(self.table) > len(self._known):
-                before = len(self._known)
-                more = max(len(self.table), 2 * before) - before
+            size = len(self._has_vector)
+            if len(self.table) > size:
+                growth = max(len(self.table), 2 * size) - size
                 # The vectors first: no exception in between leaves a word without one.
-                new = self._vectors.new_zeros(more, self.encoder.input_dim)
-                self._vectors = torch.cat([self._vectors[:before], new])
-                self._known = np.append(self._known, np.zeros(more, dtype=bool))
-            device, missing = self._vectors.device, batch.rows_U[~self._known[batch.rows_U]]
-            if len(missing):
-                missing_UE = self.encoder.type_vectors(*self.table.features(missing))
-                self._vectors[torch.from_numpy(missing).to(device)] = missing_UE
-                self._known[missing] = True
+                new_vectors = self._vectors.new_zeros(growth, self.encoder.input_dim)
+                self._vectors = torch.cat([self._vectors[:size], new_vectors])
+                self._has_vector = np.append(self._has_vector, np.zeros(growth, dtype=bool))
+            missing_rows = batch.rows_U[~self._has_vector[batch.rows_U]]
+            device = self._vectors.device
+            if len(missing_rows):
+                missing_UE = self.encoder.type_vectors(*self.table.features(missing_rows))
+                self._vectors[torch.from_numpy(missing_rows).to(device)] = missing_UE
+                self._has_vector[missing_rows] = True
             return batch, self._vectors[torch.from_numpy(batch.rows_U).to(device)]

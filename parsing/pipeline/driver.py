@@ -1,15 +1,16 @@
-"""From a corpus to a finished tree cache: hand out parts of shards, list what is done, resume killed runs.
+"""Parses a corpus into a tree cache: hands out parts of shards, lists finished shards, resumes killed runs.
 
 Only this process writes. A run that is killed anywhere is finished by the same command, and the content hash
 of the finished cache equals that of an uninterrupted run. A shard is handed out in parts, so that all cores
 are busy to the end even if a corpus has only a few shards.
 
 A pool calls methods of its :class:`Worker` objects and returns futures; that of a cluster is in
-:mod:`parsing.pipeline.ray`. Workers have no say in what comes out.
+:mod:`parsing.pipeline.ray`. The number of workers does not change the cache.
 """
 
 import ctypes
 import functools
+import itertools
 import logging
 import multiprocessing
 import os
@@ -41,17 +42,17 @@ from runtime.surroundings import available_cores
 PART_SENTENCES = 1024
 """About a second of work: no worker idles longer than that at the end."""
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-SHOWN_FAULTS = 20
-"""Faults of one part that the log has; all are flagged."""
-FEWER = "take fewer --workers, or free memory; the same command resumes"
+MAX_FAULTS = 20
+"""How many faults of one part are logged; all are flagged."""
+ADVICE = "take fewer --workers, or free memory; the same command resumes"
 MakeParser = Callable[[], TextParser]
-"""Loads the parsers where they are to work; it must be picklable for a pool of processes."""
+"""Loads the parsers in the process in which they work; it must be picklable for a pool of processes."""
 log = logging.getLogger(LOGGER)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What is in the cache, and how many sentences this run parsed."""
+    """What is in the cache, and how many sentences this run parsed in how many seconds."""
 
     manifest: Manifest
     parsed_now: int
@@ -60,18 +61,17 @@ class RunSummary:
 
 @dataclass(slots=True)
 class Shard:
-    """The text of one shard, and in ``done`` the trees of its parts by their first sentence.
-
-    ``flags`` are the reader's: TOO_LONG (it cut the sentence), REPLACED_BYTES. Documents of ``document_ids``
-    start at the sentences ``document_starts``.
-    """
+    """The text of one shard, and the trees of those parts that are parsed."""
 
     index: int
     sentences: list[tuple[str, ...]] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
+    """The reader's: TOO_LONG if it cut the sentence, REPLACED_BYTES."""
     document_starts: list[int] = field(default_factory=list)
+    """The sentences at which the documents of ``document_ids`` start."""
     document_ids: list[str] = field(default_factory=list)
-    done: dict[int, Batch] = field(default_factory=dict)
+    trees: dict[int, Batch] = field(default_factory=dict)
+    """By the first sentence of their part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +94,18 @@ class Worker:
 
     @functools.cached_property
     def parser(self) -> TextParser:
-        """Load the parsers when they are first needed."""
+        """The parsers, loaded when they are first needed."""
         return self._make()
 
     def describe(self) -> tuple[dict[str, Any], Inventories]:
-        """Say what decides the trees, and the names of their ids."""
+        """Return the parsers' identity and the names of their ids."""
         return self.parser.identity, self.parser.inventories
 
     def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
-        """Parse the sentences of a part; return their trees and the faults that the log is to have."""
+        """Parse the sentences of a part; return their trees and the faults to log."""
         faults: list[str] = []
-        return self.parser.arrays(sentences, flags, faults.append), faults[:SHOWN_FAULTS]
+        batch = self.parser.arrays(sentences, flags, faults.append)
+        return batch, faults[:MAX_FAULTS]
 
 
 class Pool(AbstractContextManager["Pool"]):
@@ -143,84 +144,75 @@ class LocalPool(Pool):
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not hasattr(self, "_executor"):
-            return
-        self._alive.close()  # before the parts that wait for an idle process are worked off
-        self._executor.shutdown(cancel_futures=True)
+        if hasattr(self, "_executor"):
+            self._driver_end.close()  # ends the workers at once, whatever they still have to do
+            self._executor.shutdown(cancel_futures=True)
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
         """Call a method of the next idle process's worker; all are started anew once one has died."""
         try:
-            return self._executor.submit(_call, method, *args)
+            return self._executor.submit(_call_worker, method, *args)
         except BrokenExecutor:
             self._start()
-            return self._executor.submit(_call, method, *args)
+            return self._executor.submit(_call_worker, method, *args)
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        end, self._alive = context.Pipe(duplex=False)
-        begin = (self._makes, context.Value("i", 0), end)
-        self._executor = ProcessPoolExecutor(self.size, context, _begin, begin)
+        worker_end, self._driver_end = context.Pipe(duplex=False)
+        arguments = (self._makes, context.Value("i", 0), worker_end)
+        self._executor = ProcessPoolExecutor(self.size, context, _set_up_worker, arguments)
         # A terminal sends Ctrl-C to all; processes that start now never see it, the driver does afterwards.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             # Of the standard library, patch.dict alone sets variables and puts the old ones back.
             with patch.dict(os.environ, ONE_THREAD):
-                for _ in range(self.size):  # starts a process each, which loads its parsers
-                    self._executor.submit(_call, "describe")
+                for _ in range(self.size):  # each call starts a process, which loads its parsers
+                    self._executor.submit(_call_worker, "describe")
         except BaseException as error:
             self.__exit__()
             if isinstance(error, OSError):  # the system refuses another process
                 reason = f"{self.size} workers cannot be started ({error.strerror})"
-                raise UserError(f"{reason}; {FEWER}") from None
+                raise UserError(f"{reason}; {ADVICE}") from None
             raise
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
 
 
 _worker: Worker
 """The worker of this process, if it is one of a :class:`LocalPool`."""
-_at_work = threading.Lock()
+_computing = threading.Lock()
 
 
-def _begin(makes: Sequence[MakeParser], started: Any, pool: Connection) -> None:
-    """Set up a worker's process: it takes its turn among ``makes``, and ends with its pool."""
+def _set_up_worker(makes: Sequence[MakeParser], worker_count: Any, worker_end: Connection) -> None:
+    """Set up a worker's process: it takes its turn among ``makes``, and ends with its driver or pool."""
     global _worker
 
-    # Where the driver is killed, each worker would wait for its next part for ever. So a thread
+    # If the driver is killed, each worker would wait for its next part for ever. So a thread
     # 1. waits until the driver's end of a pipe is closed, by the driver or, once that is dead, by the system;
-    # 2. waits a second where the worker is not computing: it may be sending its answer, and a driver that
+    # 2. waits a second if the worker is not computing: it may be sending its answer, and a driver that
     #    lives and closes its pool would wait for ever for the rest of half an answer;
     # 3. ends the process at once, since the main thread leaves neither its computation nor its wait.
-    def end_with_pool() -> None:
-        pool.poll(None)
-        if not _at_work.locked():
+    def end_with_driver() -> None:
+        worker_end.poll(None)
+        if not _computing.locked():
             time.sleep(1)
         os._exit(1)
 
-    threading.Thread(target=end_with_pool, daemon=True).start()
-    with started.get_lock():
-        _worker = Worker(makes[started.value % len(makes)])
-        started.value += 1
+    threading.Thread(target=end_with_driver, daemon=True).start()
+    with worker_count.get_lock():
+        _worker = Worker(makes[worker_count.value % len(makes)])
+        worker_count.value += 1
 
 
-def _call(method: str, *args: Any) -> Any:
+def _call_worker(method: str, *args: Any) -> Any:
     """Call a method of this process's worker."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    with _at_work:
+    with _computing:
         try:
             return getattr(_worker, method)(*args)
         finally:
             give_memory_back()
-
-
-def _refuse_other(output: Path, stored: Manifest | None, identity: Mapping[str, Any]) -> None:
-    """Refuse a cache that was made with another value of one of these parts of its identity."""
-    identity_of_cache = {part: stored.identity.get(part) for part in identity} if stored else identity
-    if changed := difference(identity_of_cache, identity):
-        other = f"the trees of another run ({changed})"
-        raise UserError(f"{output}: holds {other}; use another --output or delete it")
 
 
 def run_corpus(
@@ -234,33 +226,64 @@ def run_corpus(
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
 
-    The pool is not started; the content does not depend on its number of workers, each of which gets
-    ``part_sentences`` at once. ``config`` is saved as ``config.json`` next to the shards, with a log. A
-    UserError says that the folder holds another corpus's cache.
+    The pool is started here; each of its workers parses ``part_sentences`` at once. ``config`` is saved as
+    ``config.json`` next to the shards, with a log. Raises UserError if the folder holds another run's cache.
     """
-    began = time.monotonic()
+    start_time = time.monotonic()
     with lock_folder(output):
         refuse_others(output, "dep_model")
-        stored = Manifest.read(output) if (output / NAME).exists() else None
-        text = {"corpus": {"name": corpus.name, **corpus.identity}}
-        _refuse_other(output, stored, text)  # before workers load parsers
-        next(iter(corpus), None)  # so is one without sentences
+        old_manifest = Manifest.read(output) if (output / NAME).exists() else None
+        identity = {"corpus": {"name": corpus.name, **corpus.identity}}
+        _refuse_other_run(output, old_manifest, identity)  # before workers load parsers
+        next(iter(corpus), None)  # refuses a corpus without sentences
         with pool as pool:
-            manifest = _manifest(pool, text, shard_sentences)
-            _refuse_other(output, stored, manifest.identity)
-            manifest = stored or manifest
+            new_manifest = _make_manifest(pool, identity, shard_sentences)
+            _refuse_other_run(output, old_manifest, new_manifest.identity)
+            manifest = old_manifest or new_manifest
             if config is not None:  # only now: a refused run changes nothing
                 log_to(output)
                 write_json(output / "config.json", config)
-            sound = tuple(sound_shards(output, manifest))
-            before = sum(row.sentences for row in sound)
-            if not manifest.complete or len(sound) < len(manifest.shards):
-                manifest = _finish(replace(manifest, shards=sound), corpus, output, pool, part_sentences)
-    return RunSummary(manifest, manifest.total("sentences") - before, time.monotonic() - began)
+            rows = tuple(sound_shards(output, manifest))
+            old_sentences = sum(row.sentences for row in rows)
+            if not manifest.complete or len(rows) < len(manifest.shards):
+                manifest = _parse_shards(replace(manifest, shards=rows), corpus, output, pool, part_sentences)
+    return RunSummary(manifest, manifest.total("sentences") - old_sentences, time.monotonic() - start_time)
 
 
-def _finish(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_sentences: int) -> Manifest:
-    """Parse the shards that are not listed, list each when it is written, and return the whole manifest."""
+def _refuse_other_run(output: Path, manifest: Manifest | None, identity: Mapping[str, Any]) -> None:
+    """Refuse a cache whose manifest has another value for one of these parts of its identity."""
+    for part, value in sorted(identity.items()):
+        change = difference(manifest.identity.get(part), value, part) if manifest else None
+        if change:
+            reason = f"holds the trees of another run ({change})"
+            raise UserError(f"{output}: {reason}; use another --output or delete it")
+
+
+def difference(old: Any, new: Any, name: str) -> str | None:
+    """Name the first value that differs between two identities: ``corpus.sha256: 'a' is now 'b'``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = sorted(set(old) | set(new))
+        changes = (difference(old.get(key), new.get(key), f"{name}.{key}") for key in keys)
+        return next(filter(None, changes), None)
+    return None if old == new else f"{name}: {old!r} is now {new!r}"
+
+
+def _make_manifest(pool: Pool, corpus: Mapping[str, Any], shard_sentences: int) -> Manifest:
+    """Make the manifest of a corpus that the workers' parsers will parse; it lists no shard yet."""
+    description = pool.submit("describe")
+    try:
+        parsers, inventories = description.result()
+    except (BrokenExecutor, MemoryError) as error:
+        raise UserError(f"no worker could load the parsers ({error}); {ADVICE}") from None
+    options = {**parsers["options"], "shard_sentences": shard_sentences}
+    identity = {**parsers, **corpus, "options": options}
+    return Manifest(identity=identity, shard_sentences=shard_sentences, **asdict(inventories))
+
+
+def _parse_shards(
+    manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_sentences: int
+) -> Manifest:
+    """Parse the shards that are not listed, list each when it is written, and return the manifest of all."""
     rows = {row.index: row for row in manifest.shards}
     parts = (
         Part(shard, start, min(start + part_sentences, len(shard.sentences)))
@@ -268,47 +291,23 @@ def _finish(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_s
         if shard.index not in rows
         for start in range(0, len(shard.sentences), part_sentences)
     )
-    with progress(
-        with_estimated_total=True, initial=manifest.total("sentences"), description="parsing"
-    ) as bar:
+    old_sentences = manifest.total("sentences")
+    with progress(with_estimated_total=True, initial=old_sentences, description="parsing") as bar:
         for part, batch in parse_parts(pool, parts):
             bar.total = corpus.expected()
             bar.update(len(batch))
-            shard, done = part.shard, part.shard.done
-            done[part.start] = batch
-            if sum(map(len, done.values())) == len(shard.sentences):
-                trees = join_batches([done[start] for start in sorted(done)])
+            shard = part.shard
+            shard.trees[part.start] = batch
+            if sum(map(len, shard.trees.values())) == len(shard.sentences):
+                trees = join_batches([shard.trees[start] for start in sorted(shard.trees)])
                 starts, ids = shard.document_starts, shard.document_ids
                 rows[shard.index] = write_shard(output, shard.index, trees, starts, ids)
-                shards = tuple(row for _, row in sorted(rows.items()))
-                manifest = replace(manifest, shards=shards, complete=False)
+                sorted_rows = tuple(rows[index] for index in sorted(rows))
+                manifest = replace(manifest, shards=sorted_rows, complete=False)
                 manifest.write(output)
     manifest = replace(manifest, complete=True)
     manifest.write(output)
     return manifest
-
-
-def _manifest(pool: Pool, text: Mapping[str, Any], shard_sentences: int) -> Manifest:
-    """Make the manifest of a text that the workers' parsers will parse; it lists no shard yet."""
-    description = pool.submit("describe")
-    try:
-        parsers, inventories = description.result()
-    except (BrokenExecutor, MemoryError) as error:
-        raise UserError(f"no worker could load the parsers ({error}); {FEWER}") from None
-    options = {**parsers["options"], "shard_sentences": shard_sentences}
-    identity = {**parsers, **text, "options": options}
-    return Manifest(identity=identity, shard_sentences=shard_sentences, **asdict(inventories))
-
-
-def difference(stored: Any, wanted: Any, at: str = "") -> str | None:
-    """Name the first value that differs between two identities: ``corpus.sha256: 'a' is now 'b'``."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        for key in sorted(set(stored) | set(wanted)):
-            first = difference(stored.get(key), wanted.get(key), f"{at}.{key}" if at else key)
-            if first:
-                return first
-        return None
-    return None if stored == wanted else f"{at}: {stored!r} is now {wanted!r}"
 
 
 def sound_shards(folder: Path, manifest: Manifest) -> Iterator[ShardRow]:
@@ -331,8 +330,10 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
             if position == 0 and not document.continued:
                 shard.document_starts.append(len(shard.sentences))
                 shard.document_ids.append(document.id.encode("utf-8", "replace").decode("utf-8"))
+            too_long = TOO_LONG if sentence.truncated else 0
+            replaced_bytes = REPLACED_BYTES if sentence.replaced_bytes else 0
             shard.sentences.append(sentence.tokens)
-            shard.flags.append(TOO_LONG * sentence.truncated | REPLACED_BYTES * sentence.replaced_bytes)
+            shard.flags.append(too_long | replaced_bytes)
             if len(shard.sentences) == size:
                 yield shard
                 shard = Shard(shard.index + 1)
@@ -341,23 +342,21 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
 
 
 def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
-    """Hand parts to the pool; yield each with its trees as soon as these are done.
+    """Hand parts to the pool; yield each with its trees as soon as they are there.
 
-    A part that fails, or whose worker dies, is tried again, then with nothing else at work: there may be no
-    memory for two, and it shows which part is at fault. Dead workers are replaced. If it fails again, that is
-    a UserError where workers died or had no memory, else a RuntimeError. The function is long because what is
-    running and what is tried again change together.
+    A part that fails, or whose worker dies, is tried again when no other part is running: there may not be
+    enough memory for two, and a second death shows which part is at fault. Dead workers are replaced.
     """
     running: dict[Future[tuple[Batch, list[str]]], Part] = {}
-    again: list[Part] = []
+    failed_parts: list[Part] = []
     while True:
-        alone = bool(again) and not running
-        while (alone or not again) and len(running) < (1 if alone else 2 * pool.size):
-            part = again.pop() if alone else next(parts, None)
-            if part is None:
-                break
-            inside = slice(part.start, part.stop)
-            running[pool.submit("parse", part.shard.sentences[inside], part.shard.flags[inside])] = part
+        is_retry = bool(failed_parts) and not running
+        if is_retry:
+            part = failed_parts.pop()
+            running[_submit_part(pool, part)] = part
+        elif not failed_parts:
+            for part in itertools.islice(parts, 2 * pool.size - len(running)):
+                running[_submit_part(pool, part)] = part
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -367,21 +366,33 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
             except UserError:
                 raise
             except Exception as error:
-                no_memory = isinstance(error, BrokenExecutor) or out_of_memory(error)
-                reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-                if alone and no_memory:
-                    raise UserError(f"{part}: its worker failed twice ({reason}); {FEWER}") from None
-                if alone:
-                    raise RuntimeError(f"{part}: failed twice") from error
-                log.warning("%s: its worker failed (%s); trying again", part, reason)
-                again.append(part)
+                _log_failure(part, error, is_retry=is_retry)
+                failed_parts.append(part)
             else:
                 for fault in faults:
                     warn_once(fault)
                 yield part, batch
 
 
+def _submit_part(pool: Pool, part: Part) -> Future[tuple[Batch, list[str]]]:
+    sentences = slice(part.start, part.stop)
+    return pool.submit("parse", part.shard.sentences[sentences], part.shard.flags[sentences])
+
+
+def _log_failure(part: Part, error: Exception, *, is_retry: bool) -> None:
+    """Log that a part will be tried again; after its second failure raise that error.
+
+    It is a UserError if the worker died or had too little memory, else a RuntimeError.
+    """
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    if is_retry and (isinstance(error, BrokenExecutor) or out_of_memory(error)):
+        raise UserError(f"{part}: its worker failed twice ({reason}); {ADVICE}") from None
+    if is_retry:
+        raise RuntimeError(f"{part}: failed twice") from error
+    log.warning("%s: its worker failed (%s); trying again", part, reason)
+
+
 def give_memory_back() -> None:
-    """Return freed memory to the system: glibc keeps the fragments left by batches of changing shapes."""
+    """Return freed memory to the system: glibc keeps the fragments that batches of changing shapes leave."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

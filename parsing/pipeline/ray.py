@@ -17,7 +17,7 @@ except ImportError:
     raise MissingExtraError("ray", "ray") from None
 
 LOCAL = "local"
-"""The address that stands for a cluster of this machine alone, started for the run."""
+"""The address of a cluster of this machine alone, which is started for the run."""
 
 
 class RayPool(Pool):
@@ -30,18 +30,21 @@ class RayPool(Pool):
         self._make, self._workers, self._address, self._gpus = make, workers, address, gpus
 
     def __enter__(self) -> Self:
-        own = self._address == LOCAL
-        options: dict[str, Any] = {"num_cpus": self._workers, "include_dashboard": False} if own else {}
+        if self._address == LOCAL:
+            options: dict[str, Any] = {"num_cpus": self._workers, "include_dashboard": False}
+        else:
+            options = {"address": self._address}
         try:
-            ray.init(address=None if own else self._address, log_to_driver=False, **options)
+            ray.init(log_to_driver=False, **options)
         except Exception as error:  # a start that times out is a plain Exception
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise UserError(f"--ray {self._address}: no Ray cluster answers ({reason})") from None
-        most = int(ray.cluster_resources().get("GPU" if self._gpus else "CPU", 0))
-        if not most:
+        resource, unit = ("GPU", "GPUs") if self._gpus else ("CPU", "cores")
+        room = int(ray.cluster_resources().get(resource, 0))
+        if not room:
             ray.shutdown()
-            raise UserError(f"--ray {self._address}: the cluster has no {'GPUs' if self._gpus else 'cores'}")
-        self.size = min(self._workers or most, most)  # Ray would wait for ever to start others
+            raise UserError(f"--ray {self._address}: the cluster has no {unit}")
+        self.size = min(self._workers or room, room)  # Ray would wait for ever to start others
         # One core each (Ray sets OMP_NUM_THREADS by it). Of GPUs, Ray shows an actor its own only.
         self._remote: Any = ray.remote(num_cpus=1, num_gpus=self._gpus)(Worker)
         self._actors: list[Any] = [None] * self.size
@@ -65,11 +68,11 @@ class RayPool(Pool):
         actor = self._actors[number]
         answer: Future[Any] = Future()
 
-        def settle(done: Future[Any]) -> None:
+        def pass_on(result: Future[Any]) -> None:
             self._busy[number] -= 1
-            error = done.exception()
+            error = result.exception()
             if error is None:
-                answer.set_result(done.result())
+                answer.set_result(result.result())
             elif isinstance(error, RayTaskError):
                 answer.set_exception(error.cause)
             else:
@@ -79,5 +82,5 @@ class RayPool(Pool):
                 answer.set_exception(BrokenExecutor(reason.splitlines()[-1]))
 
         self._busy[number] += 1
-        getattr(actor, method).remote(*args).future().add_done_callback(settle)
+        getattr(actor, method).remote(*args).future().add_done_callback(pass_on)
         return answer

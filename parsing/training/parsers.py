@@ -1,4 +1,4 @@
-"""Training a dependency parser, a constituency parser, or both over one sentence encoder.
+"""Trains a dependency parser, a constituency parser, or both over one sentence encoder.
 
 A sentence may have arcs, a constituency tree, or both. The loss of a batch is
 
@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from corpora.text import Sentence
 from parsing.networks.config import ModelConfig, ParserLoopConfig
-from parsing.networks.constituency import IGNORED, ConstituencyModel, SpanParser
+from parsing.networks.constituency import NO_TAG, ConstituencyModel, SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
 from parsing.training.scores import Scores, score_constituency, score_dependency
-from parsing.trees.batch import ConstituencyParse, Int
+from parsing.trees.batch import ConstituencyParse, Int, ids_of
 from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
 from runtime.training_task import Checkpoint, Position, Task, load_parameters, ramp
 
@@ -42,7 +42,7 @@ Model: TypeAlias = DependencyModel | ConstituencyModel
 
 
 class ParserTask(Task[list[int]]):
-    """The parsers that have training data; a batch is the numbers of its sentences.
+    """Trains the parsers for which there are data; a batch is the numbers of its sentences.
 
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
     the second, if there are several). torch is seeded from ``loop``; ``dev`` are sentences, with universal
@@ -60,21 +60,24 @@ class ParserTask(Task[list[int]]):
     ) -> None:
         torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
         torch.manual_seed(loop.seed)
-        self.dev, self.loop, self.words = dev, loop, self._read(sentences, trees)
+        self.dev, self.loop = dev, loop
+        labels, tags = labels_and_tags(trees)
+        relations = sorted({relation for s in sentences for relation in s.relations or ()})
+        self._set_gold(sentences, trees, relations, labels, tags)
         vocabulary = ParserVocabulary.build(self.words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
         self.models: dict[str, Model] = {}
         if trees:
-            names = labels_and_tags(trees)
-            self.constituency = ConstituencyModel(vocabulary, *names, config.encoder, config.spans)
+            self.constituency = ConstituencyModel(vocabulary, labels, tags, config.encoder, config.spans)
             self.models["const"] = self.constituency
+            self.encoder = self.constituency.encoder
         if sentences:
-            self.dependency = DependencyModel(vocabulary, self.relations, config.encoder, config.arcs)
-            if self.constituency is not None:
-                self.dependency.encoder = self.constituency.encoder
+            self.dependency = DependencyModel(vocabulary, relations, config.encoder, config.arcs)
             self.models["dep"] = self.dependency
-        self.encoder = next(iter(self.models.values())).encoder
+            if trees:
+                self.dependency.encoder = self.encoder
+            self.encoder = self.dependency.encoder
         self.encoder.dropout = loop.dropout
         self._table = TypeTable(vocabulary)
         for tokens in self.words:  # the order of rows is that of sums, after a resumption too
@@ -90,33 +93,35 @@ class ParserTask(Task[list[int]]):
         )
         self.averages = {name: p.detach().clone() for name, p in module.named_parameters()}
 
-    def _read(self, sentences: Sequence[Sentence], trees: Sequence[SpanTree]) -> list[tuple[str, ...]]:
-        """Set the gold arcs, trees and tags; return the words of each training sentence."""
-        self.relations = sorted({relation for s in sentences for relation in s.relations or ()})
-        ids = {relation: i for i, relation in enumerate(self.relations)}
-        self.arcs = [
-            (np.array(s.heads, np.int64), np.array([ids[r] for r in s.relations or ()], np.int64))
-            for s in sentences
-        ]
-        labels, tags = ({name: i for i, name in enumerate(names)} for names in labels_and_tags(trees))
-        words = [s.tokens for s in sentences]
-        self.parses: list[ConstituencyParse | None] = [None] * len(words)
+    def _set_gold(
+        self,
+        sentences: Sequence[Sentence],
+        trees: Sequence[SpanTree],
+        relations: Sequence[str],
+        labels: Sequence[str],
+        tags: Sequence[str],
+    ) -> None:
+        """Set the words and gold annotation of each training sentence: first those with arcs."""
+        relation_ids, label_ids, tag_ids = map(ids_of, (relations, labels, tags))
+        self.words = [s.tokens for s in sentences]
+        self.heads = [np.array(s.heads, np.int64) for s in sentences]
+        self.relations = [np.array([relation_ids[r] for r in s.relations or ()], np.int64) for s in sentences]
+        self.parses: list[ConstituencyParse | None] = [None] * len(sentences)
         self.tags: list[Int] = [
-            np.array([tags.get(tag, IGNORED) for tag in s.tags or [""] * len(s.tokens)]) for s in sentences
+            np.array([tag_ids.get(tag, NO_TAG) for tag in s.tags or [""] * len(s.tokens)]) for s in sentences
         ]
-        places: defaultdict[tuple[str, ...], deque[int]] = defaultdict(deque)
-        for i, tokens in enumerate(words):
-            places[tokens].append(i)
+        numbers_of_words: defaultdict[tuple[str, ...], deque[int]] = defaultdict(deque)
+        for number, words in enumerate(self.words):
+            numbers_of_words[words].append(number)
         for tree in trees:
-            parse = to_parse(tree, labels, tags)
-            if places[tree.words]:
-                at = places[tree.words].popleft()
-                self.parses[at], self.tags[at] = parse, parse.tags
+            parse = to_parse(tree, label_ids, tag_ids)
+            if numbers_of_words[tree.words]:
+                number = numbers_of_words[tree.words].popleft()
+                self.parses[number], self.tags[number] = parse, parse.tags
             else:
-                words.append(tree.words)
+                self.words.append(tree.words)
                 self.parses.append(parse)
                 self.tags.append(parse.tags)
-        return words
 
     def batches(self, epoch: int) -> list[list[int]]:
         """Return shuffled batches of sentences of similar length, of ``batch_tokens`` words at most.
@@ -124,40 +129,41 @@ class ParserTask(Task[list[int]]):
         A little noise makes batches differ between epochs.
         """
         generator = np.random.default_rng([self.loop.seed, epoch])
-        sizes = np.array([len(tokens) for tokens in self.words])
+        lengths = np.array([len(words) for words in self.words])
+        by_length = np.argsort(lengths + generator.uniform(0, 1, len(lengths)), kind="stable")
         batches: list[list[int]] = []
-        words = self.loop.batch_tokens
-        for index in np.argsort(sizes + generator.uniform(0, 1, len(sizes)), kind="stable").tolist():
-            if words + sizes[index] > self.loop.batch_tokens:
+        batch_tokens = self.loop.batch_tokens
+        for number in by_length.tolist():
+            if batch_tokens + lengths[number] > self.loop.batch_tokens:
                 batches.append([])
-                words = 0
-            batches[-1].append(index)
-            words += sizes[index]
+                batch_tokens = 0
+            batches[-1].append(number)
+            batch_tokens += lengths[number]
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def learning_rate(self, position: Position) -> float:
         """Rise linearly over :data:`WARMUP` of the run, then fall linearly to 0 at its end."""
-        done = max(position.progress, (position.step + 0.5) / position.steps)
-        return self.loop.learning_rate * ramp(done, WARMUP) * ramp(1 - done, 1 - WARMUP)
+        progress = max(position.progress, (position.step + 0.5) / position.steps)
+        return self.loop.learning_rate * ramp(progress, WARMUP) * ramp(1 - progress, 1 - WARMUP)
 
     def loss(self, batch: list[int]) -> Tensor:
-        """Return the loss of a batch (see the module's docstring)."""
-        words = make_batch(
-            self._table, [self.words[i] for i in batch], end_boundary=self.encoder.config.end_boundary
-        )
+        """Compute the loss of a batch (see the module's docstring)."""
+        end_boundary = self.encoder.config.end_boundary
+        words = make_batch(self._table, [self.words[i] for i in batch], end_boundary=end_boundary)
         states_BTD, positions_B = self.encoder(words), words.lengths_B
         losses: list[Tensor] = []
         if self.constituency is not None:
             parses, tags = [self.parses[i] for i in batch], [self.tags[i] for i in batch]
             losses.append(self.constituency.loss(states_BTD, positions_B, parses, tags))
-        with_arcs = [b for b, i in enumerate(batch) if i < len(self.arcs)]
-        if self.dependency is not None and with_arcs:
-            columns = zip(*(self.arcs[batch[b]] for b in with_arcs), strict=True)
-            gold = (torch.from_numpy(np.concatenate(column)).to(states_BTD.device) for column in columns)
-            arcs = self.dependency.loss(
-                states_BTD[with_arcs], positions_B[with_arcs] - self.dependency.end_positions, *gold
+        places = [b for b, i in enumerate(batch) if i < len(self.heads)]  # in the batch, of those with arcs
+        if self.dependency is not None and places:
+            heads_N, relations_N = (
+                torch.from_numpy(np.concatenate([gold[batch[b]] for b in places])).to(states_BTD.device)
+                for gold in (self.heads, self.relations)
             )
-            losses.append(ARC_SCALE * arcs if self.constituency is not None else arcs)
+            lengths_B = positions_B[places] - self.dependency.end_positions
+            arc_loss = self.dependency.loss(states_BTD[places], lengths_B, heads_N, relations_N)
+            losses.append(ARC_SCALE * arc_loss if self.constituency is not None else arc_loss)
         return sum(losses[1:], start=losses[0])
 
     def step(self, position: Position, batch: list[int]) -> None:
@@ -172,21 +178,21 @@ class ParserTask(Task[list[int]]):
     def evaluation_mode(self) -> Iterator[None]:
         """Put the average in place of the weights."""
         with super().evaluation_mode():
-            trained = {name: p.detach().clone() for name, p in self.module.named_parameters()}
+            weights = {name: p.detach().clone() for name, p in self.module.named_parameters()}
             load_parameters(self.module, self.averages)
             yield
-            load_parameters(self.module, trained)
+            load_parameters(self.module, weights)
 
     def evaluate(self) -> dict[str, float]:
-        """Score the parsers on dev, per cent; return the scores and the mean of LAS and F1, which decides."""
+        """Score the parsers on dev, per cent; ``mean``, of LAS and F1, decides which weights are best."""
         # New parsers each time: cached type vectors are outdated after a step.
         scores: dict[str, float] = {}
         if self.dependency is not None:
             scores |= self.score("dep", BiaffineParser(self.dependency, {}))
         if self.constituency is not None:
             scores |= self.score("const", SpanParser(self.constituency, {}))
-        main = [scores[name] for name in ("las", "f1") if name in scores]
-        return {**scores, "mean": sum(main) / len(main)}
+        main_scores = [scores[name] for name in ("las", "f1") if name in scores]
+        return {**scores, "mean": sum(main_scores) / len(main_scores)}
 
     def score(self, kind: str, parser: Any) -> Scores:
         """Score a parser, dep or const, on dev."""

@@ -1,4 +1,4 @@
-"""Gold treebanks and how well a parser agrees with them.
+"""Reads gold treebanks and scores how well a parser agrees with them.
 
 Arcs: attachment scores in per cent of tokens, relation subtypes included. Brackets, after EVALB (Sekine &
 Collins 1997):
@@ -12,6 +12,7 @@ Collins 1997):
 - Tags are compared at every word, punctuation included.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,16 +27,14 @@ from parsing.trees.brackets import CHAIN, SpanTree, from_parse, read_trees
 from runtime.errors import UserError
 
 Scores = dict[str, float]
-PUNCT = "PUNCT"
-"""Universal part-of-speech tag of the tokens that the main attachment scores leave out."""
-PUNCTUATION = frozenset({",", ":", ".", "``", "''"})
-"""Gold tags of the words that bracket scores do not see (EVALB's COLLINS.prm)."""
+PUNCTUATION_TAGS = frozenset({",", ":", ".", "``", "''"})
+"""Gold tags of the words that bracket scores leave out (EVALB's COLLINS.prm)."""
 
 
 def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
     """Read sentences with heads, relations and tags (of the column ``upos`` or ``xpos``) of CoNLL-U files.
 
-    A UserError names file and document of a sentence without a tree.
+    Raises UserError with file and document of a sentence without a tree.
     """
     sentences = []
     for path in paths:
@@ -44,8 +43,9 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
                 where = f"{path}: document {document.id}: {' '.join(sentence.tokens)[:40]!r}"
                 if sentence.heads is None:
                     raise UserError(f"{where} has no heads; annotate or remove it")
-                ends = np.array([0, len(sentence.tokens)], np.int64)
-                if defect := DEFECTS[dependency_heights(np.array(sentence.heads, np.int64), ends)[1][0]]:
+                heads, offsets = np.array(sentence.heads), np.array([0, len(sentence.tokens)])
+                _, defects = dependency_heights(heads, offsets)
+                if defect := DEFECTS[defects[0]]:
                     raise UserError(f"{where}: {defect}; mend or remove it")
                 sentences.append(sentence)
     if not sentences:
@@ -54,7 +54,7 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
 
 
 def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
-    """Return the trees of bracket files."""
+    """Read the trees of bracket files."""
     trees = [tree for path in paths for tree in read_trees(path)]
     if not trees:
         raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no trees to read")
@@ -62,36 +62,39 @@ def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
 
 
 def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> Scores:
-    """Return the bracket scores of a parser that sees the words alone."""
+    """Compute the bracket scores of a parser, which sees the words alone."""
     parses = parser.parse([tree.words for tree in gold])
-    pairs = zip(parses, gold, strict=True)
-    return bracket_scores(gold, [from_parse(p, t.words, parser.labels, parser.tags) for p, t in pairs])
+    trees = [
+        from_parse(parse, tree.words, parser.labels, parser.tags)
+        for parse, tree in zip(parses, gold, strict=True)
+    ]
+    return bracket_scores(gold, trees)
 
 
 def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
-    """Return attachment scores, in per cent of tokens, of a parser that sees the words alone.
-
-    ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
-    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
-    """
+    """Compute the attachment scores of a parser, which sees the words alone."""
     return attachment_scores(gold, parser.parse([s.tokens for s in gold]), parser.relations)
 
 
 def attachment_scores(
     sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
 ) -> Scores:
-    """Return attachment scores of these parses; ``relations`` names their ids."""
+    """Compute attachment scores in per cent of tokens; ``relations`` names the ids of the parses.
+
+    ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
+    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
+    """
     gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
     gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
-    spoken = np.array([tag != PUNCT for s in sentences for tag in (s.tags or [""] * len(s.tokens))])
-    head_right = gold_heads == np.concatenate([p.heads for p in parses])
-    predicted = np.array(relations)[np.concatenate([p.relations for p in parses])]
-    both_right = head_right & (gold_relations == predicted)
+    is_word = np.array([tag != "PUNCT" for s in sentences for tag in (s.tags or [""] * len(s.tokens))])
+    head_is_right = gold_heads == np.concatenate([parse.heads for parse in parses])
+    parsed_relations = np.array(relations)[np.concatenate([parse.relations for parse in parses])]
+    both_are_right = head_is_right & (gold_relations == parsed_relations)
     return {
-        "uas": 100 * float(head_right[spoken].mean()),
-        "las": 100 * float(both_right[spoken].mean()),
-        "uas_punct": 100 * float(head_right.mean()),
-        "las_punct": 100 * float(both_right.mean()),
+        "uas": 100 * float(head_is_right[is_word].mean()),
+        "las": 100 * float(both_are_right[is_word].mean()),
+        "uas_punct": 100 * float(head_is_right.mean()),
+        "las_punct": 100 * float(both_are_right.mean()),
     }
 
 
@@ -99,7 +102,7 @@ def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int
     """Count labelled brackets over the words that are not punctuation."""
     words_before = [0]  # words that are not punctuation before each fencepost
     for tag in gold_tags:
-        words_before.append(words_before[-1] + (tag not in PUNCTUATION))
+        words_before.append(words_before[-1] + (tag not in PUNCTUATION_TAGS))
     return Counter(
         (words_before[start], words_before[end], label)
         for start, end, chain in tree.spans
@@ -108,22 +111,26 @@ def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int
     )
 
 
-def bracket_scores(gold: Sequence[SpanTree], predicted: Sequence[SpanTree]) -> Scores:
+def bracket_scores(gold: Sequence[SpanTree], trees: Sequence[SpanTree]) -> Scores:
     """Score in per cent; ``tags`` are words with the gold tag, ``complete`` sentences that are all right."""
-    matched = in_gold = in_predicted = tags = words = complete = 0
-    for one, other in zip(gold, predicted, strict=True):
-        a, b = brackets(one, one.tags), brackets(other, one.tags)
-        matched += (a & b).total()
-        in_gold += a.total()
-        in_predicted += b.total()
-        complete += a == b
-        tags += sum(x == y for x, y in zip(one.tags, other.tags, strict=True))
-        words += len(one.words)
-    pairs = {
-        "precision": (matched, in_predicted),
-        "recall": (matched, in_gold),
-        "f1": (2 * matched, in_gold + in_predicted),
-        "tags": (tags, words),
-        "complete": (complete, len(gold)),
+    common = in_gold = in_trees = right_tags = words = complete = 0
+    for gold_tree, tree in zip(gold, trees, strict=True):
+        gold_brackets = brackets(gold_tree, gold_tree.tags)
+        tree_brackets = brackets(tree, gold_tree.tags)
+        common += (gold_brackets & tree_brackets).total()
+        in_gold += gold_brackets.total()
+        in_trees += tree_brackets.total()
+        complete += gold_brackets == tree_brackets
+        right_tags += sum(map(operator.eq, gold_tree.tags, tree.tags))
+        words += len(gold_tree.words)
+    return {
+        "precision": _per_cent(common, in_trees),
+        "recall": _per_cent(common, in_gold),
+        "f1": _per_cent(2 * common, in_gold + in_trees),
+        "tags": _per_cent(right_tags, words),
+        "complete": _per_cent(complete, len(gold)),
     }
-    return {name: 100 * part / whole if whole else 0.0 for name, (part, whole) in pairs.items()}
+
+
+def _per_cent(part: int, total: int) -> float:
+    return 100 * part / total if total else 0.0

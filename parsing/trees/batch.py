@@ -69,6 +69,11 @@ def offsets_of(lengths: Sequence[int] | Int) -> Int64:
     return offsets
 
 
+def ids_of(names: Sequence[str]) -> dict[str, int]:
+    """Return the place of each name."""
+    return {name: place for place, name in enumerate(names)}
+
+
 def places_of_ranges(starts: Int, lengths: Int) -> Int64:
     """List the numbers of successive ranges, one range after the other: int64 [sum of lengths]."""
     ends = np.cumsum(lengths)

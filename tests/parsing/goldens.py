@@ -35,7 +35,7 @@ def train(kind: str, folder: Path) -> list[Path]:
 
 def follow(kind: str, folder: Path) -> dict[str, Any]:
     """Train; no figure is kept."""
-    with patch.object(SpanHead, "_best_on_cpu", worst_spans):
+    with patch.object(SpanHead, "_best_labels_on_cpu", worst_spans):
         train(kind, folder)
     return {}
 
@@ -54,7 +54,7 @@ def rate(done: int, steps: int) -> float:
 RECIPE = Recipe(
     rate=rate, betas=(0.9, 0.98), clip=5.0, average=lambda done: min(0.999, (1 + done) / (10 + done))
 )
-on_cpu, of_device = SpanHead._best_on_cpu, SpanHead._best_on_device
+on_cpu, of_device = SpanHead._best_labels_on_cpu, SpanHead._best_labels_on_gpu
 KINDS = ("dep", "const", "both")
 SECTIONS: Mapping[str, Section] = {f"parser {kind}": Section(partial(follow, kind), RECIPE) for kind in KINDS}
 KILLED: Mapping[str, Callable[[Path], list[Path]]] = {

@@ -99,10 +99,10 @@ def test_spans_are_scored_alike_on_a_device(monkeypatch) -> None:
     gold = np.random.default_rng(0).integers(0, 4, (lengths * (lengths + 1) // 2).sum()).astype(np.int32)
     monkeypatch.setattr("parsing.networks.constituency.DEVICE_CHUNK_SPANS", 7)
     for given in (None, gold):
-        best, label = head.best_spans(projected, lengths, given)()
+        best, label = head.best_labels(projected, lengths, given)()
         with monkeypatch.context() as on_device:
-            on_device.setattr(SpanHead, "_best_on_cpu", SpanHead._best_on_device)
-            found, found_label = head.best_spans(projected, lengths, given)()
+            on_device.setattr(SpanHead, "_best_labels_on_cpu", SpanHead._best_labels_on_gpu)
+            found, found_label = head.best_labels(projected, lengths, given)()
         np.testing.assert_array_equal(found_label, label)
         np.testing.assert_allclose(found, best, rtol=1e-4, atol=1e-4)
     assert (label == 0).any()
