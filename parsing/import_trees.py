@@ -56,10 +56,7 @@ def import_trees(
     ptb: Path | None = None,
     shard_sentences: int = SHARD_SENTENCES,
 ) -> Manifest:
-    """Write the trees of a treebank into the tree cache ``output``, which must be new.
-
-    Raises UserError if the files do not fit each other, or heads are not a tree.
-    """
+    """Write a treebank into the new tree cache ``output``; raises UserError where its files do not fit."""
     from parsing.pipeline.driver import shards_of
     from parsing.trees.cache import write_shard
     from runtime.files import lock_folder
@@ -114,10 +111,7 @@ def gold_sentences(conllu: Path | None, ptb: Path | None) -> Iterator[Sentence]:
 
 
 def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
-    """Yield documents of sentences with heads, trees or both.
-
-    Raises UserError for a sentence without heads, and where the two files differ.
-    """
+    """Yield documents with heads, trees or both; raises UserError if heads are missing or files differ."""
     from corpora.text import in_pieces
     from corpora.treebanks import read_brackets, read_conllu
 

@@ -110,13 +110,13 @@ def main(config: ParseConfig) -> None:
     loaders = [functools.partial(load_parsers, device=device) for device in devices]
     reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
     with as_file(config.corpus) as spec:  # standard input and pipes become a file
-        open_this_corpus = functools.partial(open_corpus, spec, **reading)
+        open_text = functools.partial(open_corpus, spec, **reading)
         if config.preset == "paper":
-            check_paper(config, open_this_corpus, loaders[0], workers)
+            check_paper(config, open_text, loaders[0], workers)
         for kind, name in (("dep", dep), ("const", const)):
             if name is not None:
                 check_parser(kind, name)
-        corpus = open_this_corpus()
+        corpus = open_text()
         output = config.output or Path("runs/trees") / corpus.name
         refuse_own_input(spec, output)
         print(corpus.describe())
@@ -139,22 +139,18 @@ def main(config: ParseConfig) -> None:
 
 
 def check_paper(
-    config: ParseConfig,
-    open_this_corpus: Callable[[], Corpus],
-    load_parsers: Callable[..., TextParser],
-    workers: int,
+    config: ParseConfig, open_text: Callable[[], Corpus], load: Callable[..., TextParser], workers: int
 ) -> None:
     """Refuse the preset paper without its parsers; a dry run first says what its trees would cost."""
     from corpora.registry import open_corpus
 
     missing = [PAPER_PARSERS] if "builtin" in (config.dep_model, config.const_model) else []
     if config.dry_run:
-        checks = [open_this_corpus] if missing else [open_this_corpus, load_parsers]
-        missing += collect_refusals(*checks)
+        missing += collect_refusals(open_text) if missing else collect_refusals(open_text, load)
         if missing:
             print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
             books = open_corpus("books", limit=SAMPLE)
-            parser = load_parsers(dep="builtin", const="builtin")
+            parser = load(dep="builtin", const="builtin")
             print(parsing_cost(books, parser, workers, PAPER_SENTENCES).text(config))
     if missing:
         raise UserError(" | ".join(missing))

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import srsly
-from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
@@ -46,8 +45,8 @@ MAX_DOCUMENTS = 64
 LEAF = re.compile(r"( ?)\((\S*) ([^()]*)\)")
 """A word in benepar's brackets, with the space before it."""
 CHUNK_RELATIONS = {"amod", "compound", "det", "flat", "goeswith", "nummod", "predet", "poss", "quantmod"}
-CHUNK_RELATIONS_WITH_SUBTYPE = {"nmod:desc", "nmod:poss", "nmod:unmarked"}
-"""Relations within a noun chunk."""
+CHUNK_RELATIONS |= {"nmod:desc", "nmod:poss", "nmod:unmarked"}
+"""Relations within a noun chunk, with or without a subtype."""
 
 
 @Language.factory(
@@ -60,10 +59,8 @@ def make(nlp: Language, name: str, dep: str | None, const: str | None, max_token
     from parsing.text_parser import load
 
     if nlp.lang not in ("en", "xx") and "builtin" in (dep, const):
-        warnings.warn(
-            f"multiview_parser: the builtin parsers know English alone, and this pipeline is {nlp.lang!r}",
-            stacklevel=2,
-        )
+        fact = f"the builtin parsers know English alone, and this pipeline is {nlp.lang!r}"
+        warnings.warn(f"multiview_parser: {fact}", stacklevel=2)
     nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]  # as spaCy's own are
     return ParserComponent(load(dep, const, max_tokens=max_tokens))
 
@@ -137,17 +134,14 @@ def _annotate(doc: Doc, places: Places, sentences: list[ParsedSentence], parser:
         else:
             heads[token.i] = previous_word
     columns = {}
+    string_id = doc.vocab.strings.add
     if parser.dependency is not None:
         columns["HEAD"] = (heads - np.arange(len(doc))).astype(np.int64).view(np.uint64)
-        columns["DEP"] = _string_ids(doc, relations)
+        columns["DEP"] = np.array([*map(string_id, relations)], np.uint64)
     if parser.constituency is not None:
-        columns["TAG"] = _string_ids(doc, tags)
-        columns["POS"] = _string_ids(doc, universal)
+        columns["TAG"] = np.array([*map(string_id, tags)], np.uint64)
+        columns["POS"] = np.array([*map(string_id, universal)], np.uint64)
     doc.from_array(list(columns), cast("Ints2d", np.stack(list(columns.values()), axis=1)))
-
-
-def _string_ids(doc: Doc, names: list[str]) -> NDArray[np.uint64]:
-    return np.array([doc.vocab.strings.add(name) for name in names], np.uint64)
 
 
 def _constituents(doc: Doc, places: Places, sentences: list[ParsedSentence]) -> ConstituentData:
@@ -198,15 +192,11 @@ srsly.msgpack_decoders.register("multiview_constituents", func=_decode_constitue
 
 
 def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
-    """Yield first word, one past the last, and label of base noun phrases, in spaCy's form.
-
-    A chunk is a noun that is in no other, with what determines, counts, owns and qualifies it.
-    """
+    """Yield start, end and label of each noun with what determines, counts, owns and qualifies it."""
     label = part.doc.vocab.strings.add("NP")
     for noun in part:
-        if noun.pos_ not in ("NOUN", "PRON", "PROPN") or noun.dep_ in ("expl", "fixed"):
-            continue
-        if _is_within_chunk(noun):
+        is_inner = _is_within_chunk(noun) or noun.dep_ in ("expl", "fixed")
+        if is_inner or noun.pos_ not in ("NOUN", "PRON", "PROPN"):
             continue
         start, end = noun.i, noun.i + 1
         for child in reversed(list(noun.lefts)):
@@ -223,5 +213,4 @@ def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
 
 def _is_within_chunk(token: Token) -> bool:
     """Tell whether a token is in the chunk of its head."""
-    relation, _, _ = token.dep_.partition(":")
-    return relation in CHUNK_RELATIONS or token.dep_ in CHUNK_RELATIONS_WITH_SUBTYPE
+    return token.dep_ in CHUNK_RELATIONS or token.dep_.partition(":")[0] in CHUNK_RELATIONS

@@ -72,7 +72,7 @@ EASY_SENTENCE = ("The", "cat", "sat", "on", "the", "mat", ".")
 """A sentence that every parser takes."""
 
 Parse = TypeVar("Parse")
-ReportFault = Callable[[str], object]
+Report = Callable[[str], object]
 
 
 class TextParser:
@@ -127,17 +127,17 @@ class TextParser:
         self,
         sentences: Sequence[Sequence[str]],
         flags: Sequence[int] | None = None,
-        report_fault: ReportFault = warn_once,
+        report: Report = warn_once,
     ) -> Batch:
         """Parse tokenised sentences into one batch, which keeps them all, as a cache would return it.
 
-        ``flags`` [B] are those of the text's reader. ``report_fault`` is called with a line for each sentence
+        ``flags`` [B] are those of the text's reader. ``report`` is called with a line for each sentence
         that a parser got wrong.
         """
         rows = read_sentences(sentences, "parse", strings=False, spaces=True)
         stored, flags_B, parsable = prepare(rows, flags, self.max_tokens)
         if self._is_foreign(stored):
-            report_fault(
+            report(
                 "few of these words are English, which alone the builtin parsers know: trees will be wrong"
             )
         # Parsers that share an encoder run together; on sentences that fail then, each runs by itself.
@@ -150,11 +150,11 @@ class TextParser:
         arcs = spans = None
         if self.dependency is not None:
             arcs = {i: dependency_parse for i, (dependency_parse, _) in pairs.items()}
-            arcs |= parse_each(self.dependency.parse, stored, others, "dependency", report_fault)
+            arcs |= parse_each(self.dependency.parse, stored, others, "dependency", report)
         if self.constituency is not None:
             spans = {i: constituency_parse for i, (_, constituency_parse) in pairs.items()}
-            spans |= parse_each(self.constituency.parse, stored, others, "constituency", report_fault)
-        return assemble(stored, flags_B, self.inventories, arcs, spans, report_fault)
+            spans |= parse_each(self.constituency.parse, stored, others, "constituency", report)
+        return assemble(stored, flags_B, self.inventories, arcs, spans, report)
 
     def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
         """Tell whether a builtin parser knows fewer of the first words than of any English text.
@@ -178,10 +178,7 @@ def load(
     device: str | torch.device = "cpu",
     max_tokens: int = MAX_TOKENS,
 ) -> TextParser:
-    """Load parsers by name (see :func:`load_parser`), ready for text; None leaves one out.
-
-    Sentences of more than ``max_tokens`` get a fallback tree and a flag.
-    """
+    """Load parsers by name (:func:`load_parser`), or None for no such trees; longer sentences get none."""
     if dep is None and const is None:
         raise UserError("dep and const are both None: nothing to parse with")
     dependency = None if dep is None else load_parser("dep", dep, device)
@@ -250,7 +247,7 @@ def parse_each(
     sentences: list[Tokens],
     numbers: list[int],
     name: str,
-    report_fault: ReportFault,
+    report: Report,
 ) -> dict[int, Parse]:
     """Parse the sentences with these numbers; return parses by number. If a batch fails, try its halves.
 
@@ -273,11 +270,11 @@ def parse_each(
             except Exception:
                 line = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 raise UserError(f"{name} parser: fails on any sentence here ({line})") from error
-            report_fault(_fault_line(f"{name} parser", error, sentences[numbers[0]]))
+            report(_fault_line(f"{name} parser", error, sentences[numbers[0]]))
             return {}
     half = len(numbers) // 2
-    first_half = parse_each(parse, sentences, numbers[:half], name, report_fault)
-    return first_half | parse_each(parse, sentences, numbers[half:], name, report_fault)
+    first_half = parse_each(parse, sentences, numbers[:half], name, report)
+    return first_half | parse_each(parse, sentences, numbers[half:], name, report)
 
 
 def assemble(
@@ -286,7 +283,7 @@ def assemble(
     inventories: Inventories,
     arcs: dict[int, DependencyParse] | None,
     spans: dict[int, ConstituencyParse] | None,
-    report_fault: ReportFault,
+    report: Report,
 ) -> Batch:
     """Put sentences and parses into a batch; one without a sound parse gets a fallback tree and a flag.
 
@@ -298,9 +295,9 @@ def assemble(
     offsets = offsets_of([len(tokens) for tokens in sentences])
     arrays: dict[str, Int32] = {"token": np.array(token, np.int32)}
     if arcs is not None:
-        arrays |= _dependency_fields(sentences, offsets, inventories, arcs, flags, report_fault)
+        arrays |= _dependency_fields(sentences, offsets, inventories, arcs, flags, report)
     if spans is not None:
-        arrays |= _constituency_fields(sentences, offsets, inventories, spans, flags, report_fault)
+        arrays |= _constituency_fields(sentences, offsets, inventories, spans, flags, report)
     return Batch(
         sentence_offsets=offsets,
         flags=flags,
@@ -317,7 +314,7 @@ def _dependency_fields(
     inventories: Inventories,
     arcs: dict[int, DependencyParse],
     flags: UInt8,
-    report_fault: ReportFault,
+    report: Report,
 ) -> dict[str, Int32]:
     """Fill the arrays of dependency trees; a sentence without a sound one gets a chain."""
     # First the chain for all: each word's head is the one before it.
@@ -332,7 +329,7 @@ def _dependency_fields(
             words = slice(offsets[i], offsets[i + 1])
             head[words], relation[words] = parse.heads, parse.relations
         if defect:
-            report_fault(_fault_line("dependency tree", defect, tokens))
+            report(_fault_line("dependency tree", defect, tokens))
     return {"head": head, "relation": relation, "dep_height": dependency_heights(head, offsets)[0]}
 
 
@@ -350,7 +347,7 @@ def _constituency_fields(
     inventories: Inventories,
     spans: dict[int, ConstituencyParse],
     flags: UInt8,
-    report_fault: ReportFault,
+    report: Report,
 ) -> dict[str, Int32]:
     """Fill the arrays of constituency trees; a sentence without a sound one gets a flat one."""
     dummy_label = inventories.dummy_label
@@ -364,7 +361,7 @@ def _constituency_fields(
                     raise ValueError("ids outside the parser's inventories")
                 tree = binarise(parse, dummy_label)
             except ValueError as error:
-                report_fault(_fault_line("constituency tree", error, tokens))
+                report(_fault_line("constituency tree", error, tokens))
         if parse is None or tree is None:
             flags[i] |= CONST_FALLBACK
             no_tags = np.full(len(tokens), len(inventories.tags) - 1, np.int32)

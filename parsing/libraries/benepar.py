@@ -1,4 +1,4 @@
-"""benepar's own models, character LSTM or pretrained transformer, in batches of like length.
+"""Runs benepar's own models, character LSTM or pretrained transformer, in batches of similar length.
 
 benepar 0.2.0 predates today's libraries. Two things are fixed here: tokenizers of transformers 5 get back
 ``build_inputs_with_special_tokens``, and words that are blank or that a tokenizer drops, on which benepar
@@ -29,10 +29,10 @@ from runtime.errors import UserError
 from runtime.files import check_regular, sha256_file
 
 VERSION = "0.2.0"
-BLANK = "-"
-"""Stands for a word that a model cannot read."""
+UNREADABLE_WORD = "-"
+"""Replaces a word that a model cannot read."""
 MAX_TYPES = 60_000
-"""Words that are remembered to be readable."""
+"""How many words are remembered as readable or not."""
 
 
 class BeneparParser(DeviceParser):
@@ -41,21 +41,21 @@ class BeneparParser(DeviceParser):
     def __init__(self, parser: ChartParser, identity: dict[str, str]) -> None:
         super().__init__(parser, identity)
         self.parser = parser
-        self.labels = _by_index(parser.label_vocab)
-        self.tags = _by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
+        self.labels = _names_by_index(parser.label_vocab)
+        self.tags = _names_by_index(parser.tag_vocab) if parser.f_tag is not None else ("UNK",)
         self._language = guess_language(parser.label_vocab)
-        self._is_readable = lru_cache(MAX_TYPES)(self._reads)
+        self._readable_word = lru_cache(MAX_TYPES)(self._make_readable)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> list[ConstituencyParse]:
-        """Return one parse per sentence, in order; one longer than the model takes is a ValueError."""
+        """Return one parse per sentence, in order; raises ValueError if one is too long for the model."""
         sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
-        readable = [[w if self._is_readable(w) else BLANK for w in map(plain, s)] for s in sentences]
+        readable = [[self._readable_word(plain(word)) for word in words] for words in sentences]
         sizes = [len(tokens) + 2 for tokens in sentences]
         if self.parser.encoder is not None:
             limit = self.parser.add_timing.timing_table.shape[0]
             if max(sizes, default=0) > limit:
                 raise ValueError(f"a sentence of {max(sizes) - 2} words; the model takes {limit - 2}")
-        return self.run_batches(sizes, lambda members: self._parse_batch([readable[i] for i in members]))
+        return self.run_batches(sizes, lambda indices: self._parse_batch([readable[i] for i in indices]))
 
     def _parse_batch(self, sentences: list[list[str]]) -> Stages[ConstituencyParse]:
         yield
@@ -67,25 +67,26 @@ class BeneparParser(DeviceParser):
             inputs.append(InputSentence(words=words, space_after=spaces, escaped_words=words))
         parses = []
         for output, words in zip(self.parser.parse(inputs, return_compressed=True), sentences, strict=True):
-            labelled = np.asarray(output.labels) != 0  # one-word spans without a label are left out
-            labelled[0] = True
-            spans = (
-                np.asarray(v)[labelled].astype(np.int32) for v in (output.starts, output.ends, output.labels)
-            )
+            is_span = np.asarray(output.labels) != 0  # one-word spans without a label are left out
+            is_span[0] = True
+            columns = (output.starts, output.ends, output.labels)
+            spans = (np.asarray(column)[is_span].astype(np.int32) for column in columns)
             tags = np.zeros(len(words)) if output.tags is None else np.asarray(output.tags)
             parses.append(ConstituencyParse(tags.astype(np.int32), *spans))
         return parses
 
-    def _reads(self, token: str) -> bool:
-        if self.parser.char_encoder is not None or not token.strip():
-            return bool(token) and self.parser.char_encoder is not None
-        return bool(self.parser.retokenizer.tokenizer(token, add_special_tokens=False)["input_ids"])
+    def _make_readable(self, word: str) -> str:
+        if self.parser.char_encoder is not None:
+            return word or UNREADABLE_WORD
+        tokenizer = self.parser.retokenizer.tokenizer
+        is_readable = word.strip() and tokenizer(word, add_special_tokens=False)["input_ids"]
+        return word if is_readable else UNREADABLE_WORD
 
 
 def load_benepar(name_or_path: str) -> BeneparParser:
-    """Return a benepar model: a published name (downloaded before), a checkpoint file or a folder.
+    """Load a benepar model by its published name, if it was downloaded, or from a file or folder.
 
-    Files are read without unpickling code (torch's ``weights_only``); a UserError says what is none.
+    Files are read without unpickling code (torch's ``weights_only``). Raises UserError for what is no model.
     """
     try:
         path = Path(locate_model(name_or_path))
@@ -105,9 +106,12 @@ def load_benepar(name_or_path: str) -> BeneparParser:
         # torch, transformers and zip readers raise anything on foreign files.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"{path}: benepar cannot read it ({reason})") from None
-    files = sorted(p for p in path.rglob("*") if p.is_file())
-    listed = "\n".join(f"{p.relative_to(path)} {sha256_file(p)}" for p in files)
-    digest = sha256_file(path) if path.is_file() else hashlib.sha256(listed.encode()).hexdigest()
+    if path.is_file():
+        digest = sha256_file(path)
+    else:
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        lines = "\n".join(f"{file.relative_to(path)} {sha256_file(file)}" for file in files)
+        digest = hashlib.sha256(lines.encode()).hexdigest()
     return BeneparParser(parser, {"name": f"benepar-{path.name}", "version": VERSION, "sha256": digest})
 
 
@@ -122,15 +126,15 @@ def todays_libraries() -> ExitStack:
 
     def with_special_tokens(self: Any, ids: list[int], _: Any = None) -> list[int]:
         example = self("a", return_special_tokens_mask=True)
-        inner = [i for i, special in enumerate(example["special_tokens_mask"]) if not special]
-        return [*example["input_ids"][: inner[0]], *ids, *example["input_ids"][inner[-1] + 1 :]]
+        of_text = [i for i, is_special in enumerate(example["special_tokens_mask"]) if not is_special]
+        return [*example["input_ids"][: of_text[0]], *ids, *example["input_ids"][of_text[-1] + 1 :]]
 
     if not hasattr(base, name):  # as in transformers 5
         stack.enter_context(mock.patch.object(base, name, with_special_tokens, create=True))
     return stack
 
 
-def _by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:
+def _names_by_index(vocabulary: dict[str, int]) -> tuple[str, ...]:
     """Return names in the order of their indices; holes are named ``""``."""
     names = {i: name for name, i in vocabulary.items()}
     return tuple(names.get(i, "") for i in range(max(names) + 1))

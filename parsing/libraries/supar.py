@@ -1,4 +1,4 @@
-"""Convert supar's biaffine parsers to our dependency model (the reverse: :mod:`tests.oracles.supar`).
+"""Converts supar's biaffine parsers to our dependency model (the reverse: :mod:`tests.oracles.supar`).
 
 Our model is supar's with weights under other names, so a converted checkpoint parses in
 :class:`parsing.networks.dependency.BiaffineParser` exactly as supar does. Word vectors that supar adds or
@@ -39,23 +39,24 @@ def checkpoint_path(name: str) -> Path:
         check_regular(Path(name))
         return Path(name)
     if name not in supar.NAME:
-        known = ", ".join(n for n in sorted(supar.NAME) if "biaffine-dep-" in n)
-        raise UserError(f"{name}: no such file and no model that supar publishes ({known})")
-    address, remedy = supar.MODEL["github"][name], "fetch and unpack it elsewhere and give the file"
+        names = ", ".join(n for n in sorted(supar.NAME) if "biaffine-dep-" in n)
+        raise UserError(f"{name}: no such file and no model that supar publishes ({names})")
+    address = supar.MODEL["github"][name]
     try:
         return Path(download(address))
     except (RuntimeError, OSError):
+        remedy = "fetch and unpack it elsewhere and give the file"
         raise UserError(f"{name}: {address} cannot be downloaded; {remedy}") from None
 
 
 def from_state(state: Any, *, where: str) -> DependencyModel:
     """Make our model of what supar's ``Parser.save`` wrote to the file ``where``.
 
-    Another kind of parser is refused, and so are inputs other than words and characters.
+    Raises UserError for another kind of parser, and for inputs other than words and characters.
     """
-    name, known = state.get("name") if isinstance(state, dict) else None, BiaffineDependencyParser.NAME
-    if name != known:
-        raise UserError(f"{where}: a {name!r} model; only {known} converts")
+    name = state.get("name") if isinstance(state, dict) else None
+    if name != BiaffineDependencyParser.NAME:
+        raise UserError(f"{where}: a {name!r} model; only {BiaffineDependencyParser.NAME} converts")
     args, source = state["args"], state["state_dict"]
     if args.encoder != "lstm" or list(args.feat) != ["char"]:
         raise UserError(
@@ -94,12 +95,13 @@ def _weights(source: Mapping[str, Tensor], words: Tensor, args: Any) -> dict[str
     }
     for ours, theirs in MLPS.items():
         weights |= {f"{ours}.{part}": source[f"{theirs}.linear.{part}"] for part in ("weight", "bias")}
-    if (p := source.get("char_embed.projection.weight")) is not None:
-        b = source["char_embed.projection.bias"]
+    projection = source.get("char_embed.projection.weight")
+    if projection is not None:
+        bias = source["char_embed.projection.bias"]
         for name in ("encoder.layers.0.ahead", "encoder.layers.0.back"):
-            word, character = weights[f"{name}.weight_ih_l0"].split((words.shape[1], len(p)), 1)
-            weights[f"{name}.bias_ih_l0"] = weights[f"{name}.bias_ih_l0"] + character @ b
-            weights[f"{name}.weight_ih_l0"] = torch.cat([word, character @ p], 1)
+            word, character = weights[f"{name}.weight_ih_l0"].split((words.shape[1], len(projection)), 1)
+            weights[f"{name}.bias_ih_l0"] = weights[f"{name}.bias_ih_l0"] + character @ bias
+            weights[f"{name}.weight_ih_l0"] = torch.cat([word, character @ projection], 1)
     return weights
 
 
@@ -118,18 +120,18 @@ def recurrent_names(layers: int) -> list[tuple[str, str]]:
     return names
 
 
-def _word_table(source: Mapping[str, Tensor], fixed: Tensor | None, args: Any) -> Tensor:
+def _word_table(source: Mapping[str, Tensor], pretrained_vectors: Tensor | None, args: Any) -> Tensor:
     """Make one table of trained and pretrained word vectors: their sum, or both side by side."""
-    trained = source["word_embed.weight"]
-    if fixed is None:
-        return trained
+    vectors = source["word_embed.weight"]
+    if pretrained_vectors is None:
+        return vectors
     # Words that only the pretrained vectors know are unknown to the trained table.
-    index = torch.arange(len(fixed))
-    trained = trained[index.masked_fill(index >= len(trained), args.unk_index)]
+    index = torch.arange(len(pretrained_vectors))
+    vectors = vectors[index.masked_fill(index >= len(vectors), args.unk_index)]
     if args.n_embed == args.n_pretrained:
-        return trained + fixed
-    projected = fixed @ source["embed_proj.weight"].T + source["embed_proj.bias"]
-    return torch.cat([trained, projected], 1)
+        return vectors + pretrained_vectors
+    projection = pretrained_vectors @ source["embed_proj.weight"].T + source["embed_proj.bias"]
+    return torch.cat([vectors, projection], 1)
 
 
 def _with_end_row(table: Tensor) -> Tensor:

@@ -25,10 +25,7 @@ def span_offsets(lengths: Int) -> Int:
 
 
 def fenceposts(lengths: Int) -> tuple[Int, Int]:
-    """Return the left and right fencepost of each span, int32 [S] each; ``lengths`` [B] are in words.
-
-    A sentence of n words has n + 1 fenceposts; they are numbered through the batch.
-    """
+    """Return the left and right fencepost of each span, numbered through the batch, int32 [S] each."""
     ends = np.cumsum(lengths + 1)
     word_starts = np.delete(np.arange(ends[-1]), ends - 1)
     spans_from_word = np.repeat(ends, lengths) - 1 - word_starts

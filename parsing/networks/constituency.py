@@ -73,8 +73,7 @@ class SpanHead(nn.Sequential):
         needs_label[offsets[:-1] + lengths - 1] = True
         cost = 0.0 if gold is None else 1.0
         gold = np.zeros(len(needs_label), np.int32) if gold is None else gold
-        on_cpu = posts_PH.device.type == "cpu"
-        method = self._best_labels_on_cpu if on_cpu else self._best_labels_on_gpu
+        method = self._best_labels_on_cpu if posts_PH.is_cpu else self._best_labels_on_gpu
         with torch.no_grad():
             return method(posts_PH.detach(), lengths, needs_label, gold, cost)
 
@@ -146,10 +145,7 @@ def _norm_and_relu(
 
 
 class ConstituencyModel(EncodedModel):
-    """The encoder, with an end boundary, a span head and a tag head.
-
-    The null label ``""`` is the first one and has no weights.
-    """
+    """The encoder with an end boundary, a span head and a tag head; the first label, "", has no weights."""
 
     kind = "constituency"
 
@@ -198,9 +194,8 @@ class ConstituencyModel(EncodedModel):
         scores_NC = self.tag_head(word_states(states_BTD, positions_B))
         tags_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))
         tag_count = int((tags_N != NO_TAG).sum())
-        entropy = F.cross_entropy(
-            scores_NC, tags_N.to(scores_NC.device), ignore_index=NO_TAG, reduction="sum"
-        )
+        tags_N = tags_N.to(scores_NC.device)
+        entropy = F.cross_entropy(scores_NC, tags_N, ignore_index=NO_TAG, reduction="sum")
         loss = TAG_SCALE * (entropy / max(tag_count, 1))
         trees = {b: parse for b, parse in enumerate(parses) if parse is not None}
         if trees:

@@ -120,10 +120,7 @@ class DependencyModel(EncodedModel):
         return scores_NR
 
     def loss(self, x_BTD: Tensor, lengths_B: Tensor, heads_N: Tensor, relations_N: Tensor) -> Tensor:
-        """Return the mean of −log p(head) − log p(relation | gold head) over the tokens of a batch.
-
-        ``lengths_B`` are positions with the root's, on the host.
-        """
+        """Return the mean of −log p(head) − log p(relation | gold head); ``lengths_B`` include the root."""
         mask_BT = torch.arange(x_BTD.shape[1]) < lengths_B[:, None]
         sentence_N, position_N = mask_BT[:, 1:].nonzero(as_tuple=True)
         dependents = sentence_N.to(x_BTD.device), position_N.to(x_BTD.device) + 1
@@ -197,10 +194,7 @@ def chu_liu_edmonds(scores: Float) -> Int64:
 
 
 def _first_cycle(heads: Int64) -> Int64 | None:
-    """Return the cycle with the smallest token i as head(i), head(head(i)), ..., i; None if there is none.
-
-    supar's Tarjan search yields it in this order, which decides among equal scores.
-    """
+    """Return the cycle with the smallest token i in supar's order: head(i), head(head(i)), ..., i."""
     ends = _path_ends(heads)
     if not ends.any():
         return None

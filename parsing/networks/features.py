@@ -53,10 +53,7 @@ class ParserVocabulary:
 
 
 class TypeTable:
-    """Rows of integer features, one for each word type that has occurred so far.
-
-    Rows 0, 1 and 2 are padding, the begin and the end boundary.
-    """
+    """Rows of integer features: padding, the begin and the end boundary, then each word type so far."""
 
     PAD_ROW, BEGIN_ROW, END_ROW = 0, 1, 2
 
@@ -113,20 +110,14 @@ class TypeTable:
 class WordBatch:
     """B sentences with boundary positions, padded at the end to T positions."""
 
-    lengths_B: Tensor
-    """The number of tokens and boundaries of each sentence."""
-    types_BT: Tensor
-    """Places in ``rows_U``."""
-    rows_U: Int64
-    """Rows of the table, ascending; the first is that of padding."""
+    lengths_B: Tensor  # tokens and boundaries
+    types_BT: Tensor  # places in ``rows_U``
+    rows_U: Int64  # rows of the table, ascending; the first is that of padding
     table: TypeTable
 
 
 def make_batch(table: TypeTable, sentences: Sequence[Sequence[str]], *, end_boundary: bool) -> WordBatch:
-    """Pad tokenised sentences into a batch.
-
-    Span scorers need both boundaries; a dependency parser only that at the beginning, the root's position.
-    """
+    """Pad tokenised sentences into a batch, with a position for the root and, for spans, an end boundary."""
     lengths_B = np.array([len(tokens) + 1 + end_boundary for tokens in sentences], dtype=np.int64)
     rows_BT = np.full((len(sentences), int(lengths_B.max())), TypeTable.PAD_ROW, dtype=np.int64)
     rows_BT[:, 0] = TypeTable.BEGIN_ROW

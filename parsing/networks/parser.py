@@ -54,11 +54,10 @@ log = logging.getLogger(LOGGER)
 
 @configuration
 class FolderConfig:
-    """The content of ``config.json``."""
+    """The content of ``config.json``; ``kind`` is dependency or constituency."""
 
     format: Literal[1] = 1
     kind: str
-    """dependency or constituency."""
     name: str
     version: str
     model: dict[str, Any]
@@ -247,10 +246,7 @@ class EncodedModel(nn.Module):
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
     def save(self, path: Path, *, name: str, version: str, half: bool = True) -> dict[str, str]:
-        """Write a model folder in one step and return its identity; the caller holds the folder's lock.
-
-        ``half`` stores float16: half the size, parsing still runs in float32.
-        """
+        """Write a model folder, in float16 or float32, and return its identity; the caller holds its lock."""
         dtype = torch.float16 if half else torch.float32
         refuse_others(path, "kind")
         with replace_folder(path) as new:

@@ -295,10 +295,7 @@ class TypeVectors:
 
     @torch.inference_mode()
     def batch_with_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
-        """Make a padded batch of sentences and the vectors [U, E] of its types, on the encoder's device.
-
-        This is one step for other threads. The batch has the boundaries that the encoder expects.
-        """
+        """Make a padded batch, and the vectors [U, E] of its types; no other thread comes between the two."""
         with TABLE_LOCK:
             if len(self.table) > self.max_types:
                 self.forget()

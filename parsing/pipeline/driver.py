@@ -126,10 +126,7 @@ class Pool(AbstractContextManager["Pool"]):
 
 
 class LocalPool(Pool):
-    """Parses in spawned processes on this machine, one thread each; None is one per core.
-
-    Several ``makes``, one per GPU, are shared evenly by the processes.
-    """
+    """Parses in spawned processes of one thread (None: one per core), which take turns among ``makes``."""
 
     def __init__(self, makes: MakeParser | Sequence[MakeParser], workers: int | None = None) -> None:
         self._makes = [makes] if callable(makes) else list(makes)
@@ -380,10 +377,7 @@ def _submit_part(pool: Pool, part: Part) -> Future[tuple[Batch, list[str]]]:
 
 
 def _log_failure(part: Part, error: Exception, *, is_retry: bool) -> None:
-    """Log that a part will be tried again; after its second failure raise that error.
-
-    It is a UserError if the worker died or had too little memory, else a RuntimeError.
-    """
+    """Log that a part is tried again, else raise an error: UserError if a worker died or lacked memory."""
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     if is_retry and (isinstance(error, BrokenExecutor) or out_of_memory(error)):
         raise UserError(f"{part}: its worker failed twice ({reason}); {ADVICE}") from None

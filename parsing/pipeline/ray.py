@@ -21,10 +21,7 @@ LOCAL = "local"
 
 
 class RayPool(Pool):
-    """Parses on the actors of the Ray cluster at ``address`` (``auto``, ``host:port``), or ``local``.
-
-    There are ``workers`` actors of ``gpus`` GPUs each; None is one per core of the cluster, or per GPU.
-    """
+    """Parses on ``workers`` actors of a Ray cluster, with ``gpus`` GPUs each; None is one per core or GPU."""
 
     def __init__(self, make: MakeParser, workers: int | None, *, address: str, gpus: int = 0) -> None:
         self._make, self._workers, self._address, self._gpus = make, workers, address, gpus
@@ -58,10 +55,7 @@ class RayPool(Pool):
         ray.shutdown()
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of the actor that has least to do; actors that have died are started anew.
-
-        An actor's death is a :class:`BrokenExecutor`, its errors are those that it raised.
-        """
+        """Call a method of the least busy actor; one that dies, a BrokenExecutor, is replaced."""
         while self._dead:
             self._actors[self._dead.pop()] = self._remote.remote(self._make)
         number = min(range(self.size), key=self._busy.__getitem__)

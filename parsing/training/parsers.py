@@ -39,6 +39,7 @@ CLIP = 5.0
 AVERAGE = 0.999
 """Decay per step of the average of the weights."""
 Model: TypeAlias = DependencyModel | ConstituencyModel
+Ids: TypeAlias = dict[str, int]
 
 
 class ParserTask(Task[list[int]]):
@@ -61,9 +62,9 @@ class ParserTask(Task[list[int]]):
         torch.set_num_threads(1)  # a second one gains little, and the last bits may depend on it
         torch.manual_seed(loop.seed)
         self.dev, self.loop = dev, loop
-        labels, tags = labels_and_tags(trees)
         relations = sorted({relation for s in sentences for relation in s.relations or ()})
-        self._set_gold(sentences, trees, relations, labels, tags)
+        labels, tags = labels_and_tags(trees)
+        self._set_gold(sentences, trees, *map(ids_of, (relations, labels, tags)))
         vocabulary = ParserVocabulary.build(self.words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
@@ -94,27 +95,21 @@ class ParserTask(Task[list[int]]):
         self.averages = {name: p.detach().clone() for name, p in module.named_parameters()}
 
     def _set_gold(
-        self,
-        sentences: Sequence[Sentence],
-        trees: Sequence[SpanTree],
-        relations: Sequence[str],
-        labels: Sequence[str],
-        tags: Sequence[str],
+        self, sentences: Sequence[Sentence], trees: Sequence[SpanTree], relations: Ids, labels: Ids, tags: Ids
     ) -> None:
         """Set the words and gold annotation of each training sentence: first those with arcs."""
-        relation_ids, label_ids, tag_ids = map(ids_of, (relations, labels, tags))
         self.words = [s.tokens for s in sentences]
         self.heads = [np.array(s.heads, np.int64) for s in sentences]
-        self.relations = [np.array([relation_ids[r] for r in s.relations or ()], np.int64) for s in sentences]
+        self.relations = [np.array([relations[r] for r in s.relations or ()], np.int64) for s in sentences]
         self.parses: list[ConstituencyParse | None] = [None] * len(sentences)
         self.tags: list[Int] = [
-            np.array([tag_ids.get(tag, NO_TAG) for tag in s.tags or [""] * len(s.tokens)]) for s in sentences
+            np.array([tags.get(tag, NO_TAG) for tag in s.tags or [""] * len(s.tokens)]) for s in sentences
         ]
         numbers_of_words: defaultdict[tuple[str, ...], deque[int]] = defaultdict(deque)
         for number, words in enumerate(self.words):
             numbers_of_words[words].append(number)
         for tree in trees:
-            parse = to_parse(tree, label_ids, tag_ids)
+            parse = to_parse(tree, labels, tags)
             if numbers_of_words[tree.words]:
                 number = numbers_of_words[tree.words].popleft()
                 self.parses[number], self.tags[number] = parse, parse.tags
@@ -124,10 +119,7 @@ class ParserTask(Task[list[int]]):
                 self.tags.append(parse.tags)
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """Return shuffled batches of sentences of similar length, of ``batch_tokens`` words at most.
-
-        A little noise makes batches differ between epochs.
-        """
+        """Return shuffled batches of similar length; a little noise makes them differ between epochs."""
         generator = np.random.default_rng([self.loop.seed, epoch])
         lengths = np.array([len(words) for words in self.words])
         by_length = np.argsort(lengths + generator.uniform(0, 1, len(lengths)), kind="stable")

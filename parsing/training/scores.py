@@ -32,10 +32,7 @@ PUNCTUATION_TAGS = frozenset({",", ":", ".", "``", "''"})
 
 
 def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
-    """Read sentences with heads, relations and tags (of the column ``upos`` or ``xpos``) of CoNLL-U files.
-
-    Raises UserError with file and document of a sentence without a tree.
-    """
+    """Read the sentences of CoNLL-U files; raises UserError with file and document of one without a tree."""
     sentences = []
     for path in paths:
         for document in read_conllu(path, tags=tags):

@@ -149,10 +149,7 @@ def binarise(parse: ConstituencyParse, dummy_label: int) -> BinaryTree:
 
 
 def unbinarise(tree: BinaryTree, tags: Int, dummy_label: int) -> ConstituencyParse:
-    """Return the parse that :func:`binarise` was given, but for one-word spans with the null label.
-
-    ``tags``, int32 [n], are not part of binary trees.
-    """
+    """Return the parse of a binary tree and its tags, int32 [n], without words' spans with the null label."""
     n = len(tree.leaf_label)
     words = np.arange(n, dtype=np.int32)
     _, _, first_word, last_word = constituency_heights(tree.left, tree.right, np.array([0, n], np.int64))

@@ -96,10 +96,7 @@ def _join_chains(nodes: Sequence[Span], words: int) -> tuple[Span, ...]:
 
 
 def write_tree(tree: SpanTree) -> str:
-    """Return one line of brackets, tags included; round brackets in words are escaped.
-
-    White space inside a word and an empty word become ``_``, which brackets cannot hold.
-    """
+    """Return one line of brackets with tags; white space in a word and an empty word become ``_``."""
     labels_at: defaultdict[int, list[str]] = defaultdict(list)  # by the first word
     ends_at: Counter[int] = Counter()
     for start, end, chain in tree.spans:

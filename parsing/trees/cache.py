@@ -123,9 +123,8 @@ class Manifest(Inventories):
             is_last = place == len(manifest.shards)
             has_size = 0 < row.sentences <= size if is_last else row.sentences == size
             if row.index <= previous_index or row.file != shard_name(row.index) or not has_size:
-                raise UserError(
-                    f"{path}: shards: row {place} ({row.file}) is not a shard of {size} sentences"
-                )
+                reason = f"is not a shard of {size} sentences"
+                raise UserError(f"{path}: shards: row {place} ({row.file}) {reason}")
             previous_index = row.index
         return manifest
 
@@ -213,10 +212,7 @@ class TreeCache:
     def open(
         cls, folder: Path | str, *, allow_partial: bool = False, open_shards: int = OPEN_SHARDS
     ) -> TreeCache:
-        """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap.
-
-        Raises UserError for a folder that is no cache, or has another format version.
-        """
+        """Open a finished cache, or with ``allow_partial`` an interrupted one up to its first gap."""
         folder = path_of(folder, "tree cache")
         manifest = Manifest.read(folder)
         if not (manifest.complete or allow_partial) or not manifest.prefix():

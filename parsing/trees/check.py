@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from annotated_types import Ge, Lt
@@ -63,10 +63,7 @@ class ShardRow:
 
 
 def open_shard(path: Path, row: ShardRow, start: int, names: Inventories, fields: Sequence[str]) -> h5py.File:
-    """Open a shard and check it; ``start`` is its first sentence in the corpus.
-
-    Raises UserError if the file has changed, or its content breaks the format, and names the first bad row.
-    """
+    """Open a shard, whose first sentence is ``start``; raises UserError with the first row that is wrong."""
     import h5py
 
     try:
@@ -109,10 +106,10 @@ def _check_content(
     is_rising = (np.diff(document_starts) > 0).all()
     if not is_rising or document_starts[0] < 0 or (start == 0 and document_starts[0] > 0):
         raise ValueError("document starts do not fit the sentences")
-    for check in _content_checks(arrays, names, fields):
-        if check.is_wrong.any():
-            place = int(np.searchsorted(check.starts, np.argmax(check.is_wrong), "right")) - 1
-            raise ValueError(f"row {place} (sentence {start + place} of the corpus): {check.message}")
+    for starts, is_wrong, message in _content_checks(arrays, names, fields):
+        if is_wrong.any():
+            place = int(np.searchsorted(starts, np.argmax(is_wrong), "right")) - 1
+            raise ValueError(f"row {place} (sentence {start + place} of the corpus): {message}")
 
 
 def _check_offsets(arrays: Mapping[str, Int], name: str, end: int, *, least: int) -> Int:
@@ -138,11 +135,10 @@ def _dataset(file: h5py.File, name: str, length: int | None) -> h5py.Dataset:
     if not (is_small and has_length and data.dtype.newbyteorder("=") in types):
         count = "any number of" if length is None else length
         raise ValueError(f"{name}: is {data.dtype} {list(shape)}; by its row in manifest.json {count} {unit}")
-    width = data.dtype.itemsize
     filters = _filters(data)
-    is_ours = list(filters) in ([], [DEFLATE], [SHUFFLE, DEFLATE])
-    is_ours = is_ours and filters.get(SHUFFLE, (width,)) == (width,)
-    if not is_ours or data.chunks not in (None, (min(CHUNK, *shape),)):
+    has_our_filters = list(filters) in ([], [DEFLATE], [SHUFFLE, DEFLATE])
+    has_width = filters.get(SHUFFLE, (data.dtype.itemsize,)) == (data.dtype.itemsize,)
+    if not (has_our_filters and has_width and data.chunks in (None, (min(CHUNK, *shape),))):
         raise ValueError(f"{name}: is not packed as docs/cache-format.md says")
     return data
 
@@ -176,37 +172,24 @@ def _read_values(name: str, data: h5py.Dataset) -> Int:
     return np.concatenate(chunks)[: len(data)]
 
 
-class _Check(NamedTuple):
-    """A property that all sentences of a shard must have."""
-
-    starts: Int
-    """Where each sentence's values start, [B+1]."""
-    is_wrong: NDArray[np.bool_]
-    """Whether a value lacks the property."""
-    message: str
-
-
-def _content_checks(arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]) -> Iterator[_Check]:
-    """Yield the checks of ids and trees."""
+def _content_checks(
+    arrays: Mapping[str, Int], names: Inventories, fields: Sequence[str]
+) -> Iterator[tuple[Int, NDArray[np.bool_], str]]:
+    """Yield checks: where each sentence's values start [B+1], which values are wrong, and a message."""
     from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 
     offsets = arrays["sentence_offsets"].astype(np.int64, copy=False)
     rows = np.arange(len(offsets))
     columns = {name: arrays[name].astype(np.int32, copy=False) for name in fields}
-    bounds = {
-        "token": len(arrays["type_offsets"]) - 1,
-        "relation": len(names.relations),
-        "tag": len(names.tags),
-        "leaf_label": len(names.labels),
-        "label": len(names.labels),
-    }
+    bounds = {"token": len(arrays["type_offsets"]) - 1, "relation": len(names.relations)}
+    bounds |= {"tag": len(names.tags), "leaf_label": len(names.labels), "label": len(names.labels)}
     for name, values in columns.items():
         starts = offsets - rows if name in NODE_FIELDS else offsets
         if arrays[name].itemsize > values.itemsize:
-            yield _Check(starts, values != arrays[name], f"{name}: a number of more than 32 bits")
+            yield starts, values != arrays[name], f"{name}: a number of more than 32 bits"
         if name in bounds:
             is_foreign = (values < 0) | (values >= bounds[name])
-            yield _Check(starts, is_foreign, f"{name}: an id that is not one of {bounds[name]}")
+            yield starts, is_foreign, f"{name}: an id that is not one of {bounds[name]}"
     trees = []
     if "head" in fields:
         heights, defects = dependency_heights(columns["head"], offsets)
@@ -216,5 +199,5 @@ def _content_checks(arrays: Mapping[str, Int], names: Inventories, fields: Seque
         trees.append((offsets - rows, defects, heights != columns["const_height"]))
     for starts, defects, has_wrong_height in trees:
         for number, defect in enumerate(DEFECTS[1:], 1):
-            yield _Check(rows, defects == number, defect)
-        yield _Check(starts, has_wrong_height, "a height is not one more than its highest child's")
+            yield rows, defects == number, defect
+        yield starts, has_wrong_height, "a height is not one more than its highest child's"

@@ -8,8 +8,8 @@ that no other rule makes of this tree.
 
 import csv
 from collections import Counter, namedtuple
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -179,25 +179,14 @@ DEPENDENT_RULES = (
 )  # fmt: skip
 
 
-def _table(columns: str, rows: Iterable[tuple[int, ...]]) -> np.recarray[Any, Any]:
-    """Make records of int64 with named fields, which compiled code can read."""
-    return np.rec.fromrecords(list(rows), dtype=[(name, np.int64) for name in columns.split()])
+def _table(rules: Sequence[ClauseRule | DependentRule]) -> np.recarray[Any, Any]:
+    """Make records of the rules' numbers, int64, which compiled code can read; role -1 makes no arc."""
+    names = [field.name for field in fields(rules[0]) if field.name not in ("name", "example", "role")]
+    rows = []
+    for rule in rules:
+        role = -1 if rule.role is None else ROLES.index(rule.role)
+        rows.append((role, *(getattr(rule, name) for name in names)))
+    return np.rec.fromrecords(rows, dtype=[(name, np.int64) for name in ("role", *names)])
 
 
-_PLACES: dict[str | None, int] = {None: -1, **{role: place for place, role in enumerate(ROLES)}}
-CLAUSE_TABLE = _table(
-    "necessary_facts tested_facts role head dependent",
-    (
-        (r.necessary_facts, r.necessary_facts | r.excluding_facts, _PLACES[r.role], r.head, r.dependent)
-        for r in CLAUSE_RULES
-    ),
-)
-"""The rules of clauses for compiled code; ``tested_facts`` are the necessary and the excluding ones."""
-DEPENDENT_TABLE = _table(
-    "relation mark word needs_passive_head role starts_at_dependent",
-    (
-        (r.relation, r.mark, r.word, r.needs_passive_head, _PLACES[r.role], r.starts_at_dependent)
-        for r in DEPENDENT_RULES
-    ),
-)
-"""The rules of dependents for compiled code."""
+CLAUSE_TABLE, DEPENDENT_TABLE = _table(CLAUSE_RULES), _table(DEPENDENT_RULES)

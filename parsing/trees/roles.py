@@ -63,10 +63,9 @@ MAX_DEPTH = 5
 MAX_CONJUNCTS = 8
 """How many conjuncts share the role of the first one."""
 ARCS_PER_TOKEN, SPARE_ARCS = MAX_CONJUNCTS + 4, 16
-"""Room for the arcs of a batch. A token has an arc to its head and so have its conjuncts, and a predicate has
-up to three of its own (subject or predicate, negation, comparison). On GUM and EWT no sentence has more than
-one arc a token. A batch of wild trees may have more, since a verb may also share subjects: its last arcs
-are left out, so that memory has a bound."""
+"""Room for the arcs of a batch: a token and its conjuncts have an arc each, and a clause has up to three
+(subject, negation, comparison). No sentence of GUM and EWT has more than one a token. A batch of wild trees
+may have more, since subjects are shared as well; the last arcs are then left out, which bounds memory."""
 _VERB_DEPENDENTS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA | KIND.COMPLEMENT
 """Dependents that show that a predicate has a verb of its own."""
 _KINDS_WITHOUT_RULE = KIND.SUBJECT | KIND.CONJUNCT | FUNCTION_WORD
@@ -184,7 +183,7 @@ def _apply_clause_rules(tree, arcs, facts, predicate, subject, agent):  # type: 
     """Append the arcs of all rules whose condition holds."""
     words = (predicate, subject, tree[predicate].standard, agent)
     for rule in CLAUSE_TABLE:
-        if facts & rule.tested_facts == rule.necessary_facts:
+        if facts & (rule.necessary_facts | rule.excluding_facts) == rule.necessary_facts:
             _add(tree, arcs, rule.role, words[rule.head], words[rule.dependent])
 
 

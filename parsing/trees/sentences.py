@@ -121,10 +121,7 @@ class Trees(tuple[ParsedSentence, ...]):
         return Trees(item) if isinstance(index, slice) else item
 
     def to_conllu(self, *, validate: bool = False) -> str:
-        """Return all sentences in CoNLL-U, numbered, see :func:`corpora.treebanks.conllu_lines`.
-
-        With ``validate``, :func:`corpora.universal.valid` mends what UD's validator would refuse.
-        """
+        """Return all sentences in CoNLL-U; ``validate`` mends what UD's validator would refuse."""
         sentences = tuple(sentence.annotation() for sentence in self)
         if validate:
             from corpora.universal import valid

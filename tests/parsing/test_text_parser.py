@@ -66,7 +66,7 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
     cross = {"starts": np.array([0, 0, 1]), "ends": np.array([3, 2, 3]), "labels": np.array([1, 1, 2])}
     dependency, constituency = ToyDependencyParser(), ToyConstituencyParser()
     faulty = TextParser(fail_on(dependency, "cycle", cycle), fail_on(constituency, "cross", cross))
-    batch = faulty.arrays([*good[:10], *bad, *good[10:]], report_fault=faults.append)
+    batch = faulty.arrays([*good[:10], *bad, *good[10:]], report=faults.append)
     assert all(any(repr(" ".join(text)) in fault for fault in faults) for text in bad)
     assert batch.flags.tolist() == [0] * 10 + [*bad.values()] + [0] * 10
     assert flag_reasons(batch.flags) == {"dependency fault": 2, "constituency fault": 2} and len(faults) == 4
