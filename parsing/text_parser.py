@@ -129,11 +129,7 @@ class TextParser:
         flags: Sequence[int] | None = None,
         report: Report = warn_once,
     ) -> Batch:
-        """Parse tokenised sentences into one batch, which keeps them all, as a cache would return it.
-
-        ``flags`` [B] are those of the text's reader. ``report`` is called with a line for each sentence
-        that a parser got wrong.
-        """
+        """Parse sentences into a batch, with the reader's ``flags`` [B]; ``report`` gets a line per fault."""
         rows = read_sentences(sentences, "parse", strings=False, spaces=True)
         stored, flags_B, parsable = prepare(rows, flags, self.max_tokens)
         if self._is_foreign(stored):

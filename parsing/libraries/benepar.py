@@ -84,10 +84,7 @@ class BeneparParser(DeviceParser):
 
 
 def load_benepar(name_or_path: str) -> BeneparParser:
-    """Load a benepar model by its published name, if it was downloaded, or from a file or folder.
-
-    Files are read without unpickling code (torch's ``weights_only``). Raises UserError for what is no model.
-    """
+    """Load a benepar model by its published name, once downloaded, or from a file or folder; runs no code."""
     try:
         path = Path(locate_model(name_or_path))
     except LookupError:

@@ -50,10 +50,7 @@ def checkpoint_path(name: str) -> Path:
 
 
 def from_state(state: Any, *, where: str) -> DependencyModel:
-    """Make our model of what supar's ``Parser.save`` wrote to the file ``where``.
-
-    Raises UserError for another kind of parser, and for inputs other than words and characters.
-    """
+    """Make our model of what supar's ``Parser.save`` wrote; only words and characters may be its inputs."""
     name = state.get("name") if isinstance(state, dict) else None
     if name != BiaffineDependencyParser.NAME:
         raise UserError(f"{where}: a {name!r} model; only {BiaffineDependencyParser.NAME} converts")

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -151,15 +150,6 @@ def _path_ends(heads: Int64) -> Int64:
     return heads
 
 
-class _Contraction(NamedTuple):
-    """A cycle that became the last node of a smaller graph, whose other nodes are the K nodes ``outside``."""
-
-    heads: Int64  # the best heads before, with the cycle
-    outside: Int64
-    exits: Int64  # the node of the cycle that would be the head of each node outside, [K]
-    entries: Int64  # the node of the cycle that would be the dependent of each node outside, [K]
-
-
 def chu_liu_edmonds(scores: Float) -> Int64:
     """Find the maximum spanning tree over positions 0..n, which may have several roots: heads [T].
 
@@ -168,28 +158,28 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     s(x→x') − s(head(x')→x') + s(c); go on until there is none. ``scores`` are float32 [T, T].
     """
     s = scores.copy()
-    contractions: list[_Contraction] = []
-    while True:
-        s[0] = MIN
-        np.fill_diagonal(s, MIN)
-        heads: Int64 = s.argmax(1)
-        cycle = _first_cycle(heads)
-        if cycle is None:
-            break
-        outside = np.delete(np.arange(len(s)), cycle)
-        exit_scores = s[outside][:, cycle]
-        cycle_scores = s[cycle, heads[cycle]]
-        entry_scores = s[cycle][:, outside] - cycle_scores[:, None] + cycle_scores.cumsum()[-1]
-        exits = cycle[exit_scores.argmax(1)]
-        entries = cycle[entry_scores.argmax(0)]
-        contractions.append(_Contraction(heads, outside, exits, entries))
-        smaller = np.full((len(outside) + 1, len(outside) + 1), MIN)
-        smaller[:-1, :-1] = s[outside][:, outside]
-        smaller[:-1, -1] = exit_scores.max(1)
-        smaller[-1, :-1] = entry_scores.max(0)
-        s = smaller
-    for contraction in reversed(contractions):
-        heads = _expand(contraction, heads)
+    s[0] = MIN
+    np.fill_diagonal(s, MIN)
+    heads: Int64 = s.argmax(1)
+    cycle = _first_cycle(heads)
+    if cycle is None:
+        return heads
+    outside = np.delete(np.arange(len(s)), cycle)
+    exit_scores = s[outside][:, cycle]
+    cycle_scores = s[cycle, heads[cycle]]
+    entry_scores = s[cycle][:, outside] - cycle_scores[:, None] + cycle_scores.cumsum()[-1]
+    # The cycle is the last node of a smaller graph. It would be the head of each other node by one of its
+    # tokens, and the dependent of each by another.
+    exits, entries = cycle[exit_scores.argmax(1)], cycle[entry_scores.argmax(0)]
+    smaller = np.full((len(outside) + 1, len(outside) + 1), MIN)
+    smaller[:-1, :-1] = s[outside][:, outside]
+    smaller[:-1, -1] = exit_scores.max(1)
+    smaller[-1, :-1] = entry_scores.max(0)
+    smaller_heads = chu_liu_edmonds(smaller)
+    head_of_outside, head_of_cycle = smaller_heads[:-1], smaller_heads[-1]
+    is_below_cycle = head_of_outside == len(outside)
+    heads[outside] = np.where(is_below_cycle, exits, outside.take(head_of_outside, mode="clip"))
+    heads[entries[head_of_cycle]] = outside[head_of_cycle]
     return heads
 
 
@@ -205,28 +195,15 @@ def _first_cycle(heads: Int64) -> Int64 | None:
     return np.array(members)
 
 
-def _expand(contraction: _Contraction, smaller_heads: Int64) -> Int64:
-    """Return the heads in the larger graph of a contraction, given those in the smaller one."""
-    heads, outside = contraction.heads, contraction.outside
-    head_of_outside, head_of_cycle = smaller_heads[:-1], smaller_heads[-1]
-    is_below_cycle = head_of_outside == len(outside)
-    heads[outside] = np.where(is_below_cycle, contraction.exits, outside.take(head_of_outside, mode="clip"))
-    heads[contraction.entries[head_of_cycle]] = outside[head_of_cycle]
-    return heads
-
-
 def spanning_tree(scores: Float) -> Int64:
-    """Find the best tree with exactly one root as supar does, given scores [T, T]: heads [T].
-
-    Only roots of the unconstrained tree are tried, each with all other arcs from 0 forbidden.
-    """
+    """Find the best tree with one of the best tree's roots as its only one: heads [T] by scores [T, T]."""
     best_heads = chu_liu_edmonds(scores)
     roots = np.flatnonzero(best_heads[1:] == 0) + 1
     if len(roots) == 1:
         return best_heads
     best_total = MIN
     for root in roots:
-        one_root_scores = scores.copy()
+        one_root_scores = scores.copy()  # without the other arcs from 0
         one_root_scores[:, 0] = MIN
         one_root_scores[root, 0] = scores[root, 0]
         heads = chu_liu_edmonds(one_root_scores)
@@ -238,13 +215,10 @@ def spanning_tree(scores: Float) -> Int64:
 
 
 def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
-    """Find the heads of the tokens of a batch, sentence after sentence: [N].
-
-    ``scores_BTT`` are [sentence, token, head]; ``tokens_B`` count the tokens of sentences, without the root.
-    """
+    """Find the heads of all tokens, [N], by scores [sentence, token, head], which are lowest at padding."""
     positions = scores_BTT.shape[1]
     is_padding_BT = np.arange(positions) > tokens_B[:, None]
-    heads_BT = np.where(is_padding_BT[:, None], -np.inf, scores_BTT).argmax(2)
+    heads_BT = scores_BTT.argmax(2)
     heads_BT[:, 0] = heads_BT[is_padding_BT] = 0
     starts_B1 = np.arange(len(heads_BT))[:, None] * positions  # of sentences in the flat batch
     ends_BT = _path_ends((heads_BT + starts_B1).ravel()).reshape(heads_BT.shape)

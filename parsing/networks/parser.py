@@ -61,8 +61,7 @@ class FolderConfig:
     name: str
     version: str
     model: dict[str, Any]
-    sha256: dict[str, str]
-    """Hashes of the two other files."""
+    sha256: dict[str, str]  # of the two other files
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,8 @@ class ModelFolder:
     """The content of a model folder, checked."""
 
     path: Path
-    files: dict[str, Any]
-    """JSON values by file: the model's configuration and its vocabulary."""
-    tensors: dict[str, Tensor]
-    """Weights by parameter name, as float32."""
+    files: dict[str, Any]  # JSON values by file: the model's configuration and its vocabulary
+    tensors: dict[str, Tensor]  # float32 weights by parameter name
     identity: dict[str, str]
 
     def part(self, config_type: type[Config], file: str = CONFIG, key: str = "") -> Config:

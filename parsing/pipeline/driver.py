@@ -65,13 +65,10 @@ class Shard:
 
     index: int
     sentences: list[tuple[str, ...]] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
-    """The reader's: TOO_LONG if it cut the sentence, REPLACED_BYTES."""
-    document_starts: list[int] = field(default_factory=list)
-    """The sentences at which the documents of ``document_ids`` start."""
+    flags: list[int] = field(default_factory=list)  # the reader's
+    document_starts: list[int] = field(default_factory=list)  # sentences
     document_ids: list[str] = field(default_factory=list)
-    trees: dict[int, Batch] = field(default_factory=dict)
-    """By the first sentence of their part."""
+    trees: dict[int, Batch] = field(default_factory=dict)  # by the first sentence of their part
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,12 +345,14 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
     failed_parts: list[Part] = []
     while True:
         is_retry = bool(failed_parts) and not running
+        next_parts: Iterable[Part] = ()
         if is_retry:
-            part = failed_parts.pop()
-            running[_submit_part(pool, part)] = part
+            next_parts = [failed_parts.pop()]
         elif not failed_parts:
-            for part in itertools.islice(parts, 2 * pool.size - len(running)):
-                running[_submit_part(pool, part)] = part
+            next_parts = itertools.islice(parts, 2 * pool.size - len(running))
+        for part in next_parts:
+            shard, sentences = part.shard, slice(part.start, part.stop)
+            running[pool.submit("parse", shard.sentences[sentences], shard.flags[sentences])] = part
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -369,11 +368,6 @@ def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch
                 for fault in faults:
                     warn_once(fault)
                 yield part, batch
-
-
-def _submit_part(pool: Pool, part: Part) -> Future[tuple[Batch, list[str]]]:
-    sentences = slice(part.start, part.stop)
-    return pool.submit("parse", part.shard.sentences[sentences], part.shard.flags[sentences])
 
 
 def _log_failure(part: Part, error: Exception, *, is_retry: bool) -> None:

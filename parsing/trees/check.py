@@ -49,12 +49,9 @@ class ShardRow:
     sha256: str
     sentences: Number
     tokens: Number
-    documents: Number
-    """Documents that start in this shard."""
-    flagged: Number
-    """Sentences with any flag."""
-    reasons: dict[str, Number]
-    """How many sentences have a flag, by reason."""
+    documents: Number  # that start in this shard
+    flagged: Number  # sentences with any flag
+    reasons: dict[str, Number]  # how many sentences have a flag, by reason
 
     @functools.cached_property
     def line(self) -> str:

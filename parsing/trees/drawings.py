@@ -24,11 +24,6 @@ class Arc(NamedTuple):
     dependent: int
     relation: str
 
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The left and the right word."""
-        return min(self.head, self.dependent), max(self.head, self.dependent)
-
 
 def dependency_svg(
     words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
@@ -63,12 +58,13 @@ def dependency_svg(
 
 def _levels(arcs: Sequence[Arc]) -> list[int]:
     """Return how high each arc is drawn, from 1: above all shorter ones that share words with it."""
-    level_of: dict[Arc, int] = {}
-    for arc in sorted(arcs, key=lambda arc: arc.ends[1] - arc.ends[0]):
-        left, right = arc.ends
-        lower_arcs = [other for other in level_of if other.ends[0] < right and other.ends[1] > left]
-        level_of[arc] = 1 + max((level_of[other] for other in lower_arcs), default=0)
-    return [level_of[arc] for arc in arcs]
+    spans = [sorted((arc.head, arc.dependent)) for arc in arcs]
+    levels = [0] * len(arcs)  # 0 until it is known
+    for place in sorted(range(len(arcs)), key=lambda place: spans[place][1] - spans[place][0]):
+        start, end = spans[place]
+        lower_levels = [level for (a, b), level in zip(spans, levels, strict=True) if a < end and b > start]
+        levels[place] = 1 + max(lower_levels, default=0)
+    return levels
 
 
 def _arc_svg(centres: Sequence[int], arc: Arc, top: int, base: int) -> str:

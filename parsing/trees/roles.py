@@ -76,12 +76,10 @@ _KINDS_SHARING_ROLES = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.
 
 @dataclass(frozen=True)
 class Arcs:
-    """The M arcs of a batch."""
+    """The M arcs of a batch: places in ``ROLES``, and tokens as places in the batch, [M] each."""
 
     role: Int64
-    """Places in ``ROLES``, [M]."""
     head: Int64
-    """Tokens, [M], as places in the batch."""
     dependent: Int64
 
 
