@@ -130,27 +130,26 @@ class TextParser:
         report: Report = warn_once,
     ) -> Batch:
         """Parse sentences into a batch, with the reader's ``flags`` [B]; ``report`` gets a line per fault."""
-        rows = read_sentences(sentences, "parse", strings=False, spaces=True)
-        stored, flags_B, parsable = prepare(rows, flags, self.max_tokens)
-        if self._is_foreign(stored):
-            report(
-                "few of these words are English, which alone the builtin parsers know: trees will be wrong"
-            )
+        sentences = read_sentences(sentences, "parse", strings=False, spaces=True)
+        rows, flags_B, parsable = prepare(sentences, flags, self.max_tokens)
+        if self._is_foreign(rows):
+            fact = "few of these words are English, which alone the builtin parsers know"
+            report(f"{fact}: trees will be wrong")
         # Parsers that share an encoder run together; on sentences that fail then, each runs by itself.
         dependency: Any = self.dependency
         pairs: dict[int, Any] = {}
         if hasattr(dependency, "shares_encoder") and dependency.shares_encoder(self.constituency):
             parse_both = functools.partial(dependency.parse_with, self.constituency)
-            pairs = parse_each(parse_both, stored, parsable, "joint", lambda fault: None)
+            pairs = parse_each(parse_both, rows, parsable, "joint", lambda fault: None)
         others = [i for i in parsable if i not in pairs]
         arcs = spans = None
         if self.dependency is not None:
             arcs = {i: dependency_parse for i, (dependency_parse, _) in pairs.items()}
-            arcs |= parse_each(self.dependency.parse, stored, others, "dependency", report)
+            arcs |= parse_each(self.dependency.parse, rows, others, "dependency", report)
         if self.constituency is not None:
             spans = {i: constituency_parse for i, (_, constituency_parse) in pairs.items()}
-            spans |= parse_each(self.constituency.parse, stored, others, "constituency", report)
-        return assemble(stored, flags_B, self.inventories, arcs, spans, report)
+            spans |= parse_each(self.constituency.parse, rows, others, "constituency", report)
+        return assemble(rows, flags_B, self.inventories, arcs, spans, report)
 
     def _is_foreign(self, sentences: Sequence[Tokens]) -> bool:
         """Tell whether a builtin parser knows fewer of the first words than of any English text.
@@ -219,8 +218,8 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
 def prepare(
     sentences: Sequence[Sequence[str]], flags: Sequence[int] | None, max_tokens: int
 ) -> tuple[list[Tokens], UInt8, list[int]]:
-    """Return sentences as they are stored, their flags [B], and the numbers of those that can be parsed."""
-    stored: list[Tokens] = []
+    """Return the sentences to store, their flags [B], and the numbers of those that can be parsed."""
+    rows: list[Tokens] = []
     flags_B = np.zeros(len(sentences), np.uint8) if flags is None else np.array(flags, np.uint8)
     parsable: list[int] = []
     for i, tokens in enumerate(map(tuple, sentences)):
@@ -234,8 +233,8 @@ def prepare(
             flags_B[i] |= BLANK_TOKEN
         else:
             parsable.append(i)
-        stored.append(tokens)
-    return stored, flags_B, parsable
+        rows.append(tokens)
+    return rows, flags_B, parsable
 
 
 def parse_each(

@@ -81,10 +81,10 @@ class SpanHead(nn.Sequential):
         self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
     ) -> WaitForLabels:
         """Use compiled code, but torch for the product with M."""
-        first, norm, last = self.parts
+        hidden_layer, norm, output_layer = self.parts
         # LayerNorm subtracts the mean, which is linear, so that it can be done on the fenceposts.
         left_PH = posts_PH - posts_PH.mean(-1, keepdim=True)
-        right_PH = left_PH + (first.bias - first.bias.mean())
+        right_PH = left_PH + (hidden_layer.bias - hidden_layer.bias.mean())
         scale, shift = norm.weight.detach().numpy(), norm.bias.detach().numpy()
         left, right = fenceposts(lengths)
         best, label = np.empty(len(left), np.float32), np.empty(len(left), np.int32)
@@ -93,7 +93,7 @@ class SpanHead(nn.Sequential):
             out = np.empty((len(left[spans]), posts_PH.shape[1]), np.float32)
             ends = left_PH.numpy(), right_PH.numpy(), left[spans], right[spans]
             _norm_and_relu(*ends, scale, shift, norm.eps, out)
-            scores = torch.addmm(last.bias, torch.from_numpy(out), last.weight.T).numpy()
+            scores = torch.addmm(output_layer.bias, torch.from_numpy(out), output_layer.weight.T).numpy()
             best_labels(scores, gold[spans], cost, needs_label[spans], best[spans], label[spans])
         return lambda: (best, label)
 
@@ -101,13 +101,13 @@ class SpanHead(nn.Sequential):
         self, posts_PH: Tensor, lengths: Int, needs_label: NDArray[np.bool_], gold: Int, cost: float
     ) -> WaitForLabels:
         """Queue everything at once, so that only the best labels come back; the null label wins a tie."""
-        first, norm, last = self.parts
+        hidden_layer, norm, output_layer = self.parts
         null_scores = np.where(needs_label, -np.inf, cost * (gold != 0)).astype(np.float32)
         arrays = *fenceposts(lengths), null_scores, gold.astype(np.int64)
         columns = [torch.as_tensor(array).to(posts_PH.device).split(DEVICE_CHUNK_SPANS) for array in arrays]
         best_chunks, label_chunks = [], []
         for left, right, null_score, gold_S in zip(*columns, strict=True):
-            scores = last(norm(posts_PH[right] - posts_PH[left] + first.bias).relu())
+            scores = output_layer(norm(posts_PH[right] - posts_PH[left] + hidden_layer.bias).relu())
             if cost:  # of every label but the gold one
                 scores = scores + cost * (1 - F.one_hot(gold_S, scores.shape[1] + 1)[:, 1:])
             score, label = scores.max(-1)
@@ -271,10 +271,10 @@ def margin_loss(
     def to_device(values: Int | Float) -> Tensor:
         return torch.from_numpy(values).to(posts_PD.device)
 
-    first, norm, last = head.parts
-    hidden = norm(posts_PH[to_device(right)] - posts_PH[to_device(left)] + first.bias).relu()
+    hidden_layer, norm, output_layer = head.parts
+    hidden_states = norm(posts_PH[to_device(right)] - posts_PH[to_device(left)] + hidden_layer.bias).relu()
     label_ids = to_device(labels[order]) - 1  # the null label has no weights
-    scores = (hidden * last.weight[label_ids]).sum(-1) + last.bias[label_ids]
+    scores = (hidden_states * output_layer.weight[label_ids]).sum(-1) + output_layer.bias[label_ids]
     scores = scores * to_device(signs[order])
     losses = to_device(costs).to(scores.dtype)
     return losses.index_add(0, to_device(sentences[order]), scores).relu()

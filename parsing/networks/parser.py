@@ -222,11 +222,7 @@ class DeviceParser:
 
 
 class EncodedModel(nn.Module):
-    """A network over the sentence encoder.
-
-    ``sizes`` are the JSON values of its own configuration; ``inventories`` are its lists of relations, labels
-    or tags, by these words.
-    """
+    """A network over the sentence encoder, with the sizes of its own layers and its inventories of names."""
 
     kind: ClassVar[str]
 

@@ -64,8 +64,8 @@ MAX_CONJUNCTS = 8
 """How many conjuncts share the role of the first one."""
 ARCS_PER_TOKEN, SPARE_ARCS = MAX_CONJUNCTS + 4, 16
 """Room for the arcs of a batch: a token and its conjuncts have an arc each, and a clause has up to three
-(subject, negation, comparison). No sentence of GUM and EWT has more than one a token. A batch of wild trees
-may have more, since subjects are shared as well; the last arcs are then left out, which bounds memory."""
+(subject, negation, comparison). No sentence of GUM and EWT dev has more than one a token. A batch of wild
+trees may have more, since subjects are shared as well; its last arcs are then left out."""
 _VERB_DEPENDENTS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA | KIND.COMPLEMENT
 """Dependents that show that a predicate has a verb of its own."""
 _KINDS_WITHOUT_RULE = KIND.SUBJECT | KIND.CONJUNCT | FUNCTION_WORD
