@@ -8,13 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from corpora.senteval.files import read_task
 from multiview import train
-from multiview.config import EncoderConfig
-from multiview.encoders.registry import ViewStack
-from multiview.folder.files import Member, save_member
+from multiview.model import MultiViewEncoder
 from multiview.names import sources
 from multiview.words.table import Vocabulary, WordTable
 from runtime.errors import UserError
@@ -204,12 +201,10 @@ def test_bad_vectors_are_one_line(tmp_path, data, words, run, damage) -> None:
 def model(tmp_path: Path) -> Path:
     """Of trained words: all of ``words`` but "a" and "bright"; the vectors there have eight dimensions."""
     trained = ["the", "bad", "good", "tall", "far", "dull", "poor", "near", "rich"]
-    torch.manual_seed(0)
     table = WordTable(Vocabulary(trained, case="exact"), 3, views=2)
     table.initialise("xavier")
-    folder = tmp_path / "models" / "mine"
-    save_member(folder, Member(ViewStack(("seq", "seq"), table, EncoderConfig(dim=4))), card="")
-    return folder
+    MultiViewEncoder.untrained("seq,seq", dim=4, words=table, device="cpu").save(tmp_path / "models/mine")
+    return tmp_path / "models/mine"
 
 
 def test_every_model_of_trained_words_is_expanded(tmp_path, words, model, run) -> None:
