@@ -13,7 +13,6 @@ from multiview.comparison.matches import nodes_of
 from multiview.config import EncoderConfig
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
-from multiview.folder.files import Member
 from multiview.model import MultiViewEncoder
 from multiview.outputs import chosen_views
 from multiview.words.table import Vocabulary, WordTable
@@ -62,8 +61,7 @@ def slow_word(word: str, width: int = 4096) -> list[float]:
 def encoder_of(views: str = "seq,bag", buckets: int = 0, listed=LISTED) -> MultiViewEncoder:
     vectors = np.random.default_rng(3).standard_normal((len(listed), 6)).astype(np.float32)
     words = WordTable.with_fixed(Vocabulary(listed, case="lower", buckets=buckets), vectors)
-    torch.manual_seed(1)
-    return MultiViewEncoder([Member(ViewStack(views.split(","), words, EncoderConfig(dim=4)))])
+    return MultiViewEncoder.untrained(views, dim=4, words=words, device="cpu")
 
 
 def save_compact(folder) -> None:
