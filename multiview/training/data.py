@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -183,6 +183,13 @@ def cut_span(start: int, stop: int, batch: int, offset: int = 0, *, shortest: in
     return [(start, stop) for start, stop in pairwise(edges) if stop - start >= shortest]
 
 
+class _Part(NamedTuple):
+    """Sentences that are encoded together, and the table rows [N] of their tokens, for all views or each."""
+
+    batch: Batch
+    rows_of_views: list[NDArray[np.int32]]
+
+
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
@@ -222,25 +229,20 @@ class StepSource:
         In an ``epoch`` of training words are dropped and segments encoded in parts; without one it validates.
         """
         own_spans = spans[rank::world]
-        batches_of_segments = [self._read(*span, in_parts=epoch is not None) for span in own_spans]
-        rows_of_segments = [
-            self._table_rows(batches, span[0], epoch)
-            for batches, span in zip(batches_of_segments, own_spans, strict=True)
-        ]
-        all_rows = [rows_N for batches in rows_of_segments for views in batches for rows_N in views]
+        parts_of_segments = [self._read(*span, epoch) for span in own_spans]
+        all_rows = [rows_N for parts in parts_of_segments for part in parts for rows_N in part.rows_of_views]
         distinct_rows, inverse = np.unique(np.concatenate(all_rows), return_inverse=True)
         rows = distinct_rows.astype(np.int64)
         tokens = iter(torch.from_numpy(inverse).split([len(rows_N) for rows_N in all_rows]))
         segments = []
-        for span, batches, rows_of_batches in zip(
-            own_spans, batches_of_segments, rows_of_segments, strict=True
-        ):
+        for span, parts in zip(own_spans, parts_of_segments, strict=True):
             micro_batches = []
-            for batch, views in zip(batches, rows_of_batches, strict=True):
+            for batch, rows_of_views in parts:
+                plans = self._plans(batch)
                 offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
-                micro_batches.append(MicroBatch([next(tokens) for _ in views], self._plans(batch), offsets))
+                micro_batches.append(MicroBatch([next(tokens) for _ in rows_of_views], plans, offsets))
             # A sentence that finds itself must not be told that its copies are others.
-            contents = _number_contents(batches) if self.finds_itself else None
+            contents = _number_contents([part.batch for part in parts]) if self.finds_itself else None
             teacher = None if self.teacher is None else torch.from_numpy(np.array(self.teacher[slice(*span)]))
             segments.append(Segment(micro_batches, self._targets(span, contents), teacher))
         foreign_spans = [span for number, span in enumerate(spans) if number % world != rank]
@@ -260,33 +262,21 @@ class StepSource:
         positions = self.positions(np.arange(*span, dtype=np.int64))
         return neighbour_targets(replace(positions, content=contents), self.config.objective.boundary)
 
-    def _read(self, start: int, stop: int, *, in_parts: bool) -> list[Batch]:
-        """Read a segment, as the batches that are encoded together."""
-        size = (self.config.loop.micro_batch if in_parts else 0) or stop - start
-        return [
-            self.cache.read(first, min(first + size, stop), self.fields, vocabulary=self.words.vocabulary)
+    def _read(self, start: int, stop: int, epoch: int | None) -> list[_Part]:
+        """Read a segment in the parts that are encoded together; in training random words are unknown.
+
+        With the term of the same sentence each view loses words of its own: else what is missing would give
+        the sentence away.
+        """
+        size = (0 if epoch is None else self.config.loop.micro_batch) or stop - start
+        vocabulary, dropout = self.words.vocabulary, self.config.table.dropout
+        batches = [
+            self.cache.read(first, min(first + size, stop), self.fields, vocabulary)
             for first in range(start, stop, size)
         ]
-
-    def _plans(self, batch: Batch) -> list[Plan]:
-        """Return one plan per view; views of the same kind share it, since it depends only on the trees."""
-        encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
-        plans_by_name = {name: encoder.plan(batch) for name, encoder in encoders_by_name.items()}
-        return [plans_by_name[encoder.name] for encoder in self.encoders]
-
-    def _table_rows(
-        self, batches: Sequence[Batch], start: int, epoch: int | None
-    ) -> list[list[NDArray[np.int32]]]:
-        """Return the table rows int32 [N] of each batch, once for all views or for each view.
-
-        In training random words are unknown. With the term of the same sentence each view loses words of its
-        own: else what is missing would give the sentence away.
-        """
-        rows_of_batches = [np.asarray(batch.row) for batch in batches]
-        dropout = self.config.table.dropout
         if epoch is None or not dropout:
-            return [[rows_N] for rows_N in rows_of_batches]
-        seed = [self.config.seed, epoch, start, sum(map(len, rows_of_batches))]
+            return [_Part(batch, [np.asarray(batch.row)]) for batch in batches]
+        seed = [self.config.seed, epoch, start, sum(len(batch.row) for batch in batches)]
         generators = [np.random.default_rng(seed)]
         if self.finds_itself:
             generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]
@@ -295,7 +285,13 @@ class StepSource:
             is_kept = generator.random(len(rows_N)) >= dropout
             return np.where(is_kept, rows_N, UNKNOWN_ROW).astype(np.int32)
 
-        return [[drop(rows_N, generator) for generator in generators] for rows_N in rows_of_batches]
+        return [_Part(batch, [drop(batch.row, generator) for generator in generators]) for batch in batches]
+
+    def _plans(self, batch: Batch) -> list[Plan]:
+        """Return one plan per view; views of the same kind share it, since it depends only on the trees."""
+        encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
+        plans_by_name = {name: encoder.plan(batch) for name, encoder in encoders_by_name.items()}
+        return [plans_by_name[encoder.name] for encoder in self.encoders]
 
 
 def _number_contents(batches: Sequence[Batch]) -> NDArray[np.int64]:

@@ -198,19 +198,26 @@ class Objective(nn.Module):
         needs_cosines = self.config.score == "cosine" or "same" in self.terms
         units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
         same_targets = Targets(targets.anchor, targets.itself, targets.itself, targets.negative)
-        pair_losses, hits, same_losses = [], [], []
+        pair_losses, pair_hits, same_losses = [], [], []
         for pair, (left, right) in enumerate(self.pairs):
             ways = [(left, right), (right, left)] if self.config.direction == "both" else [(left, right)]
-            cosines = [units[i][targets.anchor] @ units[j].T / TEMPERATURE for i, j in ways if units]
-            scores = cosines if self.config.score == "cosine" else self._products(pair, ways, anchors, views)
-            losses = [
-                contrastive_losses(score_AB, targets, self.config.denominator).sum() for score_AB in scores
-            ]
+            losses, hits = [], []
+            for i, j in ways:
+                if needs_cosines:
+                    cosine_AB = units[i][targets.anchor] @ units[j].T / TEMPERATURE
+                if "same" in self.terms:
+                    same_losses.append(contrastive_losses(cosine_AB, same_targets, "all").sum())
+                if self.config.score == "cosine":
+                    score_AB = cosine_AB
+                elif self.config.score == "dot":
+                    score_AB = anchors[i] @ views[j].T
+                else:
+                    weight_DD = self.bilinear[pair] if i == left else self.bilinear[pair].T
+                    score_AB = anchors[i] @ weight_DD @ views[j].T
+                losses.append(contrastive_losses(score_AB, targets, self.config.denominator).sum())
+                hits.append(best_is_positive(score_AB.detach(), targets).sum())
             pair_losses.append(torch.stack(losses).mean())
-            hits_of_ways = [best_is_positive(score_AB.detach(), targets).sum() for score_AB in scores]
-            hits.append(torch.stack(hits_of_ways).double().mean())
-            if "same" in self.terms:
-                same_losses += [contrastive_losses(cos_AB, same_targets, "all").sum() for cos_AB in cosines]
+            pair_hits.append(torch.stack(hits).double().mean())
         terms = {"same": torch.stack(same_losses).mean()} if same_losses else {}
         if teacher_BK is not None:
             assert self.to_teacher is not None
@@ -220,16 +227,6 @@ class Objective(nn.Module):
         loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
         for name, weight in self.terms.items():
             loss = loss + weight * terms[name]
-        values = (loss, *pair_losses, *(terms[name] for name in self.terms), *hits)
+        values = (loss, *pair_losses, *(terms[name] for name in self.terms), *pair_hits)
         sums = torch.stack([value.detach().double() for value in values])
         return ObjectiveValue(loss, len(targets.anchor), sums)
-
-    def _products(
-        self, pair: int, ways: list[tuple[int, int]], anchors: list[Tensor], views: list[Tensor]
-    ) -> list[Tensor]:
-        """Score the anchors of a view with the sentences of the other, each way: F Fᵀ or F W Fᵀ, [A, B]."""
-        if self.config.score == "dot":
-            return [anchors[i] @ views[j].T for i, j in ways]
-        weight_DD = self.bilinear[pair]
-        weights = (weight_DD, weight_DD.T)
-        return [anchors[i] @ weight @ views[j].T for (i, j), weight in zip(ways, weights, strict=False)]
