@@ -33,7 +33,7 @@ def training_command(config: TrainConfig) -> str:
 
 
 class Card:
-    """Says how a model was trained, what that gained and what to try next."""
+    """Writes how a model was trained, what that gained and what to try next."""
 
     def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
         self.config, self.trees = config, trees
@@ -41,7 +41,7 @@ class Card:
         self.config_json = config_to_json(config)
         content = str(trees.identity.get("content_sha256", ""))
         self.identity = {**decisive_options(options_of(config)), "content of --trees": content}
-        """What a resumed run must have in common with the one before."""
+        """Options and text that a resumed run must have in common with the one before."""
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
         """Say what training gained on the validation set, and one command to go on with, each with a label.
@@ -50,9 +50,8 @@ class Card:
         """
         if not best.get("anchors"):
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
-        step = best["step"]
+        step, with_words = best["step"], self.includes_words(best)
         recall, word_recall = best["recall@1"], best["recall@1/words"]
-        with_words = self.includes_words(best)
         lines = {
             "gained": f"loss {start['loss']:.4f} at the start, {best['loss']:.4f} at step {step}; the "
             f"objective finds a neighbour first in {start['accuracy@1']:.1%} and {best['accuracy@1']:.1%} "
@@ -76,8 +75,8 @@ class Card:
             better_baselines.append("the average of its words")
         if better_baselines:
             lines["no gain"] = f"over {' and '.join(better_baselines)}: the vectors find no more neighbours"
-        next_command = self._next_command(has_learned=step > 0, is_ahead=not better_baselines)
-        return [*lines.items(), ("next", next_command)]
+        command = self._next_command(has_learned=step > 0, is_ahead=not better_baselines)
+        return [*lines.items(), ("next", command)]
 
     def includes_words(self, scores: Mapping[str, float]) -> bool:
         """Tell whether the mean of its words is one more view: by ``--beside``, else by what finds more."""
@@ -90,15 +89,13 @@ class Card:
     def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
         """Return the README.md: how the model was trained, what that gained, its limits."""
         config, network, words = self.config, member.network, member.network.words
-        step = member.training["step"]
         origin = "the start: no validation since had a lower loss"
-        if step:
+        if step := member.training["step"]:
             origin = f"step {step}, which had seen {member.training['sentences']:,} sentences"
         widths = zip(network.views, network.widths, strict=True)
         views = ", ".join(f"{view} {width}" for view, width in widths)
-        parsers = "".join(
-            f', {need}_model="FOLDER OF {name}"' for need, name in foreign_parsers(member.parsers).items()
-        )
+        foreign = foreign_parsers(member.parsers).items()
+        parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
         text = (
             f"# {config.model_name}\n\n"
             f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
@@ -119,9 +116,8 @@ class Card:
                 "too.\n\n"
             )
         if not str(member.corpus.get("tokenizer")).startswith("spacy"):
-            text += (
-                "The corpus came in words. `encode` splits strings by spaCy's rules; lists of words stay.\n\n"
-            )
+            splits = "`encode` splits strings by spaCy's rules; lists of words stay."
+            text += f"The corpus came in words. {splits}\n\n"
         for need, identity in sorted(member.parsers.items()):
             text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
         text += "".join(f"- {label}: {finding}\n" for label, finding in verdict)

@@ -239,8 +239,7 @@ def save_member(folder: Path, member: Member, *, card: str) -> None:
 
 def _write_member(folder: Path, member: Member) -> None:
     network = member.network
-    readout, scale = network.readout, network.scale
-    words = network.words.record()
+    readout, scale, words = network.readout, network.scale, network.words.record()
     network.words.save(folder)
     with atomic_path(folder / WEIGHTS) as temporary:
         save_file(network.weights(), temporary)
@@ -328,9 +327,8 @@ def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Membe
 def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Member:
     path = folder / WEIGHTS
     is_compact = record.storage == "compact"
-    for name in (WEIGHTS, *record.words.files):
-        if is_compact and name == VECTORS:  # they are among the weights
-            continue
+    files = [WEIGHTS, VOCABULARY] if is_compact else [WEIGHTS, *record.words.files]
+    for name in files:
         if name not in record.files:
             raise UserError(f"{folder / 'config.json'}: files: does not list {name}")
         check_file(folder / name, record.files[name].bytes, record.files[name].sha256)

@@ -1,1 +1,1 @@
-"""What encoders are named: model folders, other libraries' models, bags, untrained networks."""
+"""Names of encoders and what they open: model folders, other libraries' models, bags, untrained networks."""

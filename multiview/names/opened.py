@@ -179,7 +179,7 @@ class OpenedEncoder:
 
     @property
     def sources(self) -> list[Source]:
-        """What the names of its parts mean."""
+        """The sources of those of its parts that have a name."""
         return [part.source for part in self.parts if part.source is not None]
 
     def __call__(self, sentences: Sequence[Tokens]) -> Float:
@@ -266,16 +266,12 @@ def open_encoder(
     name = "+".join(source.name for source in sources)
 
     def side_by_side(sources: list[Source], for_classifiers: OpenedEncoder | None = None) -> OpenedEncoder:
-        parts = [
-            SingleEncoder(
-                functools.partial(source.load, device=device, trees=trees, parsers=parsers),
-                tokens=source.kind not in STRINGS,
-                name=source.name,
-                store=VectorStore(cache and cache / source.key),
-                source=source,
-            )
-            for source in sources
-        ]
+        parts = []
+        for source in sources:
+            load = functools.partial(source.load, device=device, trees=trees, parsers=parsers)
+            store = VectorStore(cache and cache / source.key)
+            tokens = source.kind not in STRINGS
+            parts.append(SingleEncoder(load, tokens=tokens, name=source.name, store=store, source=source))
         return OpenedEncoder(
             parts=parts,
             name=name,

@@ -49,7 +49,7 @@ from runtime.folders import current_folder
 STRINGS = ("vectors", "sentence-transformers", "pooled")
 """Kinds of encoders that take strings, not token lists."""
 TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
-"""Gives the stored trees of a model's sentences, when the model is loaded."""
+"""Returns the stored trees of a loaded model's sentences."""
 Load = Callable[[str | None], Any]
 """Loads on a device: a :class:`MultiViewEncoder`, or a function from sentences to vectors."""
 BATCH, CHUNK = 128, 1024

@@ -334,8 +334,8 @@ class WordTable(nn.Module):
         if fixed_vectors is None:
             fixed_vectors = read_array(folder / VECTORS, 2)
         if fixed_vectors.shape != (len(words), record.dim):
-            expected = f"{len(words)} words of size {record.dim}"
-            raise UserError(f"{folder}: {fixed_vectors.shape} numbers of vectors for {expected}")
+            size = f"{len(words)} words of size {record.dim}"
+            raise UserError(f"{folder}: {fixed_vectors.shape} numbers of vectors for {size}")
         return cls.with_fixed(vocabulary, fixed_vectors)
 
 

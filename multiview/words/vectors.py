@@ -61,7 +61,7 @@ class WordVectors:
     vectors: Float
     """float32 [W, E]; memory-mapped and read-only where they come from a file."""
     summary: str = ""
-    """What they are, for a model card."""
+    """A description of them for a model card."""
 
     @property
     def dim(self) -> int:
@@ -80,7 +80,7 @@ class VectorSource:
     record: Mapping[str, object]
     """JSON values from which, before the vectors are made, one sees whether they would be the same again."""
     summary: str
-    """What the vectors are, for a model card."""
+    """A description of the vectors for a model card."""
     read: Callable[[], Iterable[tuple[str, Float]]]
     """Makes the words and their vectors [E], most frequent first."""
 
