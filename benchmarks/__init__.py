@@ -12,33 +12,29 @@ from runtime.errors import UserError
 def alternate(
     calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Measure the seconds of every call, in turns, after one unmeasured round."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    """Measure the seconds of each call, in turns, after one round that is not measured."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
             start = clock()
             call()
             if turn:
-                taken[name].append(clock() - start)
-    return taken
+                seconds[name].append(clock() - start)
+    return seconds
 
 
-def ratios(taken: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
+def ratios(seconds: Mapping[str, Sequence[float]], ours: str, theirs: str) -> list[float]:
     """Divide their time by ours in each round of :func:`alternate`."""
-    return [b / a for a, b in zip(taken[ours], taken[theirs], strict=True)]
+    return [b / a for a, b in zip(seconds[ours], seconds[theirs], strict=True)]
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """Print the median and the range."""
+    """Return the median and the range as text."""
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def data_folder() -> Path:
-    """Find the folder of the real data.
-
-    Raises:
-        UserError: MULTIVIEW_DATA does not name it.
-    """
+    """Return the folder of the real data, which MULTIVIEW_DATA names; else raise a UserError."""
     if "MULTIVIEW_DATA" not in os.environ:
         raise UserError("set MULTIVIEW_DATA to the folder of the real data")
     return Path(os.environ["MULTIVIEW_DATA"])

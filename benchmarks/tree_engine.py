@@ -2,10 +2,10 @@
 
     python -m benchmarks.tree_engine [--rounds 7] [--threads 2] [--clock cpu]
 
-A step is forward and backward over a batch of 400 sentences of documentation, parsed first (fewer from
-D = 1200). ``products_fraction`` is the time of the matrix products of our step alone over that of the step.
-``ratio_dgl`` is DGL's time over ours; DGL's graphs and frontiers are made beforehand, like our plans. Prints
-a table and one line of JSON.
+A step is a forward and backward pass over a batch of 400 sentences of documentation (fewer from D = 1200),
+which are parsed first. ``products_fraction`` is the time of our step's matrix products divided by that of the
+whole step. ``ratio_dgl`` is DGL's time divided by ours; DGL's graphs and frontiers are made beforehand, like
+our plans. The output is a table and one line of JSON.
 """
 
 import itertools
@@ -33,9 +33,10 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
 from runtime.device import Products
 
-WORD_DIM, SENTENCES = 300, 400
-FIGURES = {"products": "products_fraction", "dgl": "ratio_dgl"}
-"""Names of the ratios of each contestant's time to ours."""
+WORD_DIM = 300
+SENTENCES = 400
+RATIO_NAMES = {"products": "products_fraction", "dgl": "ratio_dgl"}
+"""The name of each contestant's ratio of its time to ours."""
 Step = Callable[[], object]
 
 
@@ -44,7 +45,7 @@ class TreeEngineConfig:
     """Options of ``benchmarks.tree_engine``."""
 
     rounds: Count = 7
-    """Alternations."""
+    """Measured rounds, in which all take turns."""
     threads: Count = 2
     """Threads of torch."""
     clock: Literal["wall", "cpu"] = "wall"
@@ -59,36 +60,36 @@ def main(config: TreeEngineConfig) -> None:
     with tempfile.TemporaryDirectory() as folder:
         parse(["books", "--limit", str(SENTENCES), "--output", folder, "--workers", "1"])
         cache = TreeCache.open(Path(folder))
-        for view, hidden in itertools.product(("const", "dep"), (100, 300, 1200, 2400)):
+        for view, dim in itertools.product(("const", "dep"), (100, 300, 1200, 2400)):
             # At D = 2400 DGL takes minutes for a step of 400 sentences on two cores.
-            sentences = SENTENCES if hidden <= 300 else SENTENCES * 240 // hidden
-            taken = alternate(engine_steps(view, hidden, cache.read(0, sentences)), config.rounds, clock)
-            row = {"sentences": sentences, "native_s": statistics.median(taken["native"])}
-            for name, key in ((name, FIGURES[name]) for name in taken if name != "native"):
-                rounds = ratios(taken, "native", name)
-                row |= {key: statistics.median(rounds), f"{key}_low": min(rounds), f"{key}_high": max(rounds)}
-            report.setdefault(view, {})[str(hidden)] = row
-            print(view, hidden, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
+            sentences = SENTENCES if dim <= 300 else SENTENCES * 240 // dim
+            seconds = alternate(engine_steps(view, dim, cache.read(0, sentences)), config.rounds, clock)
+            row = {"sentences": sentences, "native_s": statistics.median(seconds["native"])}
+            for name in [name for name in seconds if name != "native"]:
+                key, values = RATIO_NAMES[name], ratios(seconds, "native", name)
+                row |= {key: statistics.median(values), f"{key}_low": min(values), f"{key}_high": max(values)}
+            report.setdefault(view, {})[str(dim)] = row
+            print(view, dim, " ".join(f"{key}={value:.4g}" for key, value in row.items()), flush=True)
     print(json.dumps(report), flush=True)
 
 
-def engine_steps(view: str, hidden: int, batch: Batch) -> dict[str, Step]:
+def engine_steps(view: str, dim: int, batch: Batch) -> dict[str, Step]:
     """Make a step of each contestant on the same parameters and word vectors."""
     torch.manual_seed(0)
-    native = view_class(view)(WORD_DIM, hidden)
+    native = view_class(view)(WORD_DIM, dim)
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
     plan = native.plan(batch)
-    steps = {"native": trained(native, x, plan.to("cpu"))}
+    steps = {"native": training_step(native, x, plan.to("cpu"))}
     steps["products"] = partial(repeat, products_of(steps["native"]), Products.of(x))
     if find_spec("dgl"):
-        peer = view_class(view)(WORD_DIM, hidden, "dgl")
+        peer = view_class(view)(WORD_DIM, dim, "dgl")
         peer.load_state_dict(native.state_dict())
-        steps["dgl"] = trained(peer, x, peer.plan(batch).to("cpu"))
+        steps["dgl"] = training_step(peer, x, peer.plan(batch).to("cpu"))
     return steps
 
 
-def trained(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
-    """Make a step: forward, backward of the sum of squares, gradients dropped."""
+def training_step(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
+    """Make a step: forward, backward from the sum of squares, and gradients dropped."""
     x = x.clone().requires_grad_()
 
     def step() -> None:
@@ -100,26 +101,26 @@ def trained(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
 
 
 def products_of(step: Step) -> list[tuple[str, tuple[Tensor, ...]]]:
-    """Run a step of the native engine, and note its matrix products: the kind and the operands of each."""
+    """Run a step of the native engine, and record the method and the operands of its matrix products."""
     calls: list[tuple[str, tuple[Tensor, ...]]] = []
-    inside = False
+    is_inside_product = False
 
-    def noting(name: str) -> Callable[..., Tensor]:
+    def record(name: str) -> Callable[..., Tensor]:
         method = getattr(Products, name)
 
-        def noted(products: Products, *operands: Tensor) -> Tensor:
-            nonlocal inside
-            if inside:  # one product by means of another
+        def multiply(products: Products, *operands: Tensor) -> Tensor:
+            nonlocal is_inside_product
+            if is_inside_product:  # one product by means of another
                 return method(products, *operands)
-            calls.append((name.removeprefix("add"), operands))  # what is added to would grow without end
-            inside = True
+            calls.append((name.removeprefix("add"), operands))  # a sum would grow with each repetition
+            is_inside_product = True
             result = method(products, *operands)
-            inside = False
+            is_inside_product = False
             return result
 
-        return noted
+        return multiply
 
-    with patch.multiple(Products, **{name: noting(name) for name in ("mm", "addmm", "new_mm", "gradient")}):
+    with patch.multiple(Products, **{name: record(name) for name in ("mm", "addmm", "new_mm", "gradient")}):
         step()
     return calls
 

@@ -13,7 +13,6 @@ Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K
 """
 
 import functools
-import hashlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -29,15 +28,7 @@ from multiview.encode import SentenceInput, VectorOptions, sentences_of
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, printable
-from runtime.files import (
-    check_file,
-    file_record,
-    json_digest,
-    read_array,
-    read_record,
-    write_array,
-    write_record,
-)
+from runtime.files import json_digest, read_array, write_array
 
 VECTOR_FOLDER = Path("runs/vectors")
 """Folder of the vectors that ``--keep`` keeps, under names made of what they depend on."""
@@ -110,10 +101,12 @@ def main(config: SearchConfig) -> None:
     encode_corpus = functools.partial(
         encoder.encode, corpus.texts, trees=corpus.trees, show_progress_bar=None
     )
-    path = config.vectors
-    if config.keep and path is None:
-        path = cached_vectors(encoder.key, corpus.content, encode_corpus)
-    corpus_ND = encode_corpus() if path is None else read_array(path, 2)
+    if config.vectors is not None:
+        corpus_ND = read_array(config.vectors, 2)
+    elif config.keep:
+        corpus_ND = read_or_encode(encoder.key, corpus.content, encode_corpus)
+    else:
+        corpus_ND = encode_corpus()
     for query in config.queries or sentences_of(STANDARD_INPUT):
         query_1D = encoder.encode([query])
         if corpus_ND.shape != (len(corpus), query_1D.shape[1]) or not len(corpus):
@@ -134,21 +127,17 @@ def shown(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def cached_vectors(model: str, content: str, encode: Callable[[], Any]) -> Path:
-    """Return the file of the corpus's vectors; they are encoded if it is missing or damaged.
+def read_or_encode(model: str, content: str, encode: Callable[[], Any]) -> NDArray[Any]:
+    """Read the corpus's vectors from ``VECTOR_FOLDER``; if they are missing or damaged, encode them.
 
     ``model`` is the encoder's key, which leaves out the code of plugins; ``content`` decides the sentences.
     """
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    identity = {"content": digest, "model": model, "version": __version__}
-    path = VECTOR_FOLDER / f"search-{json_digest(identity, 16)}.npy"
-    record_path = path.with_suffix(".json")
+    path = VECTOR_FOLDER / f"search-{json_digest([content, model, __version__], 16)}.npy"
     try:
-        check_file(path, **read_record(record_path)["file"])
+        return read_array(path, 2)
     except UserError:
         write_array(path, encode())
-        write_record(record_path, {**identity, "file": file_record(path)})
-    return path
+    return read_array(path, 2)
 
 
 cli = Command(

@@ -114,18 +114,12 @@ def _complaint(error: Any) -> tuple[str, Any, str]:
     """Return the first of pydantic's complaints: the path to a value, the value, and what it must be."""
     complaint = error.errors(include_url=False)[0]
     path = [str(part) for part in complaint["loc"] if not str(part).startswith("constrained-")]
-    requirement = complaint["msg"]
-    for phrase, replacement in (
-        ("Input should be ", "must be "),
-        ("greater than or equal to", "at least"),
-        ("less than or equal to", "at most"),
-        ("greater than", "above"),
-        ("less than", "below"),
-    ):
-        requirement = requirement.replace(phrase, replacement)
     if complaint["type"] == "unexpected_keyword_argument":
-        requirement = "unknown key"
-    return ".".join(path), complaint["input"], requirement
+        return ".".join(path), complaint["input"], "unknown key"
+    text = complaint["msg"].replace("Input should be ", "must be ")
+    text = text.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    text = text.replace("greater than", "above").replace("less than", "below")
+    return ".".join(path), complaint["input"], text
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Add what the documentation needs beyond Markdown: a hook of mkdocs, which ``mkdocs.yml`` names.
 
-Equations become MathML while the site is built, so that no script and no font is fetched: formulas stand
-between dollar signs, and pymdownx.arithmatex marks them. References of docstrings become links where the site
-has the name.
+Equations stand between dollar signs and are marked by pymdownx.arithmatex. They become MathML while the site
+is built, so that no script and no font is fetched. References in docstrings become links if the site has the
+name.
 """
 
 import html
@@ -24,6 +24,6 @@ def on_page_content(content: str, **_: object) -> str:
 
 
 def _mathml(formula: re.Match[str]) -> str:
-    block = formula[1] == "div"
-    drawn = convert(html.unescape(formula[2]).strip(), display="block" if block else "inline")
-    return f'<div class="formula">{drawn}</div>' if block else drawn
+    is_block = formula[1] == "div"
+    mathml = convert(html.unescape(formula[2]).strip(), display="block" if is_block else "inline")
+    return f'<div class="formula">{mathml}</div>' if is_block else mathml

@@ -2,10 +2,10 @@
 
     python -m tools.stops
 
-Runs parsing, training and scoring on a few sentences, each once, and watches every call of this project
-that gets the configuration or a part of it as an argument. Who reads along goes from the caller to such a
-function, once for each. A *stay* is an unbroken stretch of this way in one module, a *room* is a module, a
-*return* is a stay in a room that was left before.
+It runs parsing, training and scoring on a few sentences, and watches every function of this project that gets
+the configuration, or a part of it, as an argument. A reader of the code goes from the caller to each such
+function once. On this way a *room* is a module, a *stay* is an unbroken stretch in one room, and a *return*
+is a stay in a room that was left before.
 """
 
 import dataclasses
@@ -33,22 +33,21 @@ class Walk:
         parts = [type(field.default) for field in dataclasses.fields(configuration)]
         self.types = (configuration, *(part for part in parts if dataclasses.is_dataclass(part)))
         self.functions: set[tuple[str, str]] = set()
-        self.way: list[str] = []
+        self.modules: list[str] = []
 
     def watch(self, frame: FrameType, event: str, _: Any) -> None:
-        """Remember a call that gets the configuration; a profile function of ``sys.setprofile``."""
-        module = frame.f_globals.get("__name__", "")
-        if event != "call" or module.split(".")[0] not in PACKAGES:
+        """Remember a call that gets the configuration; ``sys.setprofile`` calls this at every call."""
+        code, module = frame.f_code, _module_of(frame)
+        function = (module, code.co_qualname)
+        if event != "call" or not module or function in self.functions:
             return
-        code = frame.f_code
-        parameters = code.co_argcount + code.co_kwonlyargcount
-        arguments = (frame.f_locals.get(name) for name in code.co_varnames[:parameters])
-        if code.co_name != "__init__" or "config" in code.co_varnames:
-            function = (module, code.co_qualname)
-            if function not in self.functions and any(isinstance(each, self.types) for each in arguments):
-                self.functions.add(function)
-                caller = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
-                self.way += [caller, module] if caller.split(".")[0] in PACKAGES else [module]
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        gets_configuration = any(isinstance(frame.f_locals.get(name), self.types) for name in parameters)
+        is_generated = code.co_name == "__init__" and "config" not in code.co_varnames
+        if gets_configuration and not is_generated:
+            self.functions.add(function)
+            caller = _module_of(frame.f_back)
+            self.modules += [caller, module] if caller else [module]
 
     def follow(self, command: Callable[[list[str]], object], arguments: list[str]) -> str:
         """Run a command and say how many stays, rooms, returns and functions it took."""
@@ -59,13 +58,19 @@ class Walk:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
-        stays = sum(1 for _ in itertools.groupby(self.way))
-        rooms = len(set(self.way))
+        stays = len(list(itertools.groupby(self.modules)))
+        rooms = len(set(self.modules))
         return f"{stays} stays in {rooms} rooms, {stays - rooms} returns; {len(self.functions)} functions"
 
 
+def _module_of(frame: FrameType | None) -> str:
+    """Return the module of a frame, "" if it is not of this project."""
+    module = frame.f_globals.get("__name__", "") if frame else ""
+    return module if module.split(".")[0] in PACKAGES else ""
+
+
 def main() -> None:
-    """Follow the three commands' configurations, and print a line each."""
+    """Follow the configurations of three commands, and print a line for each."""
     from multiview.config import TrainConfig
     from multiview.train import cli as train
     from parsing.run import ParseConfig

@@ -3,18 +3,17 @@
     python -m tools.train_encoder --data DATA --teacher all-MiniLM-L6-v2
     python -m tools.train_encoder --data DATA --teacher none --output runs/alone
 
-Text of several kinds is cut into blocks of successive sentences, which are shuffled, so that any first part
-is a sample of all. No sentence stays whose word trigrams have a Jaccard similarity of 0.8 or more with those
-of an evaluation sentence. Words are fitted so that their mean comes nearest to the teacher's vector of the
-sentence (tokenlearn's idea, Tulkens & van Dongen 2024), from where the teacher has each word by itself, and
-stand beside skip-grams of the same text. Views are trained over them to the teacher's vectors, and a ridge
-regression of everything is the read-out. Every stage is kept and a stopped one goes on; the same options and
-threads give the same bits. Hours are printed.
+Text of several kinds is cut into blocks of successive sentences, which are shuffled, so that every beginning
+of the text is a sample of all kinds. A sentence is left out if its word trigrams have a Jaccard similarity of
+0.8 or more with those of an evaluation sentence. The words start where the teacher has each by itself, and
+are fitted so that their mean comes nearest to the teacher's vector of the sentence (tokenlearn's idea,
+Tulkens & van Dongen 2024); beside them stand skip-grams of the same text. Views are trained over these words
+to the teacher's vectors, and a ridge regression of everything is the read-out. Each stage is kept, so that a
+stopped run goes on; the same options and threads give the same bits. The hours are printed.
 """
 
 import collections
 import gzip
-import itertools
 import lzma
 import math
 import random
@@ -33,20 +32,23 @@ from runtime import files
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError
 
-SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their blocks
+SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their parts
 TREEBANKS = ("ewt", "gum")
 EVALUATION = ("senteval/downstream", "probing_rebuilt", "structure", "nli")  # never learned from
-BLOCK, LONG, SHORT = 100, 40, 3  # sentences of a block; words of a sentence
-HELD_OUT = 0.01  # share of documents that nothing learns from
-NEAR = 0.8  # Jaccard similarity of trigrams that is too much
-COMMON = 2000  # evaluation sentences with a trigram that then tells nothing
-# Words; numbers that the teacher and skip-grams give each; how large the second are to the first.
-WORDS, TAUGHT, SKIP, SKIP_SHARE = 40_000, 384, 192, 0.35
-PASSES, RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
+PART = 400  # sentences of a document that are drawn together
+BLOCK = 100  # sentences of a block
+MIN_WORDS, MAX_WORDS = 3, 40  # of a sentence
+HELD_OUT_SHARE = 0.01  # of documents, from which nothing learns
+MAX_SIMILARITY = 0.8  # Jaccard similarity of trigrams from which on a sentence is left out
+COMMON = 2000  # evaluation sentences that have a trigram which is too common to compare by
+VOCABULARY = 40_000  # words
+TEACHER_DIM, SKIP_GRAM_DIM = 384, 192  # numbers of a word
+SKIP_GRAM_SCALE = 0.35  # how large those of skip-grams are to those of the teacher
+PASSES, LEARNING_RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
 CHUNK = 10_000  # sentences that the teacher encodes before they are kept
 WORD = re.compile(r"\w+")
-PIECE = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
-ALONE = "--vectors=train", f"--table.dim={TAUGHT}", "--objective.same=1"  # training without a teacher
+CLAUSE_END = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
+OPTIONS_WITHOUT_TEACHER = ("--vectors=train", f"--table.dim={TEACHER_DIM}", "--objective.same=1")
 STRUCTURE = 0.15  # default share of who did what to whom
 
 
@@ -66,128 +68,141 @@ class TrainEncoderConfig:
     """Folder of all stages."""
 
 
-def trigrams(words: list[str]) -> set[tuple[str, ...]]:
-    """Collect every three words of a sentence in a row; a shorter one is one by itself."""
+def trigrams(words: Sequence[str]) -> set[tuple[str, ...]]:
+    """Return all runs of three words; a shorter sentence is one run."""
     return {tuple(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}
 
 
-def evaluation(data: Path) -> Callable[[list[str]], bool]:
-    """Tell whether the words of a sentence are nearer to some evaluation sentence's than they may be.
+class EvaluationSentences:
+    """The sentences of all evaluation sets: every column of every row of every file."""
 
-    Evaluation sentences are every column of every row of every file.
-    """
-    distinct = set[tuple[str, ...]]()
-    for path in sorted(p for folder in EVALUATION for p in (data / folder).rglob("*") if p.is_file()):
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        for cell in re.split("[\t\n]", raw.decode("latin-1" if "TREC" in path.name else "utf-8", "replace")):
-            distinct |= {tuple(words)} if len(words := WORD.findall(cell.lower())) >= 4 else set()
-    sentences = [trigrams(list(words)) for words in sorted(distinct)]
-    index = collections.defaultdict(list)
-    for number, sentence in enumerate(sentences):
-        for gram in sentence:
-            index[gram].append(number)
-    telling = {gram: numbers for gram, numbers in index.items() if len(numbers) < COMMON}
+    def __init__(self, data: Path) -> None:
+        distinct = set[tuple[str, ...]]()
+        for path in [path for folder in EVALUATION for path in (data / folder).rglob("*") if path.is_file()]:
+            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            text = content.decode("latin-1" if "TREC" in path.name else "utf-8", "replace")
+            rows = (WORD.findall(cell.lower()) for cell in re.split("[\t\n]", text))
+            distinct |= {tuple(words) for words in rows if len(words) >= 4}
+        self.trigrams = [trigrams(words) for words in sorted(distinct)]
+        numbers_of_trigram = collections.defaultdict(list)
+        for number, sentence_trigrams in enumerate(self.trigrams):
+            for trigram in sentence_trigrams:
+                numbers_of_trigram[trigram].append(number)
+        self.numbers = {
+            gram: numbers for gram, numbers in numbers_of_trigram.items() if len(numbers) < COMMON
+        }
 
-    def near(words: list[str]) -> bool:
-        own, shared = trigrams(words), collections.Counter[int]()
-        for gram in own:
-            shared.update(telling.get(gram, ()))
-        best = shared.most_common(3)
-        return any(count >= NEAR * (len(own) + len(sentences[number]) - count) for number, count in best)
+    def is_near(self, words: list[str]) -> bool:
+        """Tell whether a sentence is too similar to one of these."""
+        own_trigrams = trigrams(words)
+        counts = collections.Counter(n for trigram in own_trigrams for n in self.numbers.get(trigram, ()))
+        return any(
+            shared >= MAX_SIMILARITY * (len(own_trigrams) + len(self.trigrams[number]) - shared)
+            for number, shared in counts.most_common(3)
+        )
 
-    return near
 
-
-def documents(path: Path) -> Iterator[list[str]]:
+def read_documents(path: Path) -> list[list[str]]:
     """Read the sentences of each document of a text, or of the comments of a CoNLL-U file."""
-    document, treebank = list[str](), path.suffix == ".conllu"
-    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as lines:
-        for line in itertools.chain(lines, ["# newdoc" if treebank else ""]):
-            if line.startswith("# newdoc") if treebank else not line.strip():
-                yield from [document] if document else []
-                document = []
-            elif not treebank or line.startswith("# text ="):
-                document.append(line.removeprefix("# text =").strip())
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8") as stream:
+        text = stream.read()
+    if path.suffix == ".conllu":
+        parts = [re.findall("^# text =(.*)", part, re.MULTILINE) for part in text.split("# newdoc")]
+    else:
+        parts = [part.split("\n") for part in re.split(r"\n\s*\n", text.strip())]
+    return [[sentence.strip() for sentence in part] for part in parts if part]
 
 
-def texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]]]:
+def read_texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]]]:
     """Read successive sentences and their kind; those of kind ``held`` are for no training.
 
-    ``clauses`` are parts of sentences as short as the headlines that the text lacks, a block of them.
+    The kind ``clauses`` has parts of sentences, as short as headlines, which the text lacks.
     """
 
-    def clauses(sentences: list[str]) -> list[str]:
-        pieces = (piece.strip() for sentence in sentences for piece in PIECE.split(sentence))
-        return [piece for piece in pieces if 4 <= len(piece.split()) <= 14][:BLOCK]
+    def clauses_of(sentences: list[str]) -> list[str]:
+        clauses = (clause.strip() for sentence in sentences for clause in CLAUSE_END.split(sentence))
+        return [clause for clause in clauses if 4 <= len(clause.split()) <= 14][:BLOCK]
 
     for name, share in SOURCES.items():
-        whole = list(documents(data / "corpora" / f"{name}.txt.xz"))
-        for document in whole:
-            if draw.random() < HELD_OUT:
-                yield "held", document[:200]
+        documents = read_documents(data / "corpora" / f"{name}.txt.xz")
+        for document in documents:
+            if draw.random() < HELD_OUT_SHARE:
+                yield "held", document[: PART // 2]
                 continue
-            for part in (document[start : start + 400] for start in range(0, len(document), 400)):
+            for start in range(0, len(document), PART):
+                part = document[start : start + PART]
                 if draw.random() < share:
                     yield name, part
                 elif draw.random() < 0.3:
-                    yield "clauses", clauses(part)
-        for document in whole if name == "wikipedia" else []:
-            if draw.random() < 0.25:
-                yield "clauses", clauses(document)
+                    yield "clauses", clauses_of(part)
+        if name == "wikipedia":
+            for document in documents:
+                if draw.random() < 0.25:
+                    yield "clauses", clauses_of(document)
     for name in TREEBANKS:
-        for document in documents(data / "treebank" / name / "train.conllu"):
+        for document in read_documents(data / "treebank" / name / "train.conllu"):
             yield name, document
     threads = collections.defaultdict(list)
     for name in ("faq", "queries"):
         rows = (data / "retrieval" / "stackfaq" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
         for row in rows[1:]:
-            threads[row.split("\t")[1]].append(row.split("\t")[2])
+            _, thread, question = row.split("\t")[:3]
+            threads[thread].append(question)
     for questions in threads.values():
         yield "stackfaq", list(dict.fromkeys(questions))
 
 
 def select_text(data: Path, folder: Path, sentences: int) -> None:
     """Write ``train.txt``, ``held.txt`` and, for skip-grams, ``more.txt``, a blank line between blocks."""
-    near, draw, counts = evaluation(data), random.Random(0), collections.Counter[str]()
-    blocks, held_out = list[list[str]](), list[list[str]]()
-    for kind, text in texts(data, draw):
+    evaluation, draw, counts = EvaluationSentences(data), random.Random(0), collections.Counter[str]()
+    blocks, held_out_blocks = list[list[str]](), list[list[str]]()
+    for kind, text in read_texts(data, draw):
         usable = []
         for sentence in text:
             words = WORD.findall(sentence.lower())
-            if SHORT <= len(words) <= LONG and "formula_" not in sentence:
-                is_near = near(words)
-                counts["removed" if is_near else kind] += 1
-                usable += [] if is_near else [sentence]
-        pieces = (usable[start : start + BLOCK] for start in range(0, len(usable), BLOCK))
-        target = held_out if kind == "held" else blocks
-        target += [piece for piece in pieces if len(piece) > 1]
+            if MIN_WORDS <= len(words) <= MAX_WORDS and "formula_" not in sentence:
+                if evaluation.is_near(words):
+                    counts["removed"] += 1
+                else:
+                    counts[kind] += 1
+                    usable.append(sentence)
+        text_blocks = (usable[start : start + BLOCK] for start in range(0, len(usable), BLOCK))
+        target = held_out_blocks if kind == "held" else blocks
+        target += [block for block in text_blocks if len(block) > 1]
     draw.shuffle(blocks)
-    draw.shuffle(held_out)
-    first = int(np.searchsorted(np.cumsum([len(block) for block in blocks]), sentences)) + 1
-    for name, chosen in (("train", blocks[:first]), ("more", blocks[first:]), ("held", held_out)):
-        files.write_text(folder / f"{name}.txt", "".join("\n".join(block) + "\n\n" for block in chosen))
+    draw.shuffle(held_out_blocks)
+    train_blocks = int(np.searchsorted(np.cumsum([len(block) for block in blocks]), sentences)) + 1
+    parts = {"train": blocks[:train_blocks], "more": blocks[train_blocks:], "held": held_out_blocks}
+    for name, part in parts.items():
+        files.write_text(folder / f"{name}.txt", "".join("\n".join(block) + "\n\n" for block in part))
     files.write_json(folder / "text.json", counts)
 
 
-def teach(folder: Path, teacher: str) -> None:
-    """Write the teacher's vectors of the text, ``train.npy``, from parts that stay on disk."""
+def load_teacher(name: str) -> Any:
+    """Load a sentence-transformers model in bfloat16."""
     import torch
 
     from multiview.pretrained import load_pretrained
 
-    model = load_pretrained(teacher, all_modules=True, device="cpu").to(torch.bfloat16)
+    return load_pretrained(name, all_modules=True, device="cpu").to(torch.bfloat16)
+
+
+def encode_by_teacher(folder: Path, teacher: str) -> None:
+    """Write the teacher's vectors of the text, ``train.npy``, from parts that stay on disk."""
+    model = load_teacher(teacher)
     sentences = [line for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line]
-    parts = [folder / "taught" / f"{start:08}.npy" for start in range(0, len(sentences), CHUNK)]
-    parts[0].parent.mkdir(exist_ok=True)
-    for number, part in enumerate(parts):
-        if not part.exists():
-            chunk = sentences[number * CHUNK : (number + 1) * CHUNK]
-            files.write_array(part, model.encode(chunk, show_progress_bar=True).astype(np.float16))
-    taught_ST = np.concatenate([np.load(part) for part in parts]).astype(np.float32)
-    files.write_array(folder / "train.npy", taught_ST)
+    (folder / "taught").mkdir(exist_ok=True)
+    parts = []
+    for start in range(0, len(sentences), CHUNK):
+        path = folder / "taught" / f"{start:08}.npy"
+        if not path.exists():
+            vectors = model.encode(sentences[start : start + CHUNK], show_progress_bar=True)
+            files.write_array(path, vectors.astype(np.float16))
+        parts.append(np.load(path))
+    files.write_array(folder / "train.npy", np.concatenate(parts).astype(np.float32))
 
 
-def skip_grams(folder: Path) -> None:
+def fit_skip_grams(folder: Path) -> None:
     """Write ``skip.npy``, skip-grams [W, E] of the most frequent words of all text, and their counts."""
     from gensim.models import Word2Vec
 
@@ -195,10 +210,10 @@ def skip_grams(folder: Path) -> None:
 
     tokenizer = Tokenizer("spacy", running=False)
     text = "".join((folder / f"{name}.txt").read_text(encoding="utf-8") for name in ("train", "more"))
-    sentences = [[w.lower() for w in tokenizer.line(line)] for line in text.splitlines() if line]
+    sentences = [[word.lower() for word in tokenizer.line(line)] for line in text.splitlines() if line]
     counts = collections.Counter(word for sentence in sentences for word in sentence)
-    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS]
-    model = Word2Vec(sg=1, vector_size=SKIP, min_count=1, seed=0, workers=1, window=5, negative=5)
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:VOCABULARY]
+    model = Word2Vec(sg=1, vector_size=SKIP_GRAM_DIM, min_count=1, seed=0, workers=1, window=5, negative=5)
     model.build_vocab_from_freq(dict(frequent), corpus_count=len(sentences))
     model.train(sentences, total_examples=len(sentences), epochs=3)
     files.write_text(folder / "words.tsv", "".join(f"{word}\t{count}\n" for word, count in frequent))
@@ -214,51 +229,50 @@ def fit_words(folder: Path, teacher: str) -> None:
     rows = (folder / "words.tsv").read_text(encoding="utf-8").splitlines()
     words, counts = zip(*(row.split("\t") for row in rows), strict=True)
     weight_W1 = sif_weights(np.array(counts, np.int64), 1 + len(words))[1:, None]
-    taught_WT = taught_words(folder, teacher, words, weight_W1)
+    taught_WT = fit_to_teacher(folder, teacher, words, weight_W1)
     skip_WE = np.load(folder / "skip.npy") * weight_W1
-    skip_WE *= SKIP_SHARE * np.sqrt(np.mean(taught_WT**2) / np.mean(skip_WE**2))
-    vectors = KeyedVectors(TAUGHT + SKIP)
+    skip_WE *= SKIP_GRAM_SCALE * np.sqrt(np.mean(taught_WT**2) / np.mean(skip_WE**2))
+    vectors = KeyedVectors(TEACHER_DIM + SKIP_GRAM_DIM)
     vectors.add_vectors(list(words), np.concatenate([taught_WT, skip_WE], axis=1).astype(np.float32))
     with files.atomic_path(folder / "words.bin") as temporary:
         vectors.save_word2vec_format(str(temporary), binary=True)
 
 
-def taught_words(folder: Path, teacher: str, words: Sequence[str], weight_W1: Any) -> Any:
+def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: Any) -> Any:
     """Fit words so that their mean has the direction of the teacher's vector of each sentence, [W, T]."""
     import torch
     from torch.nn.functional import cosine_similarity, embedding_bag, normalize
 
-    from multiview.pretrained import load_pretrained
     from multiview.words.table import Vocabulary
     from parsing.trees.cache import TreeCache
 
     cache, vocabulary = TreeCache.open(folder / "trees"), Vocabulary(words, case="lower")
     batch = cache.read(0, len(cache), ("token",), vocabulary)
     token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), batch.sentence_offsets
-    wanted_ST = torch.from_numpy(np.load(folder / "train.npy"))
-    single_WT = torch.from_numpy(
-        load_pretrained(teacher, all_modules=True, device="cpu").to(torch.bfloat16).encode(list(words))
-    )
-    single_WT = normalize(single_WT, dim=1)
-    table_WT = torch.zeros(1 + len(words), TAUGHT)
+    target_ST = torch.from_numpy(np.load(folder / "train.npy"))
+    single_WT = normalize(torch.from_numpy(load_teacher(teacher).encode(list(words))), dim=1)
+    table_WT = torch.zeros(1 + len(words), TEACHER_DIM)
     table_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)
-    bias_T, sparse, dense = torch.zeros(TAUGHT), torch.optim.SparseAdam, torch.optim.Adam
-    optimisers: Any = [sparse([table_WT.requires_grad_()], RATE), dense([bias_T.requires_grad_()], RATE)]
+    bias_T = torch.zeros(TEACHER_DIM)
+    optimisers: Any = [
+        torch.optim.SparseAdam([table_WT.requires_grad_()], LEARNING_RATE),
+        torch.optim.Adam([bias_T.requires_grad_()], LEARNING_RATE),
+    ]
     torch.manual_seed(0)
-    steps = [part for _ in range(PASSES) for part in torch.randperm(len(cache)).split(BATCH)]
-    for step, chosen_B in enumerate(steps):
-        bags = [token_N[end_S1[row] : end_S1[row + 1]] for row in chosen_B.tolist()]
+    batches = [rows_B for _ in range(PASSES) for rows_B in torch.randperm(len(cache)).split(BATCH)]
+    for step, rows_B in enumerate(batches):
+        bags = [token_N[end_S1[row] : end_S1[row + 1]] for row in rows_B.tolist()]
         offset_B = torch.tensor([0, *map(len, bags[:-1])]).cumsum(0)
         mean_BT = embedding_bag(torch.cat(bags), table_WT, offset_B, mode="mean", sparse=True)
-        loss = 1 - cosine_similarity(mean_BT + bias_T, wanted_ST[chosen_B]).mean()
+        loss = 1 - cosine_similarity(mean_BT + bias_T, target_ST[rows_B]).mean()
         loss.backward()
-        rate = RATE * min(1, (step + 1) / 50) * (0.505 + 0.495 * math.cos(math.pi * step / len(steps)))
+        decay = 0.505 + 0.495 * math.cos(math.pi * step / len(batches))
         for optimiser in optimisers:
-            optimiser.param_groups[0]["lr"] = rate
+            optimiser.param_groups[0]["lr"] = LEARNING_RATE * min(1, (step + 1) / 50) * decay
             optimiser.step()
             optimiser.zero_grad()
         if step % 100 == 0:
-            print(f"words: step {step} of {len(steps)}, 1 - cosine {loss.item():.4f}", flush=True)
+            print(f"words: step {step} of {len(batches)}, 1 - cosine {loss.item():.4f}", flush=True)
     return table_WT.detach().numpy()[1:]
 
 
@@ -267,32 +281,32 @@ def main(config: TrainEncoderConfig) -> None:
     for name in ("corpora", "treebank", "retrieval", *EVALUATION):
         if not (config.data / name).is_dir():
             raise UserError(f"--data {config.data}: has no folder {name}")
-    folder, begun = config.output, time.monotonic()
+    folder, start = config.output, time.monotonic()
 
-    def stage(name: str, make: Callable[[], object]) -> None:
+    def run_stage(name: str, make: Callable[[], object]) -> None:
         if not (folder / name).exists():
             make()
-        print(f"{name}: {(time.monotonic() - begun) / 3600:.2f} h", flush=True)
+        print(f"{name}: {(time.monotonic() - start) / 3600:.2f} h", flush=True)
 
-    def command(*words: object) -> None:
+    def run_command(*words: object) -> None:
         subprocess.run([sys.executable, "-m", *map(str, words)], check=True)
 
-    stage("text.json", lambda: select_text(config.data, folder, config.sentences))
-    command("parsing.run", folder / "train.txt", "--output", folder / "trees")
-    teacher: list[object] = []
-    options = [*ALONE]
+    run_stage("text.json", lambda: select_text(config.data, folder, config.sentences))
+    run_command("parsing.run", folder / "train.txt", "--output", folder / "trees")
+    teacher_options: list[object] = []
+    options = [*OPTIONS_WITHOUT_TEACHER]
     if config.teacher != "none":
-        stage("train.npy", lambda: teach(folder, config.teacher))
-        stage("skip.npy", lambda: skip_grams(folder))
-        stage("words.bin", lambda: fit_words(folder, config.teacher))
-        teacher = ["--teacher", folder / "train.npy"]
+        run_stage("train.npy", lambda: encode_by_teacher(folder, config.teacher))
+        run_stage("skip.npy", lambda: fit_skip_grams(folder))
+        run_stage("words.bin", lambda: fit_words(folder, config.teacher))
+        teacher_options = ["--teacher", folder / "train.npy"]
         options = [f"--vectors={folder / 'words.bin'}", f"--objective.teacher={folder / 'train.npy'}"]
     options += [f"--preset={Path(__file__).with_suffix('.toml')}", f"--loop.epochs={config.epochs}"]
     options += [f"--trees={folder / 'trees'}", f"--output={folder}", "--name=views"]
-    command("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train", *options)
-    stage("model/config.json", lambda: pack_model(folder / "views", folder / "model", "spelling"))
-    structure = "--structure", STRUCTURE
-    command("multiview.readout", folder / "model", folder / "trees", *teacher, *structure)
+    run_command("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train", *options)
+    run_stage("model/config.json", lambda: pack_model(folder / "views", folder / "model", "spelling"))
+    structure_option = ("--structure", STRUCTURE)
+    run_command("multiview.readout", folder / "model", folder / "trees", *teacher_options, *structure_option)
 
 
 TITLE = "Train the sentence encoder of the package."

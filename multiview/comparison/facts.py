@@ -109,32 +109,27 @@ def _stem(word: str) -> str:
 
 
 class Facts(NamedTuple):
-    """Words and arcs of sentences, sentence by sentence; a form is its place in a :class:`FormTable`."""
+    """The words [T] and arcs [M] of sentences, sentence by sentence.
+
+    Words, heads and dependents are places in a :class:`FormTable`. ``is_content`` leaves out function words
+    and those that deny. A sign is -1 where the word, or one of the arc's two words, is denied, else 1.
+    """
 
     word_count: Ints
     """[S], how many words a sentence has."""
     form: Ints
-    """[T], the form of each word."""
     is_content: Flags
-    """[T], whether the word is no function word, nor one that denies."""
     is_preposition: Flags
-    """[T]."""
     sign: Ints
-    """[T], -1 for a word that is denied, else 1."""
     is_first: Flags
     """[T], whether the word begins its sentence."""
     arc_count: Ints
     """[S], how many arcs a sentence has."""
     role: Ints
-    """[M], the place of the arc's role in :data:`parsing.trees.role_rules.ROLES`."""
     head: Ints
-    """[M], the form of the arc's head."""
     dependent: Ints
-    """[M], the form of its dependent."""
     arc_sign: Ints
-    """[M], -1 where one of the two is denied, else 1."""
     head_sign: Ints
-    """[M], -1 where the head is denied, else 1."""
     negation_count: Ints
     """[S], how many words of a sentence are denied."""
 

@@ -1,7 +1,7 @@
 """Who did what to whom in two sentences, and the reasons why they do not say the same."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from multiview.comparison.facts import PairFacts, WordClass
@@ -21,6 +21,8 @@ class Binding:
     """With both forms where one is denied: came | not came."""
     a: tuple[str, ...]
     b: tuple[str, ...]
+    bases: tuple[frozenset[int], frozenset[int]] = field(repr=False)
+    """The numbers of the bases of ``a`` and of ``b``."""
 
     @property
     def is_same(self) -> bool:
@@ -52,36 +54,26 @@ class Reason:
 
 
 class _Arc(NamedTuple):
+    """An arc as it is shown; words that are denied have a not before them."""
+
     head: str
-    """As shown, with not where it is denied."""
     dependent: str
     dependent_base: int
 
 
-class _Slot(NamedTuple):
-    """A role of a word, with the arcs that fill it in either sentence."""
-
-    role: int
-    a: list[_Arc]
-    b: list[_Arc]
-
-    def binding(self) -> Binding:
-        """Return the slot as it is shown."""
-        heads = list(dict.fromkeys(arc.head for arc in [*self.a, *self.b]))
-        is_denied_once = len({head.startswith("not ") for head in heads}) > 1
-        head = " | ".join(heads) if is_denied_once and self.a and self.b else heads[0]
-        words_a, words_b = (tuple(arc.dependent for arc in arcs) for arcs in (self.a, self.b))
-        return Binding(ROLES[self.role], head, words_a, words_b)
-
-
 def bindings(pairs: PairFacts, pair: int) -> list[Binding]:
     """Return who did what to whom in the two sentences of a pair, what differs first."""
-    return sorted((slot.binding() for slot in _slots(pairs, pair)), key=lambda binding: binding.is_same)
-
-
-def _slots(pairs: PairFacts, pair: int) -> list[_Slot]:
     arcs_a, arcs_b = (_arcs_by_slot(pairs, row) for row in pairs.row_n2[pair].tolist())
-    return [_Slot(slot[0], arcs_a.get(slot, []), arcs_b.get(slot, [])) for slot in arcs_a | arcs_b]
+    bindings = []
+    for slot in arcs_a | arcs_b:
+        sides = arcs_a.get(slot, []), arcs_b.get(slot, [])
+        heads = list(dict.fromkeys(arc.head for arcs in sides for arc in arcs))
+        is_denied_once = len({head.startswith("not ") for head in heads}) > 1
+        head = " | ".join(heads) if is_denied_once and all(sides) else heads[0]
+        words_a, words_b = (tuple(arc.dependent for arc in arcs) for arcs in sides)
+        bases_a, bases_b = (frozenset(arc.dependent_base for arc in arcs) for arcs in sides)
+        bindings.append(Binding(ROLES[slot[0]], head, words_a, words_b, (bases_a, bases_b)))
+    return sorted(bindings, key=lambda binding: binding.is_same)
 
 
 def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[_Arc]]:
@@ -93,14 +85,10 @@ def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[_Arc
         head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
         head_sign = int(facts.head_sign[arc])
         dependent_sign = head_sign * int(facts.arc_sign[arc])
+        head_text = _with_not(head.text.lower(), head_sign)
+        dependent_text = _with_not(dependent.text.lower(), dependent_sign)
         slot = (int(facts.role[arc]), head.base_number)
-        arcs_by_slot.setdefault(slot, []).append(
-            _Arc(
-                _with_not(head.text.lower(), head_sign),
-                _with_not(dependent.text.lower(), dependent_sign),
-                dependent.base_number,
-            )
-        )
+        arcs_by_slot.setdefault(slot, []).append(_Arc(head_text, dependent_text, dependent.base_number))
     return arcs_by_slot
 
 
@@ -146,9 +134,8 @@ def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
         if base in words_b and words_a[base].sign != words_b[base].sign:
             kind = "opposite" if words_a[base].word_class == WordClass.PARTICLE else "negation"
             reasons.append(Reason(kind, words_a[base].text, words_b[base].text))
-    for slot in _slots(pairs, pair):
-        binding = slot.binding()
-        bases_a, bases_b = ({arc.dependent_base for arc in arcs} for arcs in (slot.a, slot.b))
+    for binding in bindings(pairs, pair):
+        bases_a, bases_b = binding.bases
         is_exchange = bases_a != bases_b and bases_a | bases_b <= shared_bases
         if bases_a and bases_b and is_exchange and not binding.is_same:
             place = f"{binding.role} of {binding.head}"
