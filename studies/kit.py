@@ -87,7 +87,7 @@ class Run:
             self.left_out.setdefault(str(error), []).append(name)
             return None
 
-    def opened(self, openers: Mapping[Key, Callable[[], Resource]]) -> dict[Key, Resource]:
+    def open_all(self, openers: Mapping[Key, Callable[[], Resource]]) -> dict[Key, Resource]:
         """Call every opener; one that raises a UserError is left out."""
         resources = {key: self.attempt(str(key), opener) for key, opener in openers.items()}
         return {key: resource for key, resource in resources.items() if resource is not None}
@@ -234,7 +234,7 @@ def _preset_tables(config: type[Any]) -> dict[str, dict[str, Any]]:
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
-def published(file: Path) -> dict[str, dict[str, float]]:
+def read_published(file: Path) -> dict[str, dict[str, float]]:
     """Read a paper's figures from a CSV file: by the row's name, in the first column, then by column."""
     with file.open(encoding="utf-8", newline="") as stream:
         (_, *columns), *rows = csv.reader(stream)

@@ -37,7 +37,7 @@ from senteval_runner.report.page import Block, Column, Page, Score, Section, Tab
 from senteval_runner.vectors import open_model
 from studies.analogies.__main__ import ScoreConfig
 from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
-from studies.kit import Cell, Figures, Run, published, score_table
+from studies.kit import Cell, Figures, Run, read_published, score_table
 
 AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
 RATES = {"PPR": "PPR", "PNR": "PNR"}
@@ -114,7 +114,7 @@ def score(config: ScoreConfig, run: Run) -> Page:
     """Score the models on the questions."""
     questions = read_questions(config.questions)
     digest = sha256_file(config.questions)
-    models = run.opened({spec: partial(open_model, spec) for spec in config.models})
+    models = run.open_all({spec: partial(open_model, spec) for spec in config.models})
 
     @cache
     def vectors(name: str) -> Vectors:
@@ -158,7 +158,9 @@ def _table(
         values["All"] = figures["overall"]
         rows[model] = {name: None if value is None else 100 * value for name, value in values.items()}
     columns = [*column_of.values(), *(["All"] if kind == "averages" else [])]
-    paper_rows = {} if kind == "accuracy" else published(Path(__file__).with_name(f"published-{kind}.csv"))
+    paper_rows = (
+        {} if kind == "accuracy" else read_published(Path(__file__).with_name(f"published-{kind}.csv"))
+    )
     columns_of_table = [Column(name, digits=1, best="high") for name in columns]
     return score_table(["model"], columns_of_table, rows, paper_rows, quoted_title=SOURCE)
 

@@ -26,13 +26,13 @@ from studies.finetune.examples import (
     Draw,
     Examples,
     Stream,
-    fixed,
+    draw_all,
     hold_out,
-    normalised,
+    normalise,
     split_phrases,
     with_negatives,
 )
-from studies.finetune.tiny import MAX_LENGTH, ready
+from studies.finetune.tiny import MAX_LENGTH, find_backbone
 from studies.finetune.training import Head, TuningConfig, Turn, fit, save_tuned
 from studies.kit import Cell, Figures, Run
 
@@ -82,12 +82,12 @@ def _read_nli(config: BurtConfig, sides: Sides) -> str:
     skip_counts: Counter[str] = Counter()
     all_pairs = Examples.of_nli(config.nli, skip_counts)
     held_out = Examples.of_nli(config.nli_dev)
-    dev_premises = {normalised(premise) for premise in held_out.first}
-    train = all_pairs.take(np.array([normalised(a) not in dev_premises for a in all_pairs.first], dtype=bool))
+    dev_premises = {normalise(premise) for premise in held_out.first}
+    train = all_pairs.take(np.array([normalise(a) not in dev_premises for a in all_pairs.first], dtype=bool))
     dropped_count = len(all_pairs) - len(train)
     if not config.nli_dev:
         train, held_out = hold_out(train, config.held_out)
-    sides["nli"] = fixed(train), held_out
+    sides["nli"] = draw_all(train), held_out
     return (
         f"nli: {len(train):,} pairs to train on, {len(held_out):,} held out; dropped {skip_counts.total():,} "
         f"without a three-way label, {dropped_count:,} whose premise is in --nli-dev"
@@ -110,7 +110,7 @@ def _read_paraphrases(config: BurtConfig, sides: Sides) -> str:
         train_rows, held_out_rows = (side.take(side.target >= 0) for side in (train, held_out))
         if len(set(train_rows.target.tolist())) < len(RELATIONS):
             raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(CLASS_OF_LABEL)}")
-        sides["classification"] = fixed(train_rows), held_out_rows
+        sides["classification"] = draw_all(train_rows), held_out_rows
     return (
         f"ppdb: {len(rows):,} rows; of those with two different phrases of at most {MAX_WORDS} words and a "
         f"label that is used, as many of each label: {len(train):,} to train on, {len(held_out):,} held out"
@@ -122,7 +122,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
     rows = variants(config)
-    backbone, key = ready(
+    backbone, key = find_backbone(
         config.backbone,
         config.output,
         lambda: [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts],

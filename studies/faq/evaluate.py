@@ -36,7 +36,7 @@ from senteval_runner.vectors import open_model
 from studies.faq.__main__ import FaqConfig, Sampling
 from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.training import in_batches, tunable_tower, tune_pairs
-from studies.kit import Cell, Figures, Run, published, score_table
+from studies.kit import Cell, Figures, Run, read_published, score_table
 
 LEXICAL: Mapping[str, type[Bm25] | type[Tfidf]] = {"TF-IDF": Tfidf, "BM25": Bm25}
 COLUMNS = (
@@ -85,7 +85,7 @@ class FaqSet:
 
 
 @cache
-def embedded(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
+def embed_set(data: FaqSet, encode: OpenedEncoder) -> dict[str, NDArray[np.floating]]:
     """Encode ``query`` [Q, D], ``question`` and ``answer`` [N, D] as unit vectors, once."""
     texts = {"query": data.queries, "question": data.questions, "answer": data.answers}
     return {name: unit(encode([text.split() for text in group])) for name, group in texts.items()}
@@ -194,11 +194,11 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
         if data.name in sets:
             raise UserError(f"two sets have one name ({data.name}); rename a folder")
         sets[data.name] = data
-    models = run.opened({spec: partial(open_model, spec) for spec in config.models})
+    models = run.open_all({spec: partial(open_model, spec) for spec in config.models})
     rows: dict[str, dict[tuple[str, Sampling | None], list[Figures]]] = {name: {} for name in sets}
     for (name, method, sampling, _), figures in run.figures(faq_cells(config, sets, models)).items():
         rows[name].setdefault((method, sampling), []).append(figures)
-    paper_rows = published(Path(__file__).with_name("published.csv")) if config.preset else {}
+    paper_rows = read_published(Path(__file__).with_name("published.csv")) if config.preset else {}
     sections = []
     for name, data in sets.items():
         note = f"{len(data.questions)} entries, {len(data.queries)} queries. Std. is over the seeds."
@@ -207,7 +207,7 @@ def evaluate(config: FaqConfig, run: Run) -> Page:
         if (model, None) in rows[name]:
             count = min(QUERIES_SHOWN, len(data.queries))
             answers = np.flatnonzero(data.relevant_QN[:count].any(axis=0))
-            vectors = embedded(data, encoder)
+            vectors = embed_set(data, encoder)
             vectors_ND = np.concatenate([vectors["query"][:count], vectors["answer"][answers]])
             classes = [0] * count + [1] * len(answers)
             plane = plots.scatter(vectors_ND, classes, ["query", "answer"], by="tsne")
@@ -253,7 +253,7 @@ def faq_cells(
 
 def similarities(data: FaqSet, encoder: OpenedEncoder) -> Scores:
     """Compute the cosines of all queries and entries, [Q, N]."""
-    vectors = embedded(data, encoder)
+    vectors = embed_set(data, encoder)
     scores_QN: Scores = vectors["query"] @ vectors["question"].T
     return scores_QN
 

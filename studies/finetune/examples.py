@@ -96,7 +96,7 @@ def rng(seed: int, name: str, *counters: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(name.encode()), *counters])
 
 
-def normalised(text: str) -> str:
+def normalise(text: str) -> str:
     """Drop all but letters and digits, in lower case: a sentence is the same under any tokenisation."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
@@ -108,9 +108,9 @@ def hold_out(
 
     All rows of a first text are on one side; with ``both_sides`` all of a pair, in either order.
     """
-    keys = [normalised(text) for text in rows.first]
+    keys = [normalise(text) for text in rows.first]
     if both_sides:
-        keys = [min(key, normalised(text)) for key, text in zip(keys, rows.second or (), strict=True)]
+        keys = [min(key, normalise(text)) for key, text in zip(keys, rows.second or (), strict=True)]
     hashes = np.array([zlib.crc32((salt + key).encode()) for key in keys])
     is_held_out = hashes < fraction * 2**32
     return rows.take(~is_held_out), rows.take(is_held_out)
@@ -155,12 +155,12 @@ Draw = Callable[[int], Examples]
 """Gives the examples of a pass (0, 1, ...), in any fixed order; every pass has the same number of them."""
 
 
-def fixed(examples: Examples) -> Draw:
+def draw_all(examples: Examples) -> Draw:
     """Give the same examples at every pass."""
     return lambda _: examples
 
 
-def sampled(examples: Examples, fraction: float, seed: int, name: str) -> Draw:
+def draw_fraction(examples: Examples, fraction: float, seed: int, name: str) -> Draw:
     """Draw a fresh random ``fraction`` of the examples at every pass (SEQ-MT's ``[sub]``)."""
     count = max(1, round(fraction * len(examples)))
     return lambda number: examples.take(

@@ -22,7 +22,7 @@ SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_LETTERS = 500
 
 
-def ready(
+def find_backbone(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
 ) -> tuple[str, str]:
     """Return what to load and a digest of its content; a tiny BERT is built of the texts in the output."""

@@ -32,7 +32,7 @@ from senteval_runner.towers.backbones import (
     chosen,
     open_backbone,
 )
-from studies.kit import Cell, Figures, Run, published, score_table
+from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.layers.__main__ import LayersConfig
 
 TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -68,7 +68,7 @@ def frame(scores: Mapping[tuple[str, str, str], Mapping[str, float]]) -> pd.Data
     return pd.DataFrame([[row.get(task) for task in tasks] for row in scores.values()], index, tasks, float)
 
 
-def normalised(scores: pd.DataFrame) -> pd.DataFrame:
+def normalise(scores: pd.DataFrame) -> pd.DataFrame:
     """Divide by each task's best, in percent; tasks whose best is not positive are dropped."""
     best = scores.max()
     return 100 * scores.loc[:, best > 0] / best[best > 0]
@@ -112,7 +112,7 @@ def likeness(scores: pd.DataFrame) -> pd.DataFrame:
 
     The measure is Pearson's r of percentages of each task's best, over three tasks or more.
     """
-    r = normalised(scores).T.corr(min_periods=3)
+    r = normalise(scores).T.corr(min_periods=3)
     pooling = scores.index.get_level_values("pooling")
     table = r.loc[pooling == POOLING, pooling == OWN]
     table.columns = table.columns.get_level_values("backbone")
@@ -128,7 +128,7 @@ def page(scores: pd.DataFrame, mlp: pd.DataFrame, remarks: Sequence[str]) -> Pag
     sections = [Section("Remarks", remarks)]
     if not len(scores):
         return Page("What the layers know", sections)
-    share = normalised(scores)
+    share = normalise(scores)
     suffix = ", normalised per task by the best"
     tables = [
         _table("Poolings, mean over layers", pooling_table(scores)),
@@ -153,7 +153,7 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
     """Print a frame with two labels; ``paper`` names the published rows that stand below."""
     means = means.dropna(axis=1, how="all")
     numbers = means.astype(object).where(means.notna(), None)
-    paper_rows = published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
+    paper_rows = read_published(Path(__file__).with_name(f"published-{paper}.csv")) if paper else {}
     return score_table(
         list(map(str, means.index.names)),
         [Column(name, best="high") for name in means.columns],
@@ -167,7 +167,7 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
 
 def heat_maps(scores: pd.DataFrame) -> Iterator[Figure]:
     """Draw each backbone with layers, and each comparison with the first (EMP's Figure 1)."""
-    share = normalised(scores)
+    share = normalise(scores)
     first = scores.index[0][0]
     for name in share.index.unique("backbone"):
         if OWN in share.loc[name].index.get_level_values("pooling"):
@@ -216,10 +216,10 @@ def evaluate(config: LayersConfig, run: Run) -> Page:
         remarks.append(f"multi-layer perceptron: {config.mlp} hidden units; {exceptions} have none")
     scores: dict[int, dict[tuple[str, str, str], dict[str, float]]] = {0: {}, config.mlp: {}}
     """Scores by hidden units of the classifier, (encoder, layers, pooling) and task."""
-    for name, full_task in run.opened({name: partial(read_task, name, data) for name in names}).items():
+    for name, full_task in run.open_all({name: partial(read_task, name, data) for name in names}).items():
         task = full_task
         if config.limit:
-            task = limited(full_task, config.limit)
+            task = limit_rows(full_task, config.limit)
             counts = (f"{key} {len(task.splits[key]):,} of {len(y):,}" for key, y in full_task.splits.items())
             remarks.append(f"--limit, not comparable with the full task: {name}: {', '.join(counts)}")
         cells = task_cells(backbones, protocols, task, config.limit)
@@ -260,8 +260,8 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
     for text in config.concatenate:
         if "," not in text:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
-    backbones = run.opened({spec: partial(open_backbone, spec) for spec in config.backbones})
-    sources = run.opened({spec: partial(find_source, spec) for spec in config.encoders})
+    backbones = run.open_all({spec: partial(open_backbone, spec) for spec in config.backbones})
+    sources = run.open_all({spec: partial(find_source, spec) for spec in config.encoders})
     backbones |= {f"{spec} {WHOLE}": Backbone(source.for_classifiers()) for spec, source in sources.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
@@ -276,7 +276,7 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
     return list(backbones.values())
 
 
-def limited(task: TaskData, limit: int) -> TaskData:
+def limit_rows(task: TaskData, limit: int) -> TaskData:
     """Cut a task to about ``limit`` rows per split: each class keeps its share, twelve rows at least."""
     splits = {}
     for name, split in task.splits.items():

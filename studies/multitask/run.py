@@ -40,10 +40,10 @@ from runtime.errors import UserError
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers import Pooling
 from senteval_runner.towers.transformer import load_tower
-from studies.finetune.examples import Examples, Stream, digest, fixed, hold_out, rng, sampled
-from studies.finetune.tiny import ready
+from studies.finetune.examples import Examples, Stream, digest, draw_all, draw_fraction, hold_out, rng
+from studies.finetune.tiny import find_backbone
 from studies.finetune.training import HEADS, Features, Head, TuningConfig, Turn, fit, save_tuned
-from studies.kit import Cell, Figures, Run, published, score_table
+from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.multitask.__main__ import MultitaskConfig
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
@@ -182,7 +182,7 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     for name, task in tasks.items():
         run.log(f"{name}: {len(task.train):,} train, {len(task.dev):,} dev, {len(task.test):,} test")
     texts = [text for task in tasks.values() for text in task.train.texts]
-    start, key = ready(config.backbone, config.output, lambda: texts, seed=config.seed)
+    start, key = find_backbone(config.backbone, config.output, lambda: texts, seed=config.seed)
     options = {name: value for name, value in config_to_json(config).items() if name not in INPUT_OPTIONS}
     content = digest(part for task in tasks.values() for part in task)
 
@@ -200,7 +200,7 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     dev = {name: figures_of_stages[name] for name in names if name in figures_of_stages}
     test = run.figures({name: cell(name, _test, "") for name in best(dev)})
     table_1, table_2 = (
-        published(Path(__file__).with_name(f"published-table-{number}.csv")) for number in (1, 2)
+        read_published(Path(__file__).with_name(f"published-table-{number}.csv")) for number in (1, 2)
     )
     sections = [
         Section("Table 1: dev", [_table("configuration", dev, table_1)]),
@@ -223,7 +223,7 @@ def _train(start: str, config: MultitaskConfig, tasks: Tasks, name: str, work: P
     tower_start = config.output / folder_of(earlier_stages) if earlier_stages else start
     net = MultitaskNet(config.seed, stages, tower_start)
     train = tasks[stage.task].train
-    draw = sampled(train, 0.1, config.seed, stage_name) if stage.on_samples else fixed(train)
+    draw = draw_fraction(train, 0.1, config.seed, stage_name) if stage.on_samples else draw_all(train)
     stream = Stream(draw, config.batch_size, config.seed, stage.task)
     # The heads of tasks without a stage so far are random: they have no say in which epoch is kept.
     decisive_tasks = [task for task in OUTPUTS if task in net.stage_of]

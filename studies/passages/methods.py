@@ -18,7 +18,7 @@ from runtime.errors import UserError
 from senteval_runner.report.page import Column, Page, Score, Section, Table, TableCell
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors import open_model
-from studies.kit import Cell, Figures, Run, published, score_table
+from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.passages.__main__ import Feature, PassagesConfig
 from studies.passages.ranker import (
     HIDDEN_UNITS,
@@ -29,7 +29,7 @@ from studies.passages.ranker import (
     cross_scores,
     fine_tune,
     measure,
-    scaled,
+    scale_rows,
     score,
     train_scorer,
 )
@@ -79,7 +79,7 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         means = {name: float(values_Q.mean()) for name, values_Q in values.items()}
         return {**means, "average_precisions": values["map"].tolist(), **details}
 
-    sets = run.opened({spec: partial(read, spec) for spec in config.sets}).values()
+    sets = run.open_all({spec: partial(read, spec) for spec in config.sets}).values()
     cells = {
         (data.name, method.label, seed): Cell(
             name=f"{data.name}: {' '.join(filter(None, method.label))}, seed {seed}",
@@ -111,7 +111,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     def score_vectors(
         model: OpenedEncoder, feature: Feature, units: int | None, data: PassageSet, seed: int, folder: Path
     ) -> tuple[Scores, Figures]:
-        parts = encoded(model, data)
+        parts = encode_parts(model, data)
         dim = parts["test"].passage_ND.shape[1]
         scorer, curve = Scorer(feature, units, dim, seed), []
         if feature != "cosine":
@@ -127,7 +127,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
     for spec, layers, pooling in product(config.backbones, config.layers, config.poolings):
         opener = partial(open_layers, spec, layers, pooling, max_length=512, **places)
         openers[f"{spec} {layers} {pooling}"] = opener
-    models = list(run.opened(openers).values())
+    models = list(run.open_all(openers).values())
     names = distinct_names([model.name for model in models], [model.spec for model in models])
     methods = [Method(("BM25", "words", ""), ["bm25"], 1, bm25)]
     for (name, model), feature in product(zip(names, models, strict=True), config.features):
@@ -137,7 +137,7 @@ def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
             identity = [*model.identity, feature, kind, options]
             seeds = config.runs if options else 1
             methods.append(Method((name, feature, kind or ""), identity, seeds, compute))
-    for backbone, source in run.opened({spec: partial(find_source, spec) for spec in config.cross}).items():
+    for backbone, source in run.open_all({spec: partial(find_source, spec) for spec in config.cross}).items():
         name = Path(backbone).name if Path(backbone).exists() else backbone
         identity = ["cross", source.key, config.cross_epochs, config.margin]
         label = name, "cross-encoder", "mlp"
@@ -152,16 +152,16 @@ def bm25(data: PassageSet, seed: int, folder: Path) -> tuple[Scores, Figures]:
 
 
 @lru_cache(maxsize=1)  # the vectors of one model and set are in memory at a time
-def encoded(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
+def encode_parts(encode: OpenedEncoder, data: PassageSet) -> dict[str, Part]:
     """Make train, dev and test with a model's vectors of questions, and of passages that are candidates."""
     candidates = [question.candidates for questions in data.splits.values() for question in questions]
     rows = np.unique(np.concatenate(candidates))
     vectors = encode([data.passages[row].split() for row in rows])
     passages = np.zeros((len(data.passages), vectors.shape[1]), dtype=np.float32)
     passages[rows] = vectors
-    passage_ND = scaled(passages)
+    passage_ND = scale_rows(passages)
     return {
-        split: Part(questions, scaled(encode([q.text.split() for q in questions])), passage_ND)
+        split: Part(questions, scale_rows(encode([q.text.split() for q in questions])), passage_ND)
         for split, questions in data.splits.items()
     }
 
@@ -185,7 +185,7 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
             for metric, value in figures.items()
             if metric.startswith(prefix)
         }
-        for model, figures in published(Path(__file__).with_name("published.csv")).items()
+        for model, figures in read_published(Path(__file__).with_name("published.csv")).items()
     }
     paper_rows = {label: row for label, row in paper_rows.items() if row}
     notes = [NOTE] if paper_rows else []

@@ -126,7 +126,7 @@ class Part:
     """One row per passage of the set."""
 
 
-def scaled(vectors_ND: NDArray[np.floating]) -> Tensor:
+def scale_rows(vectors_ND: NDArray[np.floating]) -> Tensor:
     """Scale rows to length √D; zero rows stay zero."""
     return torch.from_numpy((unit(vectors_ND) * vectors_ND.shape[1] ** 0.5).astype(np.float32))
 

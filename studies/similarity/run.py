@@ -30,9 +30,9 @@ from senteval_runner.protocol.correlation import cosines, spearman
 from senteval_runner.protocol.features import design, pair_blocks
 from senteval_runner.report.page import Column, Page, Section
 from senteval_runner.vectors import open_model
-from studies.finetune.examples import PER_CLASS, Examples, digest, fixed, split_phrases
+from studies.finetune.examples import PER_CLASS, Examples, digest, draw_all, split_phrases
 from studies.finetune.training import is_tunable, tunable_tower, tune_pairs
-from studies.kit import Cell, Figures, Run, published, score_table
+from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.similarity.__main__ import SimilarityConfig
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
@@ -69,7 +69,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     if config.fine_tune and config.semeval2013 is None:
         raise UserError("--fine-tune needs --semeval2013 FOLDER")
     names = (*STS_TASKS, *RELATEDNESS_TASKS) if config.data is not None else ()
-    tasks = run.opened({name: partial(read_task, name, config.data or Path()) for name in names})
+    tasks = run.open_all({name: partial(read_task, name, config.data or Path()) for name in names})
     sets = list(open_sets(config, tasks.values()))
     models = {spec: open_model(spec, seed=config.seed) for spec in config.models}
     cells = {
@@ -86,7 +86,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
     for (spec, _), figures in run.figures(cells).items():
         rows.setdefault(spec, {}).update(figures)
     file = Path(__file__).with_name(f"published-{config.published}.csv")
-    paper_rows = published(file) if config.published else {}
+    paper_rows = read_published(file) if config.published else {}
     own_rows, quoted_rows = (
         {name: with_averages(row) for name, row in table.items()} for table in (rows, paper_rows)
     )
@@ -188,7 +188,7 @@ def tuned_accuracy(
     """Train a copy of a transformer and a head (see ``tune_pairs``), and score them on ``test``."""
     tower = tunable_tower(model, device=pick_device())
     settings: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": learning_rate, "seed": seed}
-    head = tune_pairs(tower, fixed(train), "semeval2013", folder=folder, **settings)
+    head = tune_pairs(tower, draw_all(train), "semeval2013", folder=folder, **settings)
     return {SEMEVAL: round(100 * head.score(tower, test), 2)}
 
 

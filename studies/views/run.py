@@ -74,7 +74,7 @@ class System:
         name = f"{self.name}, {self.words} words, {self.trees.name}, rate {self.rate:g}"
         return f"{re.sub(', |,| ', '-', name).lower()}-seed{self.seed}"
 
-    def scores(self, scale: Scale) -> str:
+    def score_folder(self, scale: Scale) -> str:
         """Name the folder of its scores, below the output."""
         return f"scores/{self.label}/{scale}"
 
@@ -149,7 +149,7 @@ def training_options(config: ViewsConfig, system: System) -> dict[str, str]:
 def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path) -> Figures:
     """Train a system, unless it is trained, and score it; return commit, best step and held-out loss."""
     models = config.output / "models"
-    report = config.output / system.scores(scale)
+    report = config.output / system.score_folder(scale)
     if system.is_trained:
         _command(*shlex.split(training_command(training(config, system)))[2:])
     _command(
@@ -306,13 +306,13 @@ def compare(config: ViewsConfig, run: Run) -> Page:
             name=f"{system.label}, scale {scale}",
             identity=[training_options(config, system), scale, config.tasks, config.protocol],
             compute=partial(score, config, system, scale, commit),
-            folder=system.scores(scale),
+            folder=system.score_folder(scale),
         )
         for system, scale in product(systems, config.scales)
     }
     by_scale: dict[Scale, dict[str, list[SystemScores]]] = {scale: {} for scale in config.scales}
     for (system, scale), figures in run.figures(cells).items():
-        folder = config.output / system.scores(scale)
+        folder = config.output / system.score_folder(scale)
         scores = SystemScores(system, folder, figures, stored_results(folder))
         by_scale[scale].setdefault(system.row, []).append(scores)
     csv_rows = [

@@ -16,7 +16,7 @@ from senteval_runner.vectors import open_model
 from studies.burt.__main__ import BurtConfig
 from studies.burt.train import read_data, train_all
 from studies.faq.__main__ import FaqConfig
-from studies.faq.evaluate import cosines, embedded, labelled_pairs, read_faq, tune
+from studies.faq.evaluate import cosines, embed_set, labelled_pairs, read_faq, tune
 from studies.finetune import training
 from studies.finetune.tiny import build_tiny
 from studies.kit import run_study
@@ -25,7 +25,7 @@ from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
 from studies.passages import methods, ranker
 from studies.passages.__main__ import cli as passages
-from studies.passages.ranker import Part, Scorer, scaled, train_scorer
+from studies.passages.ranker import Part, Scorer, scale_rows, train_scorer
 from tests.fixtures.goldens import Section
 from tests.oracles.training import Recipe, ranker_weights
 from tests.studies.faq.test_faq import TEXTS, write_set
@@ -94,7 +94,7 @@ def train_faq(folder: Path) -> list[Path]:
     model, place = small_bert(folder / "bert", TEXTS), folder / "toy"
     data = read_faq(place if place.exists() else write_set(place))
     opened = open_model(model, cache=None, device="cpu")
-    frozen = embedded(data, opened)
+    frozen = embed_set(data, opened)
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
@@ -114,7 +114,10 @@ def passage_scores(folder: Path) -> dict[str, Any]:
     options = ["--epochs", "3", "--runs", "2", "--cross-epochs", str(5 / 6), "--device", "cpu"]
     options += ["--backbones", bert, "--cross", bert, "--cache", str(folder / "vectors")]
     # In float64: where hinges of both passages of a pair cancel, float32 is left with rounding.
-    double = {"scaled": lambda table: scaled(table).double(), "Scorer": lambda *of: Scorer(*of).double()}
+    double = {
+        "scale_rows": lambda table: scale_rows(table).double(),
+        "Scorer": lambda *of: Scorer(*of).double(),
+    }
     # Steps of 2e-5 are not far from what float32 rounds.
     with (
         patch.object(ranker, "CROSS_RATE", 1e-3),

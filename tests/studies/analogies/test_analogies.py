@@ -19,7 +19,7 @@ from studies.analogies.build import Ranking, build_questions, content_words, loa
 from studies.analogies.contexts import SLOT, Frame, collect_frames, fill, frames_of
 from studies.analogies.questions import CATEGORIES, Question, read_google, read_questions, write_questions
 from studies.analogies.score import answer_ranks, summarise, text_vectors
-from studies.kit import published, read_presets
+from studies.kit import read_presets, read_published
 from tests.conftest import ROOT
 from tests.parsing.trees.test_cache import corpus_of, write_cache
 
@@ -207,7 +207,7 @@ def test_questions_are_built_from_a_tree_cache_and_scored(tmp_path: Path, monkey
     (scores,) = json.loads((tmp_path / "report" / "results.json").read_text())["cells"]
     report = (tmp_path / "report/report.md").read_text()
     assert report.count(" † |") == 19 + 4 and "| ALBURT-xxlarge † | 68.7 |" in report  # Tables 4 and 6
-    for row in published(ROOT / "studies/analogies/published-averages.csv").values():
+    for row in read_published(ROOT / "studies/analogies/published-averages.csv").values():
         parts = [[row[f"{level} {name}"] for name in ("sem", "syn", "Avg.")] for level in LEVELS]
         assert all((sem + syn) / 2 == pytest.approx(mean, abs=0.11) for sem, syn, mean in parts)
         assert np.mean([mean for *_, mean in parts]) == pytest.approx(row["All"], abs=0.11)

@@ -15,7 +15,7 @@ from studies.burt.__main__ import Ablation, BurtConfig
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import MAX_WORDS, PER_CLASS, Examples, split_phrases, usable_phrases
 from studies.finetune.training import TuningConfig
-from studies.kit import Run, published, run_study
+from studies.kit import Run, read_published, run_study
 from tests.conftest import ROOT
 from tests.studies.finetune.fixtures import SYNONYMS, nli_rows, ppdb_line, write_jsonl, write_ppdb
 
@@ -162,7 +162,7 @@ def test_a_block_changes_one_option_as_table_4_does(block: Ablation, tmp_path: P
 
 def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path) -> None:
     names = [name for rows in GRIDS.values() for name in rows]
-    assert names == list(published(ROOT / "studies/similarity/published-ablation.csv"))
+    assert names == list(read_published(ROOT / "studies/similarity/published-ablation.csv"))
     blocks = [variants(BurtConfig(output=tmp_path, ablation=block)) for block in get_args(Ablation)]
     folders = [folder for rows in blocks for folder, _ in rows.values()]
     assert len(folders) == 18 and len(set(folders)) == 15 and folders.count("full") == 4

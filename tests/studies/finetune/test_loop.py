@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runtime.errors import UserError
 from runtime.training_task import Checkpoints
 from senteval_runner.towers.transformer import load_tower
-from studies.finetune.examples import Examples, Stream, fixed, sampled, with_negatives
+from studies.finetune.examples import Examples, Stream, draw_all, draw_fraction, with_negatives
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import TuningConfig, Turn, fit
 from tests.fixtures.transformers import build
@@ -25,18 +25,18 @@ def numbered(n: int) -> Examples:
 @given(n=st.integers(1, 40), batch=st.integers(1, 9), seed=st.integers(0, 5))
 @settings(max_examples=30, deadline=None)
 def test_every_pass_of_a_stream_holds_every_example_once(n: int, batch: int, seed: int) -> None:
-    stream = Stream(fixed(numbered(n)), batch, seed, "task")
+    stream = Stream(draw_all(numbered(n)), batch, seed, "task")
     for start in (0, stream.batches_per_pass):
         seen = [t for k in range(start, start + stream.batches_per_pass) for t in stream.batch(k).target]
         assert sorted(seen) == list(range(n))
     # any batch can be asked for first: that is what resuming relies on
-    again = Stream(fixed(numbered(n)), batch, seed, "task")
+    again = Stream(draw_all(numbered(n)), batch, seed, "task")
     k = 2 * stream.batches_per_pass + seed
     assert again.batch(k).first == stream.batch(k).first
 
 
 def test_sampling_draws_a_fresh_tenth_each_pass() -> None:
-    draw = sampled(numbered(200), 0.1, 3, "quora")
+    draw = draw_fraction(numbered(200), 0.1, 3, "quora")
     first, second = draw(0).first, draw(1).first
     assert len(set(first)) == len(set(second)) == 20 and first != second and draw(1).first == second
     rows = numbered(40_000).sample(4_000, "x").target
@@ -81,7 +81,7 @@ class Net(torch.nn.Module):
 def net_run(folder: Path, stop: int | None = None, select: str = "") -> Net:
     """30 steps of two tasks in turn, the second with a steeper loss."""
     net, calls = Net(), 0
-    streams = [Stream(fixed(numbered(23)), 4, 0, name) for name in ("t", "u")]
+    streams = [Stream(draw_all(numbered(23)), 4, 0, name) for name in ("t", "u")]
 
     def loss(examples: Examples) -> torch.Tensor:
         nonlocal calls

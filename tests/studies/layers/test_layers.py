@@ -15,7 +15,7 @@ from multiview.names.opened import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import OWN, WHOLE, TransformerBackbone
-from studies.kit import Run, published, read_presets, run_study
+from studies.kit import Run, read_presets, read_published, run_study
 from studies.layers import evaluate
 from studies.layers.__main__ import LayersConfig
 from studies.layers.evaluate import (
@@ -26,7 +26,7 @@ from studies.layers.evaluate import (
     group_means,
     layer_table,
     likeness,
-    normalised,
+    normalise,
     pooling_table,
 )
 from studies.layers.evaluate import evaluate as layers
@@ -78,7 +78,7 @@ TWO = {("two", "-1", "mean"): {"MR": 100, "CR": 60, "Length": 30}}
 def test_groups_and_normalisation_by_hand() -> None:
     scores = frame({**ONE, **TWO})
     assert list(scores.columns) == ["MR", "CR", "Length"]
-    share = normalised(scores)
+    share = normalise(scores)
     assert cells(share)["one", "emb", "mean"] == {"MR": 50, "CR": 75, "Length": 100}
     assert cells(group_means(scores))["one", "-1,-2", "mean"] == {"classification": 80}  # Length is missing
     # Table 1 leaves out the embedding output and the pair: MR, CR 60 70 and 80 70, Length 40 and 20
@@ -100,7 +100,7 @@ def test_groups_and_normalisation_by_hand() -> None:
 def test_an_encoder_taken_whole_counts_for_the_best_and_has_one_row() -> None:
     bert = {("bert", "-2", "mean"): {"MR": 40, "CR": 80}, ("bert", "-1", "mean"): {"MR": 60, "CR": 40}}
     scores = frame({**bert, ("glove", WHOLE, OWN): {"MR": 80, "CR": 50}})
-    assert cells(layer_table(normalised(scores))) == {
+    assert cells(layer_table(normalise(scores))) == {
         ("bert", "-2"): {"classification": 75},
         ("bert", "-1"): {"classification": 62.5},
         ("glove", WHOLE): {"classification": 81.25},
@@ -117,7 +117,7 @@ SIX = ("STS12", "MR", "SNLI", "Length", "Depth", "Tense")
 def test_published_averages_are_those_of_their_rows() -> None:
     """Tables 1 and 2: the last number of a row is the mean of the six before it."""
     for name, rows in (("poolings", 4), ("layers", 9)):
-        table = pd.DataFrame(published(Path(evaluate.__file__).with_name(f"published-{name}.csv"))).T
+        table = pd.DataFrame(read_published(Path(evaluate.__file__).with_name(f"published-{name}.csv"))).T
         assert len(table) == rows and list(table) == [*TASK_GROUPS, AVERAGE]
         np.testing.assert_allclose(table[[*TASK_GROUPS]].mean(axis=1), table[AVERAGE], atol=0.06)
     row = ("bert", "-1", "mean")

@@ -12,7 +12,7 @@ from runtime.files import read_record
 from runtime.training_task import Task as LoopTask
 from studies.finetune import training
 from studies.finetune.examples import Examples
-from studies.kit import published, read_presets, run_study
+from studies.kit import read_presets, read_published, run_study
 from studies.multitask.__main__ import MultitaskConfig
 from studies.multitask.run import (
     SIZES,
@@ -30,7 +30,7 @@ from tests.conftest import ROOT
 from tests.fixtures.files import differing
 from tests.studies.finetune.fixtures import write_tasks
 
-TABLE_1, TABLE_2 = (published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
+TABLE_1, TABLE_2 = (read_published(ROOT / f"studies/multitask/published-table-{n}.csv") for n in (1, 2))
 MEAN = {
     "SA": "sst", "P": "quora", "STS": "sts", "STS(C)": "sts cls", "STS(M)": "sts mean", "STS(X)": "sts max",
     "P(C)": "quora cls", "P(M)": "quora mean", "P(X)": "quora max", "P[sub]": "quora sub",

@@ -12,11 +12,20 @@ import torch
 from corpora.ranking.sets import Question, filtered, read_set
 from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
-from studies.kit import published, read_presets, run_study
+from studies.kit import read_presets, read_published, run_study
 from studies.passages import methods, ranker
 from studies.passages.__main__ import PassagesConfig
 from studies.passages.methods import rank as passages
-from studies.passages.ranker import METRICS, Part, Scorer, draw_pairs, measure, scaled, score, train_scorer
+from studies.passages.ranker import (
+    METRICS,
+    Part,
+    Scorer,
+    draw_pairs,
+    measure,
+    scale_rows,
+    score,
+    train_scorer,
+)
 from tests.studies.passages import passage_sets
 
 
@@ -84,7 +93,7 @@ def test_published_rows_stand_below_the_set_they_belong_to(world: Path) -> None:
     row = next(line for line in insurance.splitlines() if line.startswith("| In-domain"))
     found = dict(zip(METRICS, (cell.strip() for cell in row.split("|")[4:-1]), strict=True))
     assert (found["p@1"], found["p@5"], found["p@10"], found["map"]) == ("78.3", "25.4", "13.7", "–")
-    table = published(Path(methods.__file__).with_name("published.csv"))
+    table = read_published(Path(methods.__file__).with_name("published.csv"))
     sizes = {name: sum(f"{name} " in " ".join(row) for row in table.values()) for name in passage_sets.PAPER}
     assert list(sizes.values()) == [5, 6, 4, 4]
 
@@ -178,7 +187,7 @@ def random_part(questions: int, seed: int, dim: int = 16) -> Part:
     generator = np.random.default_rng(seed)
     found = [Question(str(i), "", np.arange(6 * i, 6 * i + 6), np.arange(6) == 0) for i in range(questions)]
     asked, passages = (generator.normal(size=(count, dim)) for count in (questions, 6 * questions))
-    return Part(found, scaled(asked), scaled(passages))
+    return Part(found, scale_rows(asked), scale_rows(passages))
 
 
 def test_pairs_are_of_one_question_and_all_relevant_ones_are_used() -> None:
@@ -197,8 +206,8 @@ def test_scores_equal_single_ones_and_zero_vectors_stay_zero() -> None:
         rows = part.questions[number].candidates
         alone = [net(part.question_ND[number, None], part.passage_ND[row, None]).item() for row in rows]
         assert found.tolist() == pytest.approx(alone, abs=1e-5)
-    assert scaled(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
-    assert scaled(np.ones((1, 4))).norm().item() == pytest.approx(2)
+    assert scale_rows(np.zeros((2, 3))).tolist() == [[0, 0, 0]] * 2
+    assert scale_rows(np.ones((1, 4))).norm().item() == pytest.approx(2)
 
 
 def test_patience_ends_and_a_loss_that_is_not_finite_stops() -> None:

@@ -18,7 +18,7 @@ from senteval_runner.vectors import open_model
 from studies.finetune.examples import PER_CLASS, Examples, split_phrases
 from studies.finetune.tiny import build_tiny
 from studies.finetune.training import is_tunable, tunable_tower
-from studies.kit import published
+from studies.kit import read_published
 from studies.similarity import run
 from studies.similarity.__main__ import cli
 from studies.similarity.run import (
@@ -157,7 +157,7 @@ def test_poolings_are_rows_of_their_own(bert: Path, words: Path) -> None:
 
 
 MODELS, ABLATION = (
-    published(ROOT / f"studies/similarity/published-{name}.csv") for name in ("models", "ablation")
+    read_published(ROOT / f"studies/similarity/published-{name}.csv") for name in ("models", "ablation")
 )
 # fmt: off
 PRINTED = {  # averages over sentences and over words, Tables 2 and 3
