@@ -187,10 +187,7 @@ class ConstituencyModel(EncodedModel):
         parses: Sequence[ConstituencyParse | None],
         tags: Sequence[Int],
     ) -> Tensor:
-        """Add the weighted cross-entropy of the tags and the mean margin loss of the sentences with a tree.
-
-        ``positions_B`` are n + 2, on the host; a word without a gold tag, in [B] arrays of [n], has NO_TAG.
-        """
+        """Add the weighted loss of the tags and the mean of the trees'; positions are n + 2, on the host."""
         scores_NC = self.tag_head(word_states(states_BTD, positions_B))
         tags_N = torch.from_numpy(np.concatenate(tags).astype(np.int64))
         tag_count = int((tags_N != NO_TAG).sum())

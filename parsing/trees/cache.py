@@ -147,10 +147,7 @@ def strings_of(file: h5py.File, name: str) -> list[str]:
 def write_shard(
     folder: Path, index: int, batch: Batch, document_starts: Sequence[int], document_ids: Sequence[str]
 ) -> ShardRow:
-    """Write sentences and trees, with word types, as shard ``index``; return its row for the manifest.
-
-    ``document_starts`` are the sentences of the shard at which a document of ``document_ids`` starts.
-    """
+    """Write sentences, trees and the documents that start among them as a shard; return its manifest row."""
     assert batch.types is not None
     integers = {name: getattr(batch, name) for name in batch.fields}
     integers["sentence_offsets"] = batch.sentence_offsets

@@ -29,14 +29,10 @@ STYLE = "overflow-x:auto;background:#fff;color:#000"
 
 @dataclass(frozen=True, slots=True)
 class ParsedSentence:
-    """One sentence with its trees; an annotation that was not made is None.
-
-    ``str`` draws it as text; a notebook shows pictures. ``flags`` are bits of
-    :data:`parsing.trees.batch.FLAG_NAMES`.
-    """
+    """One sentence with its trees, which draws itself; an annotation that was not made is None."""
 
     words: list[str]
-    flags: int
+    flags: int  # bits of parsing.trees.batch.FLAG_NAMES
     heads: list[int] | None
     """1-based, 0 for the root."""
     relations: list[str] | None
