@@ -111,16 +111,6 @@ class EncoderConfig:
     relations: bool = False
     """Whether dep knows the role of each child."""
 
-    @property
-    def width(self) -> int:
-        """Return the size of a view's sentence vectors."""
-        return self.dim * parts_of_pooling(self.pooling)
-
-    @property
-    def forget_bias(self) -> float:
-        """Return the initial bias of the trees' forget gates; a tree that starts as a bag forgets little."""
-        return 2.0 if self.start == "bag" else 0.0
-
 
 @configuration
 class ObjectiveConfig:

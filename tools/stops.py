@@ -43,7 +43,7 @@ class Walk:
             return
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         gets_configuration = any(isinstance(frame.f_locals.get(name), self.types) for name in parameters)
-        is_generated = code.co_name == "__init__" and "config" not in code.co_varnames
+        is_generated = code.co_name.startswith("__") and "config" not in code.co_varnames
         if gets_configuration and not is_generated:
             self.functions.add(function)
             caller = _module_of(frame.f_back)

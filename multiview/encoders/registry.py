@@ -225,8 +225,9 @@ class ViewStack(nn.Module):
         super().__init__()
         self.views = tuple(views)
         self.config = config
+        forget_bias = 2.0 if config.start == "bag" else 0.0  # a tree that starts as a bag forgets little
         new_encoders = [
-            view_class(view)(words.dim, config.dim, config.engine, forget_bias=config.forget_bias)
+            view_class(view)(words.dim, config.dim, config.engine, forget_bias=forget_bias)
             for view in views[len(encoders) :]
         ]
         for encoder in new_encoders:

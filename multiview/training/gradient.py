@@ -50,13 +50,13 @@ class MultiViewNetwork(ViewStack):
         teacher_dim: int = 0,
     ) -> None:
         super().__init__(views, words, encoder)
+        width = self.encoder_list[0].width
         for view in self.encoder_list:
-            if not view.weightless and view.width != encoder.width:
+            if not view.weightless and view.width != width:
                 raise UserError(
-                    f"view {view.name!r}: is {view.width} wide, the views that it is compared with "
-                    f"{encoder.width}"
+                    f"view {view.name!r}: is {view.width} wide, the views that it is compared with {width}"
                 )
-        self.objective = Objective(trained_views(views), encoder.width, objective, self.dim, teacher_dim)
+        self.objective = Objective(trained_views(views), width, objective, self.dim, teacher_dim)
         self.start_as_bags()
 
 

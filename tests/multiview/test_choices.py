@@ -44,7 +44,7 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
     paper = preset("paper")
     values = options_of(paper)
     assert {name: values[name] for name in PAPER} == PAPER and paper.table.min_count == 1
-    assert len(paper.view_list) * 2 * paper.encoder.width == 4800  # of two models
+    assert len(paper.view_list) * 2 * paper.encoder.dim == 4800  # of two models
     for wrong in ("nothing", "/dev/zero", ""):
         with pytest.raises(UserError, match="choose one of laptop"):
             preset(wrong)
