@@ -57,9 +57,8 @@ for text in [f"The {{s}} {{v}} an old man in the garden." for s in subjects for 
     model.encode([text])
     seconds.append(time.perf_counter() - begin)
 start = float(sys.argv[2])
-print(json.dumps([
-    imported[0] - start, imported[1], first[0] - start, first[1], 1000 * statistics.median(seconds)
-]))
+times = [imported[0] - start, imported[1], first[0] - start, first[1]]
+print(json.dumps([*times, 1000 * statistics.median(seconds)]))
 """
 
 
@@ -131,9 +130,8 @@ def main(config: EncodingConfig) -> None:
         start = next(starts[name])
         models[name].encode(sentences[start : start + SENTENCES], show_progress_bar=False)
 
-    seconds_by_name = alternate(
-        {name: partial(encode, name) for name in models}, config.rounds, time.process_time
-    )
+    calls = {name: partial(encode, name) for name in models}
+    seconds_by_name = alternate(calls, config.rounds, time.process_time)
     for name, seconds in seconds_by_name.items():
         print(f"{name:6} {spread([SENTENCES / s for s in seconds], 0)} sentences per second of a core")
     speed_ratios = ratios(seconds_by_name, "ours", "peer")

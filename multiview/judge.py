@@ -85,21 +85,20 @@ BATCH = 512
 MAX_STEPS = 30
 """Most steps of Newton's method."""
 _Number = Annotated[float, Ge(-1e9), Le(1e9)]
-_Deviation = Annotated[float, Ge(1e-6), Le(1e9)]
 
 
 @configuration
 class Weights:
-    """A fitted logistic regression, and what it was fitted on, as the file of a judge has them."""
+    """A fitted logistic regression, and what it was fitted on, as the file of a judge has them.
+
+    The deviation of a number that is always the same is 1. There are weights for 1, for the numbers, and for
+    the products of two of them: W = 1 + F + F (F + 1) / 2.
+    """
 
     numbers: list[str]
-    """The names in :data:`NUMBERS`."""
     mean: list[_Number]
-    """[F], the mean of each number."""
-    deviation: list[_Deviation]
-    """[F], the standard deviation of each number; 1 for a number that is always the same."""
+    deviation: list[Annotated[float, Ge(1e-6), Le(1e9)]]
     weight: list[_Number]
-    """[W], weights of 1, the numbers, and the products of two; W = 1 + F + F (F + 1) / 2."""
     about: dict[str, Any]
     """Data, licences and the encoder of the meanings."""
 
@@ -300,11 +299,11 @@ class Judge:
         chance_n = self.weights.probabilities(numbers_nF)
         chance_n[has_no_words] = 0.0
         chance_n[is_same] = 1.0
-        judgements = []
-        for pair, (a, b) in enumerate(pair_list):
-            numbers = dict(zip(NUMBERS, numbers_nF[pair].tolist(), strict=True))
-            judgements.append(Judgement(a, b, float(chance_n[pair]), numbers, pair_facts, pair))
-        return judgements
+        numbers = [dict(zip(NUMBERS, row_F, strict=True)) for row_F in numbers_nF.tolist()]
+        return [
+            Judgement(a, b, float(chance_n[pair]), numbers[pair], pair_facts, pair)
+            for pair, (a, b) in enumerate(pair_list)
+        ]
 
 
 def _normalise(text: Text) -> str:

@@ -9,7 +9,6 @@ is a stay in a room that was left before.
 """
 
 import dataclasses
-import inspect
 import itertools
 import os
 import sys
@@ -87,10 +86,11 @@ def main() -> None:
             "multiview.train": (TrainConfig, train, small),
             "senteval_runner.run": (SentEvalConfig, score, ["runs/models/small", "--tasks", "Binding"]),
         }
-        lines = []
-        for name, (configuration, command, arguments) in walks.items():
-            lines.append(f"{name}: {Walk(configuration).follow(command, arguments)}")
-        os.chdir(Path(inspect.getfile(main)).parent)
+        lines = [
+            f"{name}: {Walk(configuration).follow(command, arguments)}"
+            for name, (configuration, command, arguments) in walks.items()
+        ]
+        os.chdir(Path(__file__).parent)
     print(*lines, sep="\n")
 
 

@@ -161,11 +161,9 @@ def select_text(data: Path, folder: Path, sentences: int) -> None:
         for sentence in text:
             words = WORD.findall(sentence.lower())
             if MIN_WORDS <= len(words) <= MAX_WORDS and "formula_" not in sentence:
-                if evaluation.is_near(words):
-                    counts["removed"] += 1
-                else:
-                    counts[kind] += 1
-                    usable.append(sentence)
+                is_removed = evaluation.is_near(words)
+                counts["removed" if is_removed else kind] += 1
+                usable += [] if is_removed else [sentence]
         text_blocks = (usable[start : start + BLOCK] for start in range(0, len(usable), BLOCK))
         target = held_out_blocks if kind == "held" else blocks
         target += [block for block in text_blocks if len(block) > 1]
@@ -253,11 +251,9 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
     single_WT = normalize(torch.from_numpy(load_teacher(teacher).encode(list(words))), dim=1)
     table_WT = torch.zeros(1 + len(words), TEACHER_DIM)
     table_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)
-    bias_T = torch.zeros(TEACHER_DIM)
-    optimisers: Any = [
-        torch.optim.SparseAdam([table_WT.requires_grad_()], LEARNING_RATE),
-        torch.optim.Adam([bias_T.requires_grad_()], LEARNING_RATE),
-    ]
+    bias_T = torch.zeros(TEACHER_DIM, requires_grad=True)
+    table_optimiser = torch.optim.SparseAdam([table_WT.requires_grad_()], LEARNING_RATE)
+    optimisers: Any = [table_optimiser, torch.optim.Adam([bias_T], LEARNING_RATE)]
     torch.manual_seed(0)
     batches = [rows_B for _ in range(PASSES) for rows_B in torch.randperm(len(cache)).split(BATCH)]
     for step, rows_B in enumerate(batches):
@@ -305,8 +301,8 @@ def main(config: TrainEncoderConfig) -> None:
     options += [f"--trees={folder / 'trees'}", f"--output={folder}", "--name=views"]
     run_command("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train", *options)
     run_stage("model/config.json", lambda: pack_model(folder / "views", folder / "model", "spelling"))
-    structure_option = ("--structure", STRUCTURE)
-    run_command("multiview.readout", folder / "model", folder / "trees", *teacher_options, *structure_option)
+    structure = ("--structure", STRUCTURE)
+    run_command("multiview.readout", folder / "model", folder / "trees", *teacher_options, *structure)
 
 
 TITLE = "Train the sentence encoder of the package."

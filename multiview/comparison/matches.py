@@ -25,13 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiview.pretrained import unit_rows
+from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, TOO_LONG, Batch, Inventories
+from parsing.trees.drawings import display_name
+from parsing.trees.sentences import ParsedSentence, batch_sentences
 from runtime.errors import UserError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the first compiles
     from multiview.comparison.reasons import Binding
     from multiview.outputs import ChosenViews
-    from parsing.trees.batch import Batch, Inventories
-    from parsing.trees.sentences import ParsedSentence
 
 Float = NDArray[np.floating]
 Tree = Literal["dep", "const", ""]
@@ -146,9 +147,6 @@ def explain_pair(
     ``sentence_vectors`` [2, D] are those of the whole sentences under the name "", and of parts of them. A
     sentence that is too long for the parsers, and views without trees, are a UserError.
     """
-    from parsing.trees.batch import TOO_LONG
-    from parsing.trees.sentences import batch_sentences
-
     trees = {view.name: view.tree for view in nodes if view.tree}
     if not trees:
         names = ", ".join(view.name for view in nodes)
@@ -193,8 +191,9 @@ def _matches_of(
         nodes = zip(cover_NW, top_N.tolist(), strict=True)
         subtrees.append([_subtree(sentence, cover_W, top_word) for cover_W, top_word in nodes])
     cosine_NM = units[0] @ units[1].T
-    trivial_NM = np.array([[_is_trivial(one, other) for other in subtrees[1]] for one in subtrees[0]], bool)
-    trivial_NM = trivial_NM.reshape(cosine_NM.shape)  # also where a sentence has no subtrees
+    trivial_NM = np.zeros(cosine_NM.shape, bool)
+    for n, m in np.ndindex(cosine_NM.shape):
+        trivial_NM[n, m] = _is_trivial(subtrees[0][n], subtrees[1][m])
     for n, m in best_matches(cosine_NM, covers[0], covers[1], trivial_NM, top):
         yield Match(view.name, subtrees[0][n], subtrees[1][m], float(cosine_NM[n, m]))
 
@@ -214,8 +213,6 @@ def covers_of(
 
     Nodes that only binarisation made are none, and those of a stand-in for a tree that no parser could give.
     """
-    from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK
-
     start, stop = batch.sentence_offsets[row : row + 2].tolist()
     cover_NW = np.eye(stop - start, dtype=bool)
     is_subtree_N = np.ones(stop - start, dtype=bool)
@@ -265,8 +262,6 @@ def best_matches(
 
 
 def _subtree(sentence: ParsedSentence, cover_W: NDArray[np.bool_], top: int) -> Subtree:
-    from parsing.trees.drawings import display_name
-
     positions = np.flatnonzero(cover_W).tolist()
     words: list[str] = []
     for position in positions:
@@ -295,6 +290,4 @@ def _drawing(sentence: ParsedSentence, tree: Tree, subtrees: Sequence[Subtree]) 
 
 
 def _text(sentence: ParsedSentence) -> str:
-    from parsing.trees.drawings import display_name
-
     return " ".join(map(display_name, sentence.words))
