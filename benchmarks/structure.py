@@ -19,13 +19,7 @@ from benchmarks import data_folder
 from benchmarks.encoding import MINILM, find_peer
 from corpora.senteval.structure import Pair, task_pairs, triplets
 from corpora.text import Tokenizer
-from multiview.encoders.binding import (
-    BindingView,
-    OrderView,
-    RolesView,
-    StructureView,
-    structure_of,
-)
+from multiview.encoders.binding import BindingView, OrderView, RolesView, StructureView, structure_of
 from multiview.encoders.poles import WordTrees
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import load_pretrained
@@ -58,10 +52,8 @@ class RandomTrees(BindingView):
     name, pair_rules = "control", (random_trees,)
 
 
-VIEWS: dict[str, type[BindingView]] = {
-    **{"structure": StructureView, "roles": RolesView, "order": OrderView},
-    "random trees": RandomTrees,
-}
+VIEWS: dict[str, type[BindingView]] = {"structure": StructureView, "roles": RolesView, "order": OrderView}
+VIEWS["random trees"] = RandomTrees
 
 
 class Sets:

@@ -48,10 +48,7 @@ PART_OPTIONS = {**OPTIONS, "no_cpython_wrapper": True, "_nrt": False}
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """Make a function that is compiled, or read from disk, at its first call with arguments of some types.
-
-    ``options`` are those of ``numba.njit``.
-    """
+    """Make a function that is compiled, or read from disk, at its first call; options are numba.njit's."""
     dispatcher = numba.njit(function, **OPTIONS, **options)
     dispatcher._cache = _CodeFiles(function)
     dispatcher.compile = pause_collector()(dispatcher.compile)  # saves a tenth of the time
@@ -61,8 +58,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
 def compiled_if_long(function: Callable[..., Any], rows: int = 1000) -> Any:
     """Make a function that Python runs until its first arguments have had ``rows`` rows in total.
 
-    So a process for a few sentences neither compiles it nor reads its code. The bits are the same if floats
-    are only added and compared.
+    So few sentences need no compiler. The bits are the same if floats are only added and compared.
     """
     dispatcher = compiled(function)
     remaining_rows = rows

@@ -32,10 +32,7 @@ class UserError(Exception):
 
 
 class MissingExtraError(UserError):
-    """An optional dependency is not installed.
-
-    ``package`` is the import that failed, ``extra`` the extra of this project that brings it.
-    """
+    """The package of an optional dependency is not installed; ``extra`` of this project brings it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed: pip install 'multiview-embeddings[{extra}]'")

@@ -41,10 +41,7 @@ SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 
 
 def path_of(value: object, subject: str) -> Path:
-    """Return a caller's value as a path, which may lead nowhere; refuse a value that can be no path.
-
-    ``subject`` begins the message.
-    """
+    """Return a caller's value as a path, which may lead nowhere; ``subject`` begins the message of errors."""
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{subject}: a {type(value).__name__} is no path")
     try:
@@ -131,10 +128,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path, *, shared: bool = False) -> None:
-    """Remove temporary files that killed runs left in ``folder`` and below.
-
-    Other runs may be writing to a ``shared`` folder, so only old files are removed there.
-    """
+    """Remove temporary files that killed runs left in ``folder`` and below."""
+    # Other runs may be writing to a shared folder, so only old files are removed there.
     latest = time.time() - LEFTOVER_AGE_S
     for path in own_files(folder) if folder.exists() else ():
         with contextlib.suppress(OSError):
@@ -143,10 +138,8 @@ def remove_leftovers(folder: Path, *, shared: bool = False) -> None:
 
 
 def own_files(folder: Path) -> Iterator[Path]:
-    """Yield the files in an output folder and below, but for folders that other commands have locked.
-
-    A link, a pipe or a device, through which a command would write elsewhere, is refused.
-    """
+    """Yield the files in an output folder and below, but for folders that other commands have locked."""
+    # A link, a pipe or a device would lead a command to write elsewhere.
     with os.scandir(folder) as entries:
         for entry in entries:
             path = Path(entry.path)

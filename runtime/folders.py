@@ -39,10 +39,7 @@ def refuse_others(folder: Path, *keys: str) -> None:
 
 @contextlib.contextmanager
 def write_folder(folder: Path, temporary: Path) -> Iterator[Path]:
-    """Yield an empty folder, ``temporary``; unless there is an error, flush it and rename it to ``folder``.
-
-    Both have the same parent. An older ``folder`` is removed just before.
-    """
+    """Yield an empty folder, ``temporary``, which is flushed and replaces ``folder`` if there is no error."""
     temporary.mkdir(parents=True)
     try:
         yield temporary
@@ -70,10 +67,8 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def _finish_change(folder: Path) -> None:
-    """Move the files of a ``.change.next`` to their places, and remove what killed writers left.
-
-    Links are never followed: a folder of someone else may have them anywhere.
-    """
+    """Move the files of a ``.change.next`` to their places, and remove what killed writers left."""
+    # Links are never followed: a folder of someone else may have them anywhere.
     _remove(folder / NEW)
     _remove(folder / OLD)
     next_folder = current_folder(folder)

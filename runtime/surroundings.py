@@ -27,10 +27,8 @@ atexit.register(gc.freeze)
 
 @contextlib.contextmanager
 def pause_collector() -> Iterator[None]:
-    """Keep Python from collecting garbage now, and later from looking at what was made now.
-
-    Imports and weights make a million objects that all stay.
-    """
+    """Keep Python from collecting garbage now, and later from looking at what was made now."""
+    # Imports and weights make a million objects that all stay.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

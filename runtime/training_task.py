@@ -72,10 +72,8 @@ class Checkpoints:
             raise OSError(f"{temporary}: {error}") from None
 
     def prune(self, step: int) -> None:
-        """Delete all checkpoints but the last ``keep`` up to a step.
-
-        Later ones are deleted too: they are damaged, since the run resumed from an earlier one.
-        """
+        """Delete all checkpoints but the last ``keep`` up to a step."""
+        # Later ones are damaged, since the run resumed from an earlier one.
         newest = [path for path in self.folders() if path <= self._path(step)][-self.keep :]
         for path in set(self.folders()) - set(newest):
             shutil.rmtree(path, ignore_errors=True)
@@ -88,10 +86,7 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*"))
 
     def load_newest(self, step: int | None = None) -> Checkpoint | None:
-        """Load the newest undamaged checkpoint, or that of a step; skip damaged ones with a warning.
-
-        torch's random state becomes that of the checkpoint.
-        """
+        """Load the newest undamaged checkpoint, or that of a step, and its random state."""
         for path in reversed(self.folders()) if step is None else [self._path(step)]:
             try:
                 state = read_record(path / "state.json")
@@ -121,10 +116,8 @@ def load_parameters(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def adam_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the step counts and moments of torch's Adam family by ``adam.<number of the parameter>.<key>``.
-
-    Tensors by name can be stored without pickle. The moments have the parameter's shape.
-    """
+    """Return step counts and moments of torch's Adam family by ``adam.<number of the parameter>.<key>``."""
+    # By name they can be stored without pickle.
     return {
         f"adam.{number}.{key}": value
         for number, entry in optimiser.state_dict()["state"].items()
@@ -258,10 +251,8 @@ class Task(ABC, Generic[AnyBatch]):
         return not self.metric or not best or row[self.metric] > best[self.metric]
 
     def keep_best(self, best_checkpoints: Checkpoints, row: Row) -> None:
-        """Store the weights, which are the best so far; ``row`` is the line of their evaluation.
-
-        The best weights before stay until a checkpoint has this line, since a killed run needs them.
-        """
+        """Store the weights, which are the best so far; ``row`` is the line of their evaluation."""
+        # The best before stay until a checkpoint has this line, since a killed run needs them.
         best_checkpoints.write(
             row["step"], Checkpoint(dict(self.module.named_parameters()), {}, {"row": row})
         )

@@ -114,10 +114,8 @@ def read_documents(path: Path) -> list[list[str]]:
 
 
 def read_texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Read successive sentences and their kind; those of kind ``held`` are for no training.
-
-    The kind ``clauses`` has parts of sentences, as short as headlines, which the text lacks.
-    """
+    """Read successive sentences and their kind; of those of kind ``held`` nothing learns."""
+    # The kind clauses has parts of sentences, as short as headlines, which the text lacks.
 
     def clauses_of(sentences: list[str]) -> list[str]:
         clauses = (clause.strip() for sentence in sentences for clause in CLAUSE_END.split(sentence))

@@ -182,10 +182,7 @@ class PairFacts(NamedTuple):
 
 
 def read_pairs(batches: Iterable[tuple[Ints, Batch]], place_n2: Ints) -> PairFacts:
-    """Read the facts of sentences that are paired.
-
-    Each batch comes with the places [B] of its sentences; ``place_n2`` are those of each pair's sentences.
-    """
+    """Read paired sentences, by their places [B] in each batch and ``place_n2`` in each pair."""
     forms = FormTable()
     places: list[Ints] = []
     parts: list[Facts] = []

@@ -170,13 +170,10 @@ def _shared_words(a: Words, b: Words, vectors: Vectors, rarity: Floats) -> Numbe
 
     content_shares = [side.share(side.match != 0, side.is_content) for side in sides]
     word_shares = [side.share(side.match != 0, np.ones(len(side.pair))) for side in sides]
-    rare_shares = [
-        side.share(side.match != 0, weight) for side, weight in zip(sides, rarities_of_content, strict=True)
-    ]
-    near_shares = [
-        side.share(cosine, weight)
-        for side, cosine, weight in zip(sides, nearness, rarities_of_content, strict=True)
-    ]
+    rare_shares, near_shares = [], []
+    for side, cosine, weight in zip(sides, nearness, rarities_of_content, strict=True):
+        rare_shares.append(side.share(side.match != 0, weight))
+        near_shares.append(side.share(cosine, weight))
     return {
         "topic": _cosine_of_sums(vectors, a, b, *rarities),
         "words": np.mean(content_shares, axis=0),
@@ -267,14 +264,11 @@ def _single_words(side: Words) -> tuple[Ints, Ints]:
 
 
 class _PoleEntries(NamedTuple):
-    """The poles of a side's lone words; a word may have several."""
+    """The poles of a side's lone words [K], of which a word may have several; a key is for pair and pole."""
 
     word: Ints
-    """[K], the word's place in the side."""
     key: Ints
-    """[K], one number for pair and pole."""
     sign: Ints
-    """[K], of the word in the pole."""
 
 
 def _poles_of_lone_words(side: Words, bases: Sequence[str], pole_numbers: dict[str, int]) -> _PoleEntries:

@@ -149,9 +149,11 @@ def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
 def _reasons_of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -> Iterator[Reason]:
     """Pair the words that one sentence has alone: opposites, synonyms by a pole, numbers, names; the rest."""
     for base, word in list(lone_a.items()):
-        partner = _word_with_a_common_pole(word, lone_b)
-        if partner is None:
+        pairs = ((pole, other) for pole in poles(word.base) for other in lone_b.values())
+        partners = [other for pole, other in pairs if pole in poles(other.base)]
+        if not partners:
             continue
+        partner = partners[0]
         sign = agreement(word.base, partner.base) * word.sign * partner.sign
         if sign:
             yield Reason("opposite" if sign < 0 else "agreeing", word.text, partner.text)
@@ -165,11 +167,3 @@ def _reasons_of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -
     missing = [", ".join(word.text for word in side.values() if word.is_content) for side in (lone_a, lone_b)]
     if any(missing):
         yield Reason("missing", *missing)
-
-
-def _word_with_a_common_pole(word: _Word, others: dict[int, _Word]) -> _Word | None:
-    for pole in poles(word.base):
-        for other in others.values():
-            if pole in poles(other.base):
-                return other
-    return None
