@@ -69,7 +69,7 @@ class Sets:
         if paws.is_file():
             rows = list(task_pairs("PAWS", paws))
             self.pairs["PAWS"] = rows[:2000] if is_development else rows[2000:]
-        pairs = [(t.anchor, text) for t in self.binding for text in (t.same, t.other)]
+        pairs = [(t.anchor, text) for t in self.binding for text in (t.paraphrase, t.distractor)]
         pairs += [pair[1:] for pairs_of_set in self.pairs.values() for pair in pairs_of_set]
         places: dict[str, int] = {}
         self.place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs])

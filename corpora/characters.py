@@ -1,9 +1,9 @@
-"""Characters of one word: texts that read the same are the same text to parsers and encoders.
+"""Make texts that read the same the same text to parsers and encoders.
 
-Words are kept as they are written. Whoever looks a word up, spells it or compares it with a list asks
+Words are kept as they are written. Code that looks a word up, spells it or compares it with a list calls
 :func:`plain` first, so that decomposed accents, characters without width and the print forms of apostrophe,
-hyphen and ligatures change neither trees nor vectors. ASCII is plain, but for a backtick that stands for an
-apostrophe (don`t). There is no compatibility mapping: ² and ½ stay.
+hyphen and ligatures change neither trees nor vectors. ASCII is plain, except for a backtick that stands for
+an apostrophe (don`t). There is no compatibility mapping: ² and ½ stay.
 
 Two kinds of characters without width carry meaning and stay: the joiner and the tags inside emoji, and
 joiners between two letters of scripts that write with them (Arabic, those of India and South East Asia).
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from unicodedata import normalize
 
 VERSION = 2
-"""The version of the rules is part of what decides trees and vectors."""
+"""Version of these rules, which are part of what decides trees and vectors."""
 _EMOJI = "\u2190-\u2bff\U0001f000-\U0001faff"
 _JOINING = "\u0600-\u109f\u1780-\u18af"
 _TAGS = "\U000e0000-\U000e007f"
-_HIDDEN = re.compile(
+_WIDTHLESS = re.compile(
     # spaCy makes words of their own of the joiner and the tags inside an emoji.
     rf"(?!\A(?:\u200d|[{_TAGS}]+)\Z)(?:"
     # Soft hyphen, grapheme joiner, marks and isolates of direction, variation selectors, zero-width spaces,
@@ -30,45 +30,52 @@ _HIDDEN = re.compile(
     rf"|[\u200c\u200d](?!(?<=[{_JOINING}].)[{_JOINING}]"
     rf"|(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}]))"
 )
-_PRINTED = str.maketrans({
+_PLAIN_FORMS = str.maketrans({
     **dict.fromkeys("\u2018\u2019\u201b\u02bb\u02bc\u00b4\u1ffd\u2032\uff07", "'"),
     **dict.fromkeys("\u2010\u2011", "-"),
     "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl",
     "\ufb05": "st", "\ufb06": "st",
 })  # fmt: skip
 _BACKTICK = re.compile(r"(?<=[^\W\d_])`(?=[^\W\d_])|\A`(?=(s|m|d|ll|re|ve)\Z)", re.IGNORECASE)
-"""Within a word, or where one that was cut off begins; elsewhere it is a quotation mark."""
+"""A backtick within a word or before a split-off ending (`s, `ll); elsewhere it is a quotation mark."""
 
 
 def plain(text: str) -> str:
-    """Return a text without characters that have no width, composed (NFC), in plain print forms."""
+    """Return a text composed (NFC), without characters that have no width, and with plain print forms."""
     if not text.isascii():
-        text = normalize("NFC", _HIDDEN.sub("", text).translate(_PRINTED))
+        text = normalize("NFC", _WIDTHLESS.sub("", text).translate(_PLAIN_FORMS))
     return _BACKTICK.sub("'", text) if "`" in text else text
 
 
 def as_written(text: str, words: Iterable[str]) -> list[str]:
-    """Return words of ``plain(text)``, in order, as ``text`` has them without hidden characters around."""
-    seen = plain(text)
-    if seen == text:
+    """Return words of ``plain(text)``, given in order, as they are written in ``text``.
+
+    Characters without width that stand around a word are left out.
+    """
+    plain_text = plain(text)
+    if plain_text == text:
         return list(words)
-    hidden = {place for match in _HIDDEN.finditer(text) for place in range(*match.span())}
-    # Decomposed, every character stands for itself.
-    origin = [
-        p for p, c in enumerate(text) if p not in hidden for _ in normalize("NFD", c.translate(_PRINTED))
-    ]
-    apart, end, written = normalize("NFD", seen), 0, []
-    for word in (normalize("NFD", word) for word in words):
-        start = apart.index(word, end)
-        end = start + len(word)
-        written.append(text[origin[start] : origin[end - 1] + 1])
-    return written
+    widthless_places = {place for match in _WIDTHLESS.finditer(text) for place in range(*match.span())}
+    # Decomposed, every character of the plain text comes from one place in the written text.
+    written_places: list[int] = []
+    for place, character in enumerate(text):
+        if place not in widthless_places:
+            written_places += [place] * len(normalize("NFD", character.translate(_PLAIN_FORMS)))
+    decomposed_text = normalize("NFD", plain_text)
+    written_words = []
+    end = 0
+    for word in words:
+        decomposed_word = normalize("NFD", word)
+        start = decomposed_text.index(decomposed_word, end)
+        end = start + len(decomposed_word)
+        written_words.append(text[written_places[start] : written_places[end - 1] + 1])
+    return written_words
 
 
 def places_of(words: Iterable[str], *, first: int = 0) -> dict[str, int]:
-    """Map each word to its place, and its plain form unless that is a word of the list itself."""
-    place_of = {word: place for place, word in enumerate(words, first)}
-    for word, place in list(place_of.items()):
-        if seen := plain(word):
-            place_of.setdefault(seen, place)
-    return place_of
+    """Map each word, and its plain form unless that is itself in the list, to the word's place."""
+    place_of_word = {word: place for place, word in enumerate(words, first)}
+    for word, place in list(place_of_word.items()):
+        if plain_word := plain(word):
+            place_of_word.setdefault(plain_word, place)
+    return place_of_word

@@ -1,4 +1,4 @@
-"""Labelled and scored pairs of sentences, phrases and words, as their authors distribute them.
+"""Read labelled and scored pairs of sentences, phrases and words, as their authors distribute them.
 
 ===================  ==================================================================================
 ``read_nli``         SNLI, MultiNLI ``.jsonl``, or a table with columns ``label sentence1 sentence2``
@@ -9,7 +9,7 @@
 
 A malformed row is an error that names file and line. Unusable rows that published files are known to contain
 are skipped: NLI pairs without a majority label (``-``), Quora rows with an empty question or the wrong number
-of columns, PPDB lines with too few fields.
+of columns, and PPDB lines with too few fields.
 
 Sets of words with human similarity scores are found by their published file names anywhere below a folder:
 
@@ -36,27 +36,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from corpora.inputs import bad_row, number_of, read_lines, read_rows, read_table, stem
+from corpora.inputs import bad_row, parse_number, read_lines, read_rows, read_table, stem
 from runtime.errors import UserError
 from runtime.files import parse_json
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")
 _ENTAILING = ("Equivalence", "ForwardEntailment", "ReverseEntailment")
 RELATIONS = (*_ENTAILING, "Independent", "Exclusion", "OtherRelated")
-"""The relations PPDB 2.0 annotates."""
+"""The relations that PPDB 2.0 annotates."""
 _NLI_KEYS = ("gold_label", "sentence1", "sentence2")
 _QUORA_COLUMNS = ("question1", "question2", "is_duplicate")
-_SENTENCES = ("sentence1", "sentence2")
-_WORDS, _TAGGED, _SCWS = (0, 1, 2), (0, 1, 3), (1, 3, 7)
+_SENTENCE_COLUMNS = ("sentence1", "sentence2")
+_PLAIN_ROW, _ROW_WITH_TAG, _SCWS_ROW = (0, 1, 2), (0, 1, 3), (1, 3, 7)
 """Columns of the two words and the score."""
 _FILES: Final[dict[str, dict[str, tuple[int, int, int]]]] = {
-    "SimLex-999": {"SimLex-999.txt": _TAGGED, "EN-SIMLEX-999.txt": _WORDS},
-    "WS-353-sim": {"wordsim_similarity_goldstandard.txt": _WORDS, "EN-WS-353-SIM.txt": _WORDS},
-    "WS-353-rel": {"wordsim_relatedness_goldstandard.txt": _WORDS, "EN-WS-353-REL.txt": _WORDS},
-    "MEN": {"MEN_dataset_natural_form_full": _WORDS, "EN-MEN-TR-3k.txt": _WORDS},
-    "SCWS": {"ratings.txt": _SCWS},
-    "RW": {"rw.txt": _WORDS, "EN-RW-STANFORD.txt": _WORDS},
-    "SimVerb-3500": {"SimVerb-3500.txt": _TAGGED, "EN-SimVerb-3500.txt": _WORDS},
+    "SimLex-999": {"SimLex-999.txt": _ROW_WITH_TAG, "EN-SIMLEX-999.txt": _PLAIN_ROW},
+    "WS-353-sim": {"wordsim_similarity_goldstandard.txt": _PLAIN_ROW, "EN-WS-353-SIM.txt": _PLAIN_ROW},
+    "WS-353-rel": {"wordsim_relatedness_goldstandard.txt": _PLAIN_ROW, "EN-WS-353-REL.txt": _PLAIN_ROW},
+    "MEN": {"MEN_dataset_natural_form_full": _PLAIN_ROW, "EN-MEN-TR-3k.txt": _PLAIN_ROW},
+    "SCWS": {"ratings.txt": _SCWS_ROW},
+    "RW": {"rw.txt": _PLAIN_ROW, "EN-RW-STANFORD.txt": _PLAIN_ROW},
+    "SimVerb-3500": {"SimVerb-3500.txt": _ROW_WITH_TAG, "EN-SimVerb-3500.txt": _PLAIN_ROW},
 }
 SETS: Final = tuple(_FILES)
 """The sets that can be read, in the order of BURT's table of words."""
@@ -65,30 +65,31 @@ SEMEVAL = "SemEval-2013 task 5 (cs.york.ac.uk/semeval-2013/task5), subtask a, En
 
 @dataclass(frozen=True, slots=True)
 class Paraphrase:
-    """One line of PPDB; its entailment is one of :data:`RELATIONS`, empty in PPDB 1.0."""
+    """One line of PPDB."""
 
     left: str
     right: str
     raw_features: str
     """``name=value`` pairs, unparsed, because most readers need none of the thirty."""
     entailment: str
+    """One of :data:`RELATIONS`; empty in PPDB 1.0."""
 
     def feature(self, name: str) -> float | None:
-        """Read the numeric value of a feature; None without it."""
+        """Return the numeric value of a feature, or None if it is missing."""
         for pair in self.raw_features.split():
             if pair.startswith(name + "="):
-                return number_of(pair.removeprefix(name + "="))
+                return parse_number(pair.removeprefix(name + "="))
         return None
 
 
-def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, str, str]]:
-    """Read (premise, hypothesis, label) of ``snli_1.0_train.jsonl`` and the like, or of a table.
+def read_nli(path: Path, skip_counts: Counter[str] | None = None) -> Iterator[tuple[str, str, str]]:
+    """Yield (premise, hypothesis, label) from ``snli_1.0_train.jsonl`` and the like, or from a table.
 
-    Published pairs without a majority label are skipped, and counted in ``skipped``.
+    Published pairs without a majority label are skipped, and counted by reason in ``skip_counts``.
     """
-    skipped = Counter() if skipped is None else skipped
+    skip_counts = Counter() if skip_counts is None else skip_counts
     if not stem(path).endswith(".jsonl"):
-        for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
+        for row in read_table(path, (*_SENTENCE_COLUMNS, "label"), may_be_empty=_SENTENCE_COLUMNS):
             yield row.cells[0], row.cells[1], row.cells[2]
         return
     for line in read_lines(path):
@@ -99,16 +100,16 @@ def read_nli(path: Path, skipped: Counter[str] | None = None) -> Iterator[tuple[
             raise bad_row(path, line.number, f"a JSON object with {', '.join(_NLI_KEYS)}", line.text)
         label, first, second = (value[key] for key in _NLI_KEYS)
         if label == "-":
-            skipped["pairs without a majority label"] += 1
+            skip_counts["pairs without a majority label"] += 1
         else:
             yield first, second, label
 
 
 def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Read (text, text, 1 for a paraphrase or 0) of Quora's file as published, or of a table."""
+    """Yield (text, text, 1 for a paraphrase or 0) from Quora's file as published, or from a table."""
     header = next(read_lines(path), None)
     if header is None or "is_duplicate" not in header.text:
-        for row in read_table(path, (*_SENTENCES, "label"), may_be_empty=_SENTENCES):
+        for row in read_table(path, (*_SENTENCE_COLUMNS, "label"), may_be_empty=_SENTENCE_COLUMNS):
             first, second, label = row.cells
             if label not in ("0", "1"):
                 raise bad_row(path, row.line, "label 0 or 1", label)
@@ -121,8 +122,8 @@ def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
             raise UserError(f"{path}:1: expected the columns {', '.join(_QUORA_COLUMNS)}")
         for cells in rows:
             first, second, label = ((cells[name] or "").strip() for name in _QUORA_COLUMNS)
-            whole = None not in cells and None not in cells.values()  # as many as columns
-            if whole and first and second and label in ("0", "1"):
+            is_complete = None not in cells and None not in cells.values()  # as many cells as columns
+            if is_complete and first and second and label in ("0", "1"):
                 yield first, second, int(label)
     except csv.Error as error:  # a quote that is never closed, a bare carriage return
         where = f"{path}:{rows.reader.line_num}"
@@ -130,7 +131,7 @@ def read_binary(path: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
-    """Read (phrase, phrase, relation) of PPDB, or (phrase, phrase, None) of a ``.tsv``."""
+    """Yield (phrase, phrase, relation) from PPDB, or (phrase, phrase, None) from a ``.tsv``."""
     if stem(path).endswith(".tsv"):
         columns = ("word1", "word2")
         for row in read_table(path, columns, may_be_empty=columns):
@@ -138,15 +139,15 @@ def read_phrases(path: Path) -> Iterator[tuple[str, str, str | None]]:
         return
     for pair in read_ppdb(path):
         if pair.entailment and pair.entailment not in RELATIONS:
-            of = f"{pair.entailment!r} of {pair.left!r} and {pair.right!r}"
-            raise UserError(f"{path}: relation {of} is none of {', '.join(RELATIONS)}")
+            relation = f"{pair.entailment!r} of {pair.left!r} and {pair.right!r}"
+            raise UserError(f"{path}: relation {relation} is none of {', '.join(RELATIONS)}")
         yield pair.left, pair.right, pair.entailment or None
 
 
 def read_ppdb(path: Path) -> Iterator[Paraphrase]:
-    """Read ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``; PPDB 2.0 has the last field.
+    """Yield the lines ``LHS ||| a ||| b ||| features ||| alignment [||| entailment]``, the last in PPDB 2.0.
 
-    Lines with fewer than five fields or an empty side are skipped; a file without others is refused.
+    Lines with fewer than five fields or an empty phrase are skipped; a file without other lines is refused.
     """
     has_pairs = False
     for line in read_lines(path):
@@ -154,15 +155,14 @@ def read_ppdb(path: Path) -> Iterator[Paraphrase]:
         if len(fields) < 5 or not fields[1] or not fields[2]:
             continue
         has_pairs = True
-        _, left, right, features, _, *rest = fields
-        yield Paraphrase(left, right, features, rest[0] if rest else "")
+        yield Paraphrase(fields[1], fields[2], fields[3], fields[5] if len(fields) > 5 else "")
     if not has_pairs:
         raise UserError(f"{path}: no line of PPDB (LHS ||| a ||| b ||| features ||| alignment ...)")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs:
-    """Pairs of words or phrases with gold scores; higher is more similar."""
+    """Pairs of words or phrases with gold scores, higher for more similar ones."""
 
     name: str
     left: tuple[str, ...]
@@ -173,39 +173,43 @@ class ScoredPairs:
 
 def find_set(name: str, folder: Path) -> ScoredPairs | None:
     """Read the set ``name`` from anywhere below ``folder``, or return None if it is not there."""
-    for file, (one, other, score) in _FILES[name].items():
-        for path in _below(folder, file):
-            rows = list(read_rows(path, score + 1, more=True, may_be_empty=True))
-            if file == "SimLex-999.txt":  # the one with a header line
+    for file, (left, right, score) in _FILES[name].items():
+        for path in _find_below(folder, file):
+            rows = list(read_rows(path, score + 1, has_more=True, may_be_empty=True))
+            if file == "SimLex-999.txt":  # the only one with a header line
                 del rows[:1]
             if not rows:
                 raise UserError(f"{path}: no pairs")
-            scores = tuple(row.number(score) for row in rows)
-            left, right = (tuple(row.cells[place] for row in rows) for place in (one, other))
-            return ScoredPairs(name, left, right, scores, path)
+            return ScoredPairs(
+                name,
+                left=tuple(row.cells[left] for row in rows),
+                right=tuple(row.cells[right] for row in rows),
+                score=tuple(row.number(score) for row in rows),
+                file=path,
+            )
     return None
 
 
 def read_semeval2013_5a(folder: Path, split: str) -> tuple[list[str], list[str], list[int]]:
-    """Read words, phrases, and 1 where the phrase means the word or 0, of ``train`` or ``test``."""
+    """Return the words, phrases and labels of ``train`` or ``test``; 1 means that the two mean the same."""
     words: list[str] = []
     phrases: list[str] = []
-    same: list[int] = []
+    labels: list[int] = []
     for kind, label in (("positive", 1), ("negative", 0)):
         name = f"en.{split}Set.{kind}Instances"
-        path = next(_below(folder, f"{name}*"), None)
+        path = next(_find_below(folder, f"{name}*"), None)
         if path is None:
             raise UserError(f"{folder}: no file {name}-v2 below it; get it from {SEMEVAL}")
         for row in read_rows(path, 2):
             words.append(row.cells[0])
             phrases.append(row.cells[1])
-            same.append(label)
-        if label not in same:
+            labels.append(label)
+        if label not in labels:
             raise UserError(f"{path}: holds no pairs")
-    return words, phrases, same
+    return words, phrases, labels
 
 
-def _below(folder: Path, name: str) -> Iterator[Path]:
+def _find_below(folder: Path, name: str) -> Iterator[Path]:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     yield from sorted(folder.rglob(name))

@@ -1,4 +1,4 @@
-"""One way to open a corpus: ``books``, ``umbc``, a file or a folder.
+"""Open a corpus by its name (``books``, ``umbc``), or a file or folder as a corpus.
 
     corpus = open_corpus("books", limit="10k")
     for document in corpus:
@@ -25,18 +25,18 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from corpora.inputs import input_hash, list_files, relative_name, stem
+from corpora.inputs import ReadMeter, input_hash, list_files, relative_name, stem
 from corpora.text import Corpus, Document, in_pieces, text_corpus
 from runtime.errors import UserError, did_you_mean
 
-NAMED = ("books", "umbc")
+CORPUS_NAMES = ("books", "umbc")
 UMBC_SOURCE = "https://ebiquity.umbc.edu/resource/html/id/351/UMBC-webbase-corpus"
 UMBC_FOLDER = "webbase_all"
 TREEBANKS = {
     **dict.fromkeys((".conllu", ".conll"), "conllu"),
     **dict.fromkeys((".ptb", ".mrg", ".clean", ".brackets"), "ptb"),
 }
-"""The format by suffix."""
+"""The format of a treebank by its file's suffix."""
 
 
 def open_corpus(
@@ -50,12 +50,13 @@ def open_corpus(
 ) -> Corpus:
     """Open a corpus: ``books``, ``umbc``, or a file or folder; ``./umbc`` is a folder of that name.
 
-    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; None is the default, which
-    ``identity`` states. ``limit`` keeps as many sentences: a number, ``"1.5k"``, ``"40M"``. ``data`` is the
-    folder of ``umbc``, by default that of the environment variable MULTIVIEW_DATA, else ``data``. ``split``
-    is ``train``, ``heldout`` or ``all`` of ``books``.
+    ``format`` is ``lines`` or ``running``, ``tokenize`` ``spacy`` or ``space``; None is the default of the
+    corpus, which its ``identity`` states. ``limit`` is the number of sentences to keep, as a number,
+    ``"1.5k"`` or ``"40M"``. ``data`` is the folder of ``umbc``, by default that of the environment variable
+    MULTIVIEW_DATA, else ``data``. ``split`` is ``train``, ``heldout`` or ``all`` of ``books``.
     """
-    name, count = str(spec), parse_limit(limit)
+    name = str(spec)
+    sentence_limit = parse_limit(limit)
     if split is not None and name != "books":
         raise UserError(f"--split {split}: only books is split; {name} is read whole")
     if name == "books":
@@ -63,33 +64,30 @@ def open_corpus(
 
         if format not in (None, "lines"):
             raise UserError(f"--format {format}: books has a sentence per line")
-        return books_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=count)
+        return books_corpus(split=split or "train", tokenize=tokenize or "spacy", limit=sentence_limit)
     if name == "umbc":
         folder = data if data is not None else Path(os.environ.get("MULTIVIEW_DATA") or "data")
-        return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=count)
+        return umbc_corpus(folder, format=format or "running", tokenize=tokenize, limit=sentence_limit)
     if not (name and Path(spec).exists()):
-        near = did_you_mean(Path(spec).name, NAMED)
+        suggestion = did_you_mean(Path(spec).name, CORPUS_NAMES)
         raise UserError(
-            f"{name or repr(name)}: no such corpus, file or folder; {near}named ones are {', '.join(NAMED)}"
+            f"{name or repr(name)}: no such corpus, file or folder; "
+            f"{suggestion}named ones are {', '.join(CORPUS_NAMES)}"
         )
-    return corpus_of_files(Path(spec), format=format, tokenize=tokenize, limit=count)
-
-
-def corpus_of_files(path: Path, *, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
-    """Return a file or folder as a corpus: a treebank by its suffix, else text."""
+    path = Path(spec)
     files = list_files(path)
-    kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower()) for file in files}
-    if kinds == {None}:
-        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
+    kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower(), "text") for file in files}
+    if kinds == {"text"}:
+        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=sentence_limit)
     if len(kinds) > 1:
         raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
     if (format, tokenize) != (None, None):
         raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
-    return treebank_corpus(path, files, str(kinds.pop()), limit=limit)
+    return treebank_corpus(path, files, kinds.pop(), limit=sentence_limit)
 
 
 def parse_limit(text: str | int | None) -> int | None:
-    """Return a number of sentences: ``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None."""
+    """Return the number of sentences: ``"40M"`` -> 40,000,000; ``"1.5k"`` -> 1,500; None -> None."""
     if text is None:
         return None
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)([km]?)", str(text).lower())
@@ -100,39 +98,40 @@ def parse_limit(text: str | int | None) -> int | None:
 
 
 def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | None) -> Corpus:
-    """Return the files of ``conllu`` or ``ptb`` at or below ``path`` as a corpus with gold annotation."""
+    """Return ``files``, at or below ``path`` and of one kind, as a corpus with gold annotation."""
     from corpora.treebanks import read_brackets, read_conllu
+
+    meter = ReadMeter(files)
 
     def documents() -> Iterator[Document]:
         for file in files:
             name = relative_name(path, file)
             if kind == "conllu":
-                yield from read_conllu(file, name=name)
+                yield from read_conllu(file, name=name, meter=meter)
             else:
-                yield from in_pieces(f"{name}#0", read_brackets(file))
+                yield from in_pieces(f"{name}#0", read_brackets(file, meter=meter))
 
     return Corpus(
         path.resolve().name.split(".")[0],
         documents,
-        about={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
+        settings={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
         hash_input=lambda: input_hash(path, files),
         limit=limit,
         path=path,
-        files=files,
+        meter=meter,
     )
 
 
 def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | None) -> Corpus:
-    """Return the paragraphs of UMBC WebBase, ``webbase_all/`` in a folder, in sorted order of files.
+    """Return the paragraphs of UMBC WebBase, in sorted order of files; ``data`` holds ``webbase_all/``.
 
-    ``format`` is ``running`` as distributed, ``lines`` for a copy with a sentence per line. ``spacy`` reads
-    the plain ``.txt`` files, ``space`` the words of the tagged ``.possf2`` files; None is ``spacy`` unless
-    there are only tagged files.
+    ``format`` is ``running`` as distributed, ``lines`` for a copy with a sentence per line. The tokenizer
+    ``spacy`` reads the plain ``.txt`` files, ``space`` the words of the tagged ``.possf2`` files; None is
+    ``spacy`` unless there are only tagged files.
     """
     for folder in (data / UMBC_FOLDER, data / "umbc" / UMBC_FOLDER, data / "umbc", data):
-        suffixes = (
-            {suffix for file in folder.iterdir() for suffix in file.suffixes} if folder.is_dir() else ()
-        )
+        files = folder.iterdir() if folder.is_dir() else ()
+        suffixes = {suffix for file in files for suffix in file.suffixes}
         if ".txt" in suffixes or ".possf2" in suffixes:
             break
     else:
@@ -141,20 +140,20 @@ def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | N
             f"unpack it there so that {data / UMBC_FOLDER} holds its files, or name its folder with --data"
         )
     tokenize = tokenize or ("spacy" if ".txt" in suffixes else "space")
-    tagged = tokenize == "space"
+    is_tagged = tokenize == "space"
     return text_corpus(
         folder,
         format=format,
         tokenize=tokenize,
         limit=limit,
         name="umbc",
-        suffix=".possf2" if tagged else ".txt",
-        clean=untagged if tagged else str,
-        about={"variant": "word_TAG" if tagged else "plain"},
+        suffix=".possf2" if is_tagged else ".txt",
+        clean=remove_tags if is_tagged else str,
+        settings={"variant": "word_TAG" if is_tagged else "plain"},
     )
 
 
-def untagged(text: str) -> str:
+def remove_tags(text: str) -> str:
     """Return the words of ``word_TAG`` pairs; a pair without ``_`` is a word."""
     pairs = (pair.rpartition("_") for pair in text.split())
     return " ".join(word or tag for word, _, tag in pairs)

@@ -1,22 +1,24 @@
-"""Treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents), read and written.
+"""Read and write treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents).
 
-CoNLL-U: the words are the syntactic ones (ids 1, 2, 3 ...). Ranges of multiword tokens (``1-2``) and empty
+In CoNLL-U the words are the syntactic ones (ids 1, 2, 3 ...); ranges of multiword tokens (``1-2``) and empty
 nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document.
-Brackets: a tree fills one line or several. Blank lines do not end a document, because published files put
+In brackets a tree fills one line or several. Blank lines do not end a document, because published files put
 them between pretty-printed trees.
 
-What does not fit, or is no UTF-8, is refused with its file and line.
+A row that does not fit, or is not UTF-8, is refused with its file and line.
 """
 
+import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
-from corpora.inputs import Line, text_lines
+from corpora.characters import plain
+from corpora.inputs import Line, ReadMeter, text_lines
 from corpora.text import Document, Sentence, in_pieces
-from corpora.universal import universal_tags
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 
@@ -29,44 +31,69 @@ BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
-_BEFORE = re.compile(r"[(\[{$£€#“‘«/]|``?")
+_OPENING_WORD = re.compile(r"[(\[{$£€#“‘«/]|``?")
 """Words that no space follows."""
-_AFTER = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|t|')?|[nt]a", re.IGNORECASE)
+_CLOSING_WORD = re.compile(r"[,.;:!?%)\]}…’”»/]+|n['’]t|['’](s|re|ve|ll|d|m|t|')?|[nt]a", re.IGNORECASE)
 """Words that no space precedes."""
+
+
+def read_packaged_table(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table beside this file, by column."""
+    with open(Path(__file__).with_name(name), encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, delimiter="\t"))
+
+
+_UPOS_BY_TAG = {
+    tag: row["upos"] for row in read_packaged_table("upos.tsv") for tag in (row["upos"], *row["tags"].split())
+}
+UPOS_OF_RELATION = {
+    row["relation"]: row["upos"] for row in read_packaged_table("relations.tsv") if row["upos"]
+}
+"""By relation: the usual UPOS, then others that the word may have (level 3 of the official validator)."""
 
 
 # CoNLL-U
 
 
-def read_conllu(path: Path, *, tags: TagColumn = "xpos", name: str | None = None) -> Iterator[Document]:
+def read_conllu(
+    path: Path, *, tags: TagColumn = "xpos", name: str | None = None, meter: ReadMeter | None = None
+) -> Iterator[Document]:
     """Yield the documents of a CoNLL-U file, in order.
 
-    ``tags`` is the column that becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS. Nameless
-    documents have ``name``, by default the file's, in their ids.
+    ``tags`` is the column that becomes ``Sentence.tags``; a ``_`` in XPOS is filled from UPOS. The ids of
+    documents without one are made of ``name``, by default that of the file, and a number.
     """
-    numbered = _numbered_sentences(path, tags)
-    for (number, identifier), group in itertools.groupby(numbered, key=lambda one: one[:2]):
+    sentences = _numbered_sentences(path, tags, meter)
+    for (number, identifier), group in itertools.groupby(sentences, key=itemgetter(0)):
         yield from in_pieces(
-            identifier or f"{name or path.name}#{number}", (sentence for _, _, sentence in group)
+            identifier or f"{name or path.name}#{number}", (sentence for _, sentence in group)
         )
 
 
-def _numbered_sentences(path: Path, tags: TagColumn) -> Iterator[tuple[int, str, Sentence]]:
-    """Yield each sentence with its document's number and given id (or "")."""
-    number, identifier, inside = 0, "", False
-    lines = text_lines(path, blank=True)
+def _numbered_sentences(
+    path: Path, tags: TagColumn, meter: ReadMeter | None
+) -> Iterator[tuple[tuple[int, str], Sentence]]:
+    """Yield each sentence after its document's number and given id (or "")."""
+    number = 0
+    identifier = ""
+    has_sentences = False
+    lines = text_lines(path, blank=True, meter=meter)
     for is_blank, block in itertools.groupby(lines, key=lambda line: not line.text.strip()):
+        if is_blank:
+            continue
         rows = []
-        for line in () if is_blank else block:
+        for line in block:
             key, _, value = line.text.removeprefix("#").partition("=")
             if not line.text.startswith("#"):
                 rows.append(line)
             elif key.split() in (["newdoc"], ["newdoc", "id"]):
-                number += inside  # a document without sentences does not count
-                identifier, inside = value.strip(), False
+                if has_sentences:  # a document without sentences does not count
+                    number += 1
+                identifier = value.strip()
+                has_sentences = False
         if rows:
-            inside = True
-            yield number, identifier, _conllu_sentence(path, rows, tags)
+            has_sentences = True
+            yield (number, identifier), _conllu_sentence(path, rows, tags)
 
 
 def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
@@ -85,16 +112,17 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
     if not words:
         raise UserError(f"{path}:{rows[0].number}: a sentence without words")
     tokens = tuple(columns[1] for _, columns in words)
-    of_words = tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words)
+    word_tags = tuple(c[3] if tags == "upos" or c[4] == "_" else c[4] for _, c in words)
     if all(columns[6] == "_" for _, columns in words):
-        return Sentence(tokens, tags=of_words)
+        return Sentence(tokens, tags=word_tags)
     heads = []
     for position, (line, columns) in enumerate(words, start=1):
-        heads.append(int(columns[6]) if _NUMBER.fullmatch(columns[6]) else -1)
-        if not 0 <= heads[-1] <= len(words) or heads[-1] == position:
-            expected = f"expected 0 to {len(words)} but not {position}"
-            raise UserError(f"{path}:{line.number}: head {columns[6][:40]!r}, {expected}")
-    return Sentence(tokens, of_words, tuple(heads), tuple(columns[7] for _, columns in words))
+        head = int(columns[6]) if _NUMBER.fullmatch(columns[6]) else -1
+        if not 0 <= head <= len(words) or head == position:
+            allowed_heads = f"expected 0 to {len(words)} but not {position}"
+            raise UserError(f"{path}:{line.number}: head {columns[6][:40]!r}, {allowed_heads}")
+        heads.append(head)
+    return Sentence(tokens, word_tags, tuple(heads), tuple(columns[7] for _, columns in words))
 
 
 def write_conllu(path: Path, documents: Iterable[Document]) -> None:
@@ -104,7 +132,7 @@ def write_conllu(path: Path, documents: Iterable[Document]) -> None:
 
 
 def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Yield the lines of CoNLL-U: tags in XPOS and, mapped, in UPOS; missing annotation is ``_``.
+    """Yield the lines of CoNLL-U, with tags as XPOS and, mapped, as UPOS; missing annotation is ``_``.
 
     A corpus of words does not say where spaces were: ``# text`` and ``SpaceAfter`` follow English print.
     Words that CoNLL-U cannot hold (empty, or with a tab or line break) are refused.
@@ -113,37 +141,63 @@ def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
     for document in documents:
         for place, sentence in enumerate(document.sentences):
             row += 1
-            if place == 0 and not document.continued:
+            if place == 0 and not document.is_continuation:
                 # The id may be the name of a file, which may hold line breaks.
                 yield f"# newdoc id = {LINE_BREAK.sub(' ', document.id)}\n"
-            words, unknown = sentence.tokens, ("_",) * len(sentence.tokens)
-            tags, heads = sentence.tags or unknown, sentence.heads or unknown
-            relations = sentence.relations or unknown
-            close = _close(words, tags, relations)
-            text = "".join(word + " " * (not joined) for word, joined in zip(words, close, strict=True))
+            words = sentence.tokens
+            blanks = ("_",) * len(words)
+            tags, relations = sentence.tags or blanks, sentence.relations or blanks
+            spaces = _spaces_after(words, tags, relations)
+            text = "".join(word + space for word, space in zip(words, spaces, strict=True))
             yield f"# sent_id = {row}\n# text = {text.rstrip()}\n"
-            columns = (words, universal_tags(words, tags, relations), tags, heads, relations, close)
-            for number, (word, upos, xpos, head, relation, joined) in enumerate(
-                zip(*columns, strict=True), 1
-            ):
+            upos_tags = universal_tags(words, tags, relations)
+            columns = zip(words, upos_tags, tags, sentence.heads or blanks, relations, spaces, strict=True)
+            for number, (word, upos, xpos, head, relation, space) in enumerate(columns, start=1):
                 if not word or re.search(r"[\t\r\n]", word):
                     raise UserError(f"word {word!r} cannot be written as CoNLL-U")
-                space = "SpaceAfter=No" if joined else "_"
-                yield f"{number}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{space}\n"
+                miscellaneous = "_" if space else "SpaceAfter=No"
+                yield f"{number}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{miscellaneous}\n"
             yield "\n"
 
 
-def _close(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[bool]:
-    """Tell of each word whether no space follows; straight quotes open and close in turn."""
+def _spaces_after(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
+    """Return the space or nothing after each word, as in print; straight quotes open and close in turn."""
     quotes = itertools.cycle("(,")
-    like = [
-        next(quotes) if word == '"' else "/" if tag == "HYPH" else word
-        for word, tag in zip(words, tags, strict=True)
-    ]
-    return [
-        bool(_BEFORE.fullmatch(here) or _AFTER.fullmatch(there)) and relation != "goeswith"
-        for here, there, relation in zip(like, [*like[1:], " "], [*relations[1:], ""], strict=True)
-    ]
+    print_forms = []
+    for word, tag in zip(words, tags, strict=True):
+        print_forms.append(next(quotes) if word == '"' else "/" if tag == "HYPH" else word)
+    spaces = []
+    for word, next_word, next_relation in zip(
+        print_forms, [*print_forms[1:], " "], [*relations[1:], ""], strict=True
+    ):
+        is_close = _OPENING_WORD.fullmatch(word) or _CLOSING_WORD.fullmatch(next_word)
+        spaces.append("" if is_close and next_relation != "goeswith" else " ")
+    return spaces
+
+
+def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
+    """Return the UPOS of each word: as its Penn tag says, if its relation allows that, else the usual one."""
+    tags_of_words = []
+    for word, tag, relation in zip(words, tags, strip_subtypes(relations), strict=True):
+        upos = _UPOS_BY_TAG.get(tag, tag if tag in _UPOS_BY_TAG.values() else "X")
+        if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
+            upos = "PART"  # English negates with it; German Not is a noun
+        elif upos == "DET" and relation not in ("det", "advmod"):
+            upos = "PRON"
+        elif (tag, relation) == ("TO", "case"):
+            upos = "ADP"
+        elif upos == "PUNCT" and relation not in ("punct", "root", "_"):
+            upos = "SYM"
+        elif upos == "PROPN" and relation == "fixed":
+            upos = "NOUN"
+        usual_upos, *other_upos = UPOS_OF_RELATION.get(relation, upos).split()
+        tags_of_words.append(upos if upos in other_upos else usual_upos)
+    return tags_of_words
+
+
+def strip_subtypes(relations: Sequence[str]) -> list[str]:
+    """Return relations such as ``obl:tmod`` without their subtypes."""
+    return [relation.partition(":")[0] for relation in relations]
 
 
 # Penn Treebank brackets
@@ -159,25 +213,27 @@ def escape(word: str) -> str:
     return re.sub("[/*]", r"\\\g<0>", word.replace("(", "-LRB-").replace(")", "-RRB-"))
 
 
-def read_brackets(path: Path) -> Iterator[Sentence]:
+def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sentence]:
     """Yield the trees of a file, each on one line or several; ``Sentence.tree`` is always one line.
 
     Words are unescaped and traces (``-NONE-``) dropped; the tree keeps them as they are.
     """
-    depth, first = 0, 0
+    depth = 0
+    where = ""
     parts: list[str] = []
-    for line in text_lines(path):
+    for line in text_lines(path, meter=meter):
         for part in BRACKET_PARTS.findall(line.text):
-            if not depth:
+            if depth == 0:
+                where = f"{path}:{line.number}"
                 if part != "(":
-                    raise UserError(f"{path}:{line.number}: expected '(', found {part[:40]!r}")
-                parts, first = [], line.number
+                    raise UserError(f"{where}: expected '(', found {part[:40]!r}")
+                parts = []
             parts.append(part)
-            depth += (part == "(") - (part == ")")
-            if not depth:
-                yield _bracket_sentence(f"{path}:{first}", parts)
+            depth += {"(": 1, ")": -1}.get(part, 0)
+            if depth == 0:
+                yield _bracket_sentence(where, parts)
     if depth:
-        raise UserError(f"{path}:{first}: this tree's brackets are never closed")
+        raise UserError(f"{where}: this tree's brackets are never closed")
 
 
 def _bracket_sentence(where: str, parts: list[str]) -> Sentence:

@@ -1,146 +1,115 @@
-"""Universal Dependencies as the official validator wants them at its first three levels.
+"""Mend dependency trees so that the official validator of Universal Dependencies takes them, levels 1 to 3.
 
-A parser's trees have mistakes that the guidelines exclude, a second subject or a comma across other arcs. To
-mend them, a relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves. UPOS is
-made of a treebank's tags and relations.
+A parser's trees have mistakes that the guidelines exclude, such as a second subject, or a comma whose arc
+crosses others. A relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unicodedata import normalize
 
-from corpora.characters import plain
 from corpora.text import Sentence
+from corpora.treebanks import read_packaged_table, strip_subtypes, universal_tags
 
-_UPOS = {
-    tag: upos
-    for upos, tags in {
-        "ADJ": "JJ JJR JJS", "ADP": "IN RP", "ADV": "RB RBR RBS WRB", "AUX": "MD", "CCONJ": "CC",
-        "DET": "DT PDT WDT", "INTJ": "UH", "NOUN": "NN NNS", "NUM": "CD", "PART": "POS TO",
-        "PRON": "EX PRP PRP$ WP WP$", "PROPN": "ADD NNP NNPS", "PUNCT": ". , : `` '' -LRB- -RRB- HYPH NFP",
-        "SCONJ": "", "SYM": "$ # SYM", "VERB": "VB VBD VBG VBN VBP VBZ",
-    }.items()
-    for tag in (upos, *tags.split())
-}  # fmt: skip
-TAKES = {
-    "advmod": "ADV ADJ CCONJ DET PART SYM", "amod": "ADJ ADV NOUN NUM SYM VERB X", "aux": "AUX", "cop": "AUX",
-    "case": "ADP ADV PART SYM VERB", "cc": "CCONJ ADV SYM", "det": "DET PRON", "expl": "PRON DET PART",
-    "goeswith": "X", "mark": "SCONJ ADV PART VERB", "nummod": "NUM NOUN SYM", "punct": "PUNCT",
-}  # fmt: skip
-"""By relation: the usual UPOS, then others that it may have (level 3 of the official validator)."""
 NOUNS = ("NOUN", "PRON", "PROPN")
-NOMINAL = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocative")
+NOMINALS = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocative")
 RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
-RELATIONS = {
-    *TAKES, "clf", *NOMINAL, *RIGHTWARD, "_", "acl", "advcl", "ccomp", "compound", "csubj", "dep",
-    "discourse", "list", "orphan", "parataxis", "reparandum", "root", "xcomp",
-}  # fmt: skip
-_FEW = "conj goeswith punct reparandum"
-_BELOW = {
-    "cc": f"fixed {_FEW}", "fixed": _FEW, "goeswith": "", "punct": "punct",
-    "det": f"advmod case cc clf compound det discourse fixed flat obl parataxis {_FEW}",
-    **dict.fromkeys(("aux", "cop"), f"cc fixed {_FEW}"),
-    **dict.fromkeys(("case", "clf", "mark"), f"advmod cc fixed obl {_FEW}"),
-}  # fmt: skip
-"""By relation of a word that hardly takes dependents: the relations that these may have."""
+"""Relations whose head comes before the word."""
+MAX_WORDS = 256
+"""Longest sentence to mend, because the time grows with the square."""
+_ROWS = read_packaged_table("relations.tsv")
+RELATIONS = {row["relation"] for row in _ROWS}
+_DEPENDENTS = {row["relation"]: row["dependents"] for row in _ROWS if row["dependents"]}
+"""By relation of a function word: the relations that its dependents may have, or "none"."""
 
 
-def valid(sentence: Sentence) -> Sentence:
-    """Return the sentence with a tree that the guidelines allow; words composed, a missing relation ``dep``.
+def mend_tree(sentence: Sentence) -> Sentence:
+    """Return the sentence with words composed (NFC) and a tree that the guidelines allow.
 
-    Trees with other labels, or over 256 words (time grows with the square), stay as they are otherwise.
+    A tree with labels of another scheme, or of more than 256 words, stays, but a missing relation is ``dep``.
     """
     words = tuple(normalize("NFC", " ".join(word.split())) or "_" for word in sentence.tokens)
-    pairs = zip(sentence.heads or (), sentence.relations or (), strict=True)
-    named = tuple(name if name != "_" else "dep" if head else "root" for head, name in pairs)
-    sentence = replace(sentence, tokens=words, relations=named or None)
-    names = bases_of(named)
-    if not sentence.heads or not names or len(names) > 256 or not RELATIONS.issuperset(names):
+    arcs = zip(sentence.heads or (), sentence.relations or (), strict=True)
+    relations = tuple(name if name != "_" else "dep" if head else "root" for head, name in arcs)
+    sentence = replace(sentence, tokens=words, relations=relations or None)
+    bases = strip_subtypes(relations)
+    if not sentence.heads or not bases or len(bases) > MAX_WORDS or not RELATIONS.issuperset(bases):
         return sentence
-    while (mended := _relabelled(sentence, sentence.heads)) != sentence:
-        sentence = mended
-    return replace(sentence, heads=_reattached(sentence.heads or (), bases_of(sentence.relations or ())))
+    while (changed_relations := _relabel(sentence, sentence.heads, relations)) != relations:
+        relations = changed_relations
+    heads = _reattach_punctuation(sentence.heads, strip_subtypes(relations))
+    return replace(sentence, heads=heads, relations=relations)
 
 
-def _relabelled(sentence: Sentence, heads: Sequence[int]) -> Sentence:
-    """Replace relations that cannot stand beside the others, once."""
-    names = list(sentence.relations or ())
-    bases, seen = bases_of(names), set()
-    upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(names), names)
+def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...]) -> tuple[str, ...]:
+    """Replace relations that cannot stand beside the others; the new ones may exclude more."""
+    mended = list(relations)
+    bases = strip_subtypes(relations)
+    upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(heads), relations)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
+    filled_slots = set()  # head, and "ubj" or "obj"
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
-    for at in sorted(range(len(heads)), key=lambda at: abs(heads[at] - at - 1)):
-        head, base, above = heads[at], bases[at], bases[heads[at] - 1]
-        only = base in ("csubj", "nsubj", "obj") and not names[at].endswith("subj:outer")
-        place = (head, base[-3:]) if only else (head, at)
-        apart = base == "goeswith" and head != at and (heads[at - 1], bases[at - 1]) != (head, base)
+    for place in sorted(range(len(heads)), key=lambda place: abs(heads[place] - place - 1)):
+        head, base, base_of_head = heads[place], bases[place], bases[heads[place] - 1]
+        slot = (head, base[-3:])
+        is_unique = base in ("csubj", "nsubj", "obj") and not relations[place].endswith("subj:outer")
+        is_second = is_unique and slot in filled_slots
+        follows_part = head == place or (heads[place - 1], bases[place - 1]) == (head, base)
+        is_detached = base == "goeswith" and not follows_part
         if not head:
-            names[at] = names[at] if base == "root" else "root"
-        elif base == "root" or apart or place in seen or (base in RIGHTWARD and head > at + 1):
-            names[at] = "dep"
+            mended[place] = relations[place] if base == "root" else "root"
+        elif base == "root" or is_second or is_detached or (base in RIGHTWARD and head > place + 1):
+            mended[place] = "dep"
         elif base == "fixed" and upos[head - 1] == "PROPN":
-            names[at] = "flat"
-        elif base == "obl" and above in NOMINAL and upos[head - 1] in NOUNS and head not in clauses:
-            names[at] = "nmod" + names[at][3:]
-        if head and base not in _BELOW.get(above, base).split():
-            names[head - 1] = "dep"
-        seen.add(place)
-    return replace(sentence, relations=tuple(names))
+            mended[place] = "flat"
+        elif base == "obl" and base_of_head in NOMINALS and upos[head - 1] in NOUNS and head not in clauses:
+            mended[place] = "nmod" + relations[place][3:]
+        if head and base not in _DEPENDENTS.get(base_of_head, base).split():
+            mended[head - 1] = "dep"
+        if is_unique:
+            filled_slots.add(slot)
+    return tuple(mended)
 
 
-def _reattached(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
+def _reattach_punctuation(heads: Sequence[int], bases: Sequence[str]) -> tuple[int, ...]:
     """Attach each punctuation mark to a unit that begins or ends at it, so that no arc crosses its own."""
-    places, marks = list(heads), [word for word, base in enumerate(bases, 1) if base == "punct"]
+    new_heads = list(heads)
+    marks = [word for word, base in enumerate(bases, 1) if base == "punct"]
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
-    near = {m: [*[w for w in words if w < m][-1:], *[w for w in words if w > m][:1]] for m in marks}
-    arcs = sorted((abs(w - heads[w - 1]), w, heads[w - 1]) for w in words if heads[w - 1])
+    arcs = sorted((abs(word - heads[word - 1]), word, heads[word - 1]) for word in words if heads[word - 1])
+    neighbours = {
+        mark: [*[word for word in words if word < mark][-1:], *[word for word in words if word > mark][:1]]
+        for mark in marks
+    }
     for mark in marks * 3:
-        if _crossings(places, mark, places[mark - 1]):
-            # It stays, or goes to an end of the shortest arc over the mark (or the root), or to a neighbour.
-            over = next(([w, h] for _, w, h in arcs if min(w, h) < mark < max(w, h)), [heads.index(0) + 1])
-            options = [places[mark - 1], *over, *near[mark]]
-            places[mark - 1] = min(options, key=lambda head: _crossings(places, mark, head))
+        if not _count_crossings(new_heads, mark, new_heads[mark - 1]):
+            continue
+        # It stays, or goes to an end of the shortest arc over it (or to the root), or to a neighbour.
+        ends = [[word, head] for _, word, head in arcs if min(word, head) < mark < max(word, head)]
+        candidates = [new_heads[mark - 1], *(ends[0] if ends else [heads.index(0) + 1]), *neighbours[mark]]
+        new_heads[mark - 1] = min(candidates, key=lambda head: _count_crossings(new_heads, mark, head))
     for mark in marks * 2:
-        if _crossings(places, mark, places[mark - 1]):  # arcs of words cross each other
-            for other in marks:
-                places[other - 1] = near[mark][0] if near[other] == near[mark] else places[other - 1]
-    return tuple(places)
+        if _count_crossings(new_heads, mark, new_heads[mark - 1]):  # arcs of words cross each other
+            for other_mark in marks:
+                if neighbours[other_mark] == neighbours[mark]:
+                    new_heads[other_mark - 1] = neighbours[mark][0]
+    return tuple(new_heads)
 
 
-def _crossings(heads: Sequence[int], mark: int, head: int) -> int:
-    """Say how many words and arcs an arc from ``head`` to ``mark`` crosses."""
-    above, inner = set(_upwards(heads, head)), range(min(mark, head) + 1, max(mark, head))
-    ends = ((top, min(w, top), max(w, top)) for w, top in enumerate(heads, 1) if top)
-    arcs = sum(a < mark < b and (a if head < mark else b) in inner and top not in above for top, a, b in ends)
-    return arcs + sum(head not in _upwards(heads, word) for word in inner)
+def _count_crossings(heads: Sequence[int], mark: int, head: int) -> int:
+    """Count the words and arcs that an arc from ``head`` to ``mark`` crosses."""
+    ancestors = set(_path_to_root(heads, head))
+    words_between = range(min(mark, head) + 1, max(mark, head))
+    count = sum(head not in _path_to_root(heads, word) for word in words_between)
+    for word, head_of_word in enumerate(heads, 1):
+        low, high = min(word, head_of_word), max(word, head_of_word)
+        is_over_mark = head_of_word and head_of_word not in ancestors and low < mark < high
+        if is_over_mark and (low if head < mark else high) in words_between:
+            count += 1
+    return count
 
 
-def _upwards(heads: Sequence[int], word: int) -> Iterator[int]:
+def _path_to_root(heads: Sequence[int], word: int) -> Iterator[int]:
     while word:
         yield word
         word = heads[word - 1]
-
-
-def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequence[str]) -> list[str]:
-    """Return UPOS by word: what Penn tags say, as far as Universal Dependencies allow with a relation."""
-    tags_of_words = []
-    for word, tag, relation in zip(words, tags, bases_of(relations), strict=True):
-        upos = _UPOS.get(tag, tag if tag in _UPOS.values() else "X")
-        if plain(word).lower() in ("not", "n't") and (tag == "RB" or relation == "advmod"):
-            upos = "PART"  # English negates with it; German Not is a noun
-        elif upos == "DET" and relation not in ("det", "advmod"):
-            upos = "PRON"
-        elif (tag, relation) == ("TO", "case"):
-            upos = "ADP"
-        elif upos == "PUNCT" and relation not in ("punct", "root", "_"):
-            upos = "SYM"
-        elif upos == "PROPN" and relation == "fixed":
-            upos = "NOUN"
-        usual, *others = TAKES.get(relation, upos).split()
-        tags_of_words.append(upos if upos in others else usual)
-    return tags_of_words
-
-
-def bases_of(relations: Sequence[str]) -> list[str]:
-    """Return the relations without their subtypes."""
-    return [name.partition(":")[0] for name in relations]

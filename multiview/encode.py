@@ -154,7 +154,7 @@ class SentenceInput:
 def sentences_of(path: Path) -> Iterator[str]:
     """Yield the lines of a file, or of ``-``, that are not blank; a UserError names one that is no text."""
     for line in read_lines(path, stream=True):
-        if line.replaced or line.truncated:
+        if line.has_replacements or line.is_truncated:
             raise UserError(f"{path}, line {line.number}: not UTF-8, or longer than 256 KiB")
         if plain(line.text).strip():
             yield line.text

@@ -33,7 +33,7 @@ from scipy.special import expit
 from tyro.conf import Positional, arg
 
 from corpora.inputs import read_rows
-from corpora.sentences import described, listed, read_pairs
+from corpora.sentences import describe_value, read_elements, read_pairs
 from runtime.cli import Command, config_from_json, configuration
 from runtime.errors import UserError
 from runtime.files import output_file, path_of, read_record, write_record
@@ -259,16 +259,16 @@ class Judge:
         goes into the judge's file and may name data and licences. ``strength`` is that of the ridge for a
         thousand pairs, from 1e-6 to 1e9. A UserError names the argument that is wrong.
         """
-        pair_list, label_list = read_pairs(pairs, "Judge.fit"), listed(labels, "Judge.fit", "labels")
+        pair_list, label_list = read_pairs(pairs, "Judge.fit"), read_elements(labels, "Judge.fit", "labels")
         for number, label in enumerate(label_list):
             if not isinstance(label, Real | np.bool_) or label not in (0, 1):
-                raise UserError(f"Judge.fit: label {number}, {described(label)}, is neither 0 nor 1")
+                raise UserError(f"Judge.fit: label {number}, {describe_value(label)}, is neither 0 nor 1")
         if len(label_list) != len(pair_list) or len({int(label) for label in label_list}) < 2:
             raise UserError("Judge.fit: labels: one for each pair, 0 or 1, and both must occur")
         if not isinstance(strength, Real) or not 1e-6 <= strength <= 1e9:
-            raise UserError(f"Judge.fit: strength: {described(strength)} is not from 1e-6 to 1e9")
+            raise UserError(f"Judge.fit: strength: {describe_value(strength)} is not from 1e-6 to 1e9")
         if not isinstance(about or {}, Mapping):
-            raise UserError(f"Judge.fit: about: {described(about)} is no mapping")
+            raise UserError(f"Judge.fit: about: {describe_value(about)} is no mapping")
         source = _source_for(encoder, source)
         _, numbers_nF = read_numbers(pair_list, source, encoder)
         about = {**(about or {}), "encoder": _name_of(encoder), "pairs": len(pair_list)}
@@ -320,7 +320,7 @@ def _source_for(encoder: Any, source: MultiViewEncoder | None) -> MultiViewEncod
     if encoder is not None:
         check_encoder(encoder, "judge")
     if source is not None and not isinstance(source, MultiViewEncoder):
-        raise UserError(f"judge: source: {described(source)} is no MultiViewEncoder")
+        raise UserError(f"judge: source: {describe_value(source)} is no MultiViewEncoder")
     return source or MultiViewEncoder.load("builtin")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.sentences import described
+from corpora.sentences import describe_value
 from runtime.errors import MissingExtraError, UserError, out_of_memory, out_of_space
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], ba
 def check_encoder(encoder: Any, caller: str) -> None:
     """Refuse an object without ``encode(sentences)``; the message names the ``caller``."""
     if isinstance(encoder, str | type) or not callable(getattr(encoder, "encode", None)):
-        raise UserError(f"{caller}: {described(encoder)} has no encode(sentences)")
+        raise UserError(f"{caller}: {describe_value(encoder)} has no encode(sentences)")
 
 
 def check_vectors(
@@ -134,7 +134,7 @@ def read_vectors(value: Any, caller: str) -> Tensor:
         array = _to_array(value, f"{caller}: a {type(value).__name__}")
         value = torch.from_numpy(array.astype(np.float32)) if array.dtype.kind in "fiu" else array
     if not isinstance(value, torch.Tensor) or value.is_complex() or not 1 <= value.ndim <= 2:
-        raise UserError(f"{caller}: {described(value)} is no array of numbers [vectors, dimensions]")
+        raise UserError(f"{caller}: {describe_value(value)} is no array of numbers [vectors, dimensions]")
     vectors: Tensor = torch.atleast_2d(value).float()
     is_finite = torch.isfinite(vectors).all(dim=1)
     if not is_finite.all():

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tyro.conf import Positional, arg
 
 from corpora.inputs import STANDARD_INPUT
-from corpora.sentences import described
+from corpora.sentences import describe_value
 from multiview.encode import SentenceInput, VectorOptions, sentences_of
 from runtime import __version__
 from runtime.cli import Command, Count, configuration
@@ -64,7 +64,7 @@ def semantic_search(
 def _lengths(rows_ND: NDArray[Any]) -> NDArray[np.floating]:
     """Return the length of each vector, [N], in float64 where float32 may be too narrow for squares."""
     if rows_ND.dtype.kind not in "fiu":
-        raise UserError(f"search: {described(rows_ND)} is no array of numbers")
+        raise UserError(f"search: {describe_value(rows_ND)} is no array of numbers")
     squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND)
     if rows_ND.dtype != np.float32 or not ((squares_N > 1e-30) & (squares_N < 1e30)).all():
         squares_N = np.einsum("nd,nd->n", rows_ND, rows_ND, dtype=np.float64)

@@ -45,7 +45,7 @@ def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: in
         row = write_shard(Path(temporary), 0, batch, sample.document_starts, sample.document_ids)
         size = Path(temporary, row.file).stat().st_size / len(batch)
     is_whole_corpus = len(batch) < SAMPLE
-    amount = len(batch) if is_whole_corpus else sentences or corpus.expected()
+    amount = len(batch) if is_whole_corpus else sentences or corpus.estimate_length()
     return Estimate(
         facts={
             "sample": f"{len(batch):,} sentences, parsed by one worker of {workers}",

@@ -73,9 +73,9 @@ def main(config: ExportConfig) -> None:
 
 def valid_document(document: Document, counts: Counter[str]) -> Document:
     """Return the document as UD's validator wants it; counts its ``words`` and those ``changed``."""
-    from corpora.universal import valid
+    from corpora.universal import mend_tree
 
-    sentences = tuple(map(valid, document.sentences))
+    sentences = tuple(map(mend_tree, document.sentences))
     for old, new in zip(document.sentences, sentences, strict=True):
         counts["changed"] += sum(map(operator.ne, _conllu_words(old), _conllu_words(new)))
         counts["words"] += len(old.tokens)

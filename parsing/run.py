@@ -158,10 +158,14 @@ def check_paper(
 
 def refuse_own_input(corpus: str, output: Path) -> None:
     """Refuse an output folder that the next run would read as text; no reader enters hidden folders."""
-    from corpora.registry import NAMED
+    from corpora.registry import CORPUS_NAMES
 
     corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()
-    if corpus in NAMED or not corpus_folder.is_dir() or not output_folder.is_relative_to(corpus_folder):
+    if (
+        corpus in CORPUS_NAMES
+        or not corpus_folder.is_dir()
+        or not output_folder.is_relative_to(corpus_folder)
+    ):
         return
     if not any(part.startswith(".") for part in output_folder.relative_to(corpus_folder).parts):
         raise UserError(f"--output {output}: lies in the corpus folder {corpus}; choose one outside it")

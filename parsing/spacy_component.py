@@ -29,7 +29,7 @@ from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
 from corpora.characters import plain
-from corpora.universal import universal_tags
+from corpora.treebanks import universal_tags
 
 if TYPE_CHECKING:
     from benepar.integrations.spacy_extensions import ConstituentData

@@ -1,4 +1,4 @@
-"""Put our encoders behind MTEB's interface.
+"""Give our encoders MTEB's interface.
 
     mteb.evaluate(MtebEncoder(open_model("runs/models/mine"), "mine"), tasks)
 
@@ -9,7 +9,7 @@ sentence-transformers models come in by name (docs/senteval.md); the way out is
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from corpora.sentences import described, read_sentences
+from corpora.sentences import describe_value, read_sentences
 from multiview.model import MultiViewEncoder
 from multiview.names.opened import Encoder, as_vectors
 from runtime.errors import MissingExtraError, UserError
@@ -17,10 +17,10 @@ from senteval_runner.protocol.features import Float
 
 
 class MtebEncoder:
-    """MTEB's encoder protocol (mteb 2), of any encoder of ours or one whose ``encode`` takes raw texts.
+    """MTEB's encoder protocol (mteb 2) around any encoder of ours, or one whose ``encode`` takes raw texts.
 
-    ``name`` is its name in results, ``organisation/name`` or of the organisation ``multiview``; ``revision``
-    is the version of the model, e.g. its digest.
+    ``name`` is its name in results, ``organisation/name``, or a name for the organisation ``multiview``;
+    ``revision`` is the version of the model, e.g. its digest.
     """
 
     def __init__(self, encoder: Encoder, name: str, revision: str = "local") -> None:
@@ -30,7 +30,7 @@ class MtebEncoder:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """Gives MTEB's record of the model, with name and revision only."""
+        """MTEB's record of the model, with name and revision only."""
         try:
             from mteb.models.model_meta import ModelMeta
         except ImportError:
@@ -38,11 +38,11 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": self.name, "revision": self.revision})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **_: Any) -> Float:
-        """Give vectors [n, d] of batches ``{"text": [...]}`` of raw text; it ignores all else."""
+        """Return the vectors [n, d] of batches ``{"text": [...]}`` of raw text; other options are ignored."""
         texts: list[str | tuple[str, ...]] = []
         for batch in inputs if isinstance(inputs, Iterable) else [inputs]:
             if not isinstance(batch, Mapping) or "text" not in batch:
-                raise UserError(f"encode: {described(batch)} is no batch of MTEB's, with the key text")
+                raise UserError(f"encode: {describe_value(batch)} is no batch of MTEB's, with the key text")
             texts += read_sentences(batch["text"], "encode")
         return self.encoder.encode(texts)
 

@@ -1,11 +1,11 @@
-"""Score an encoder by SentEval.
+"""Score an encoder on SentEval's tasks.
 
     from senteval_runner import evaluate
     results = evaluate(encoder, ["MR", "SICK-R"], "data/senteval")
     results["MR"]["acc"], results["SICKRelatedness"]["pearson"]
 
-Rows are first sorted as in the original, because folds and shuffles index into that order. Predictions are
-returned in the files' order.
+Rows are first sorted as in the original, because folds and shuffles index into that order; predictions come
+back in the files' order.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ from senteval_runner.vectors import EvaluationTrees
 
 
 class EncoderError(UserError):
-    """The encoder failed, or its vectors cannot be used: no task could be scored with it."""
+    """The encoder failed, or its vectors cannot be used, so that no task can be scored with it."""
 
 
 def evaluate(
@@ -62,23 +62,23 @@ def evaluate(
 
     ``tasks`` are SentEval's names or aliases; a string holds several, separated by commas. ``data`` is the
     folder with ``downstream/`` and ``probing/``. The seed is that of every fit, and of the folds of TREC and
-    MRPC; ``nhid`` is the width of the classifier's hidden layer, instead of the protocol's. ``trees`` is
-    a folder (``runs/trees``) in which a multi-view encoder's parsers keep the trees of every sentence.
+    MRPC; ``nhid`` replaces the protocol's width of the classifier's hidden layer. ``trees`` is a folder
+    (``runs/trees``) in which a multi-view encoder's parsers keep the trees of every sentence.
 
     A task that could not be scored is under ``skipped`` with the reason. Raises EncoderError: the encoder
     refused the first task's input or returned no [n, d] of finite numbers (its other errors pass through as
     they are); UserError: an unknown task or protocol name, or something that is no encoder.
     """
     protocol = get_protocol(protocol, nhid=nhid)
-    listed = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
+    names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
     vectors = as_vectors(encoder)
-    read, missing = read_tasks([canonical_task(task) for task in listed], Path(data))
+    task_data, missing_tasks = read_tasks([canonical_task(name) for name in names], Path(data))
     if isinstance(encoder, MultiViewEncoder):
-        wanted = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=read)
-        vectors = _both_readings(encoder, wanted)
-    results = Results(protocol=protocol, seed=seed, skipped=missing)
-    with progress(total=len(read), unit="task", description="evaluate") as bar:
-        for task in read:
+        evaluation_trees = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data)
+        vectors = _open_readings(encoder, evaluation_trees)
+    results = Results(protocol=protocol, seed=seed, skipped=missing_tasks)
+    with progress(total=len(task_data), unit="task", description="evaluate") as bar:
+        for task in task_data:
             try:
                 results.tasks[task.name] = evaluate_task(vectors, task, protocol, seed)
             except UserError as error:
@@ -90,126 +90,130 @@ def evaluate(
     return results
 
 
-def _both_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
-    """Open what a model gives by default and, where that differs, its features for classifiers."""
+def _open_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
+    """Open a model's default vectors and, if they differ from these, its features for classifiers."""
 
-    def stored(reading: str, features: OpenedEncoder | None = None, **options: Any) -> OpenedEncoder:
+    def open_reading(name: str, features: OpenedEncoder | None = None, **options: Any) -> OpenedEncoder:
         def load() -> Reading:
             return Reading(model, options, None if trees is None else trees.of(model))
 
-        return OpenedEncoder(
-            parts=[SingleEncoder(load, tokens=True)], reading=reading, for_classifiers=features
-        )
+        parts = [SingleEncoder(load, tokens=True)]
+        return OpenedEncoder(parts=parts, reading=name, for_classifiers=features)
 
     if not (model.readout or model.structure or model.has_scale):
-        return stored("")
-    share = f", structure {model.structure:g}" if model.structure else ""
-    features = stored("features", readout="features")
-    return stored(f"{'meaning' if model.readout or share else 'raw'}{share}", features)
+        return open_reading("")
+    name = "meaning" if model.readout or model.structure else "raw"
+    if model.structure:
+        name += f", structure {model.structure:g}"
+    return open_reading(name, open_reading("features", readout="features"))
 
 
 def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:
-    """Give tasks by canonical name, read once for the whole run; and why others cannot be read, by name."""
+    """Read tasks by canonical name; those that cannot be read are returned by name, with the reason."""
     tasks: list[TaskData] = []
-    missing: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name in names:
         try:
             tasks.append(read_task(name, data))
         except UserError as error:
-            missing[name] = str(error)
-    return tasks, missing
+            reasons[name] = str(error)
+    return tasks, reasons
 
 
 class _Rows:
     """One split in the original's order, encoded."""
 
     def __init__(self, part: Split, vectors: SentenceVectors, *, snli: bool = False) -> None:
-        def place(row: int) -> tuple[int, int, float | str]:
-            """Order by lengths in tokens, then label; SNLI's second sentence and label's name come first."""
-            a, b = len(part.a[row]), len(part.b[row]) if part.b else 0
-            return (b, a, SNLI_CLASSES[int(part.y[row])]) if snli else (a, b, part.y[row])
+        def sort_key(row: int) -> tuple[int, int, float | str]:
+            """Sort by lengths in tokens, then label; SNLI by the second length first and by label names."""
+            length_a = len(part.a[row])
+            length_b = len(part.b[row]) if part.b else 0
+            if snli:
+                return length_b, length_a, SNLI_CLASSES[int(part.y[row])]
+            return length_a, length_b, part.y[row]
 
-        self.order = sorted(range(len(part)), key=place)
+        self.order = sorted(range(len(part)), key=sort_key)
         self.y = np.array([part.y[i] for i in self.order])
         self.u = vectors([part.a[i] for i in self.order])
         self.v = None if part.b is None else vectors([part.b[i] for i in self.order])
-        self.snli = snli
+        self.is_snli = snli
 
     def blocks(self) -> tuple[Float, ...]:
-        """Return the input of the classifier: u [n, d]; |u - v| and u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
+        """Return a classifier's input: u [n, d]; for pairs |u - v|, u ∗ v; for SNLI u, v, u ∗ v, |u - v|."""
         if self.v is None:
             return (self.u,)
         difference, product = pair_blocks(self.u, self.v)
-        return (self.u, self.v, product, difference) if self.snli else (difference, product)
+        return (self.u, self.v, product, difference) if self.is_snli else (difference, product)
 
     def to_file_order(self, values: NDArray[np.generic]) -> list[float]:
-        """Return the values [n] of the sorted rows as a list in the file's order."""
-        out = np.empty_like(values)
-        out[self.order] = values
-        listed: list[float] = out.tolist()
-        return listed
+        """Return values [n] of the sorted rows as a list in the file's order."""
+        values_by_row = np.empty_like(values)
+        values_by_row[self.order] = values
+        as_list: list[float] = values_by_row.tolist()
+        return as_list
 
 
 def evaluate_task(vectors: SentenceVectors, task: TaskData, protocol: Protocol, seed: int) -> TaskResult:
-    """Encode and score one task: cosines of meaning, classifiers and regressions of features.
+    """Encode and score one task: by cosines of meaning, or by classifiers and regressions of features.
 
-    Raises EncoderError: the encoder refused its input or returned bad vectors; UserError: a split has no rows
-    or too few.
+    Raises EncoderError: the encoder refused its input or returned bad vectors; UserError: a split has too few
+    rows.
     """
     for name, part in task.splits.items():
         if not len(part):
             raise UserError(f"{task.name} {name}: no rows in {', '.join(map(str, task.files.get(name, [])))}")
-    by_cosine = task.name in (*STS_SUBSETS, *STRUCTURE_TASKS, "Neighbours")
-    read = vectors if by_cosine else getattr(vectors, "features", vectors)
-    readings = [getattr(read, "reading", "")]
+    is_by_cosine = task.name in (*STS_SUBSETS, *STRUCTURE_TASKS, "Neighbours")
+    features = vectors if is_by_cosine else getattr(vectors, "features", vectors)
+    readings = [getattr(features, "reading", "")]
     try:
-        rows = {name: _Rows(part, read, snli=task.name == "SNLI") for name, part in task.splits.items()}
-        if task.name in RELATEDNESS_TASKS and read is not vectors:
+        rows = {name: _Rows(part, features, snli=task.name == "SNLI") for name, part in task.splits.items()}
+        if task.name in RELATEDNESS_TASKS and features is not vectors:
             rows["cosine"] = _Rows(task.splits["test"], vectors)
             readings.append(f"{getattr(vectors, 'reading', '')} (cosine)")
     except UserError as error:
         raise EncoderError(str(error)) from error
-    started = time.perf_counter()
+    start = time.perf_counter()
     if task.name in RELATEDNESS_TASKS:
-        scored = _score_relatedness(rows, seed)
+        fields = _score_relatedness(rows, seed)
     elif task.name == "Neighbours":
-        scored = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
-    elif by_cosine:
-        scored = _score_cosines(task, rows)
+        fields = neighbour_result({title: book.u[np.argsort(book.order)] for title, book in rows.items()})
+    elif is_by_cosine:
+        fields = _score_cosines(task, rows)
     else:
-        scored = _score_classes(task, rows, protocol, seed)
+        fields = _score_classes(task, rows, protocol, seed)
+    first_rows, *_ = rows.values()
     return TaskResult(
         task=task.name,
-        dim=next(iter(rows.values())).u.shape[1],
+        dim=first_rows.u.shape[1],
         rows={name: len(part) for name, part in task.splits.items()},
         notes=task.count_notes(),
         data_sha256=data_hashes(task),
         reading=", ".join(readings),
-        seconds=time.perf_counter() - started,
-        **scored,
+        seconds=time.perf_counter() - start,
+        **fields,
     )
 
 
-def versions(*more: str) -> dict[str, str]:
-    """Give versions of Python and of the installed packages that scores depend on, including ``more``."""
-    names = {"python": platform.python_version(), "multiview-embeddings": __version__}
-    for name in ("torch", "numpy", "scipy", "scikit-learn", *more):
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Python and of installed packages that scores depend on, with ``packages``."""
+    version_of = {"python": platform.python_version(), "multiview-embeddings": __version__}
+    for name in ("torch", "numpy", "scipy", "scikit-learn", *packages):
         with contextlib.suppress(PackageNotFoundError):
-            names[name] = version(name)
-    return names
+            version_of[name] = version(name)
+    return version_of
 
 
 def data_hashes(task: TaskData) -> dict[str, str]:
-    """Give the SHA-256 of every file a task was read from, by name."""
+    """Return the SHA-256 of every file that a task was read from, by name."""
     files = sorted({path for paths in task.files.values() for path in paths})
     return {path.name: sha256_file(path) for path in files}
 
 
-_Scored = dict[str, Any]
+_ScoreFields = dict[str, Any]
 """The fields of a :class:`TaskResult` that depend on the kind of task."""
 
 
-def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _Scored:
+def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _ScoreFields:
     """Score STS12-16 and the tasks of structure by the cosines of pairs, without training."""
     metrics = {
         name: np.array(part.to_file_order(cosines(part.u, part.v)))
@@ -220,69 +224,70 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _Scored:
     return cosine_result(task.name, metrics, gold)
 
 
-def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _Scored:
-    """Score by classifiers, chosen as SentEval has it for the task."""
+def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _ScoreFields:
+    """Score by classifiers, in SentEval's way for the task."""
     y = {name: part.y for name, part in rows.items()}
-    test, classes = "test", len(task.classes)
+    test = "test"
+    classes = len(task.classes)
     outcome: Classification
     if task.name in BINARY_TASKS:
         test = "all"
-        # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner ones need kfold.
-        _enough_per_class(task, "all", y["all"], protocol.kfold + 2)
+        # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold.
+        _check_class_sizes(task, "all", y["all"], protocol.kfold + 2)
         outcome = inner_kfold(design(rows["all"].blocks()), y["all"], classes, protocol, seed)
     elif task.name in ("TREC", "MRPC", "Authors"):
-        _enough_per_class(task, "train", y["train"], protocol.kfold)
-        x, y_all, (train, held_out) = _stacked(rows["train"], rows["test"])
-        outcome = kfold(x, y_all, train, held_out, classes, protocol, seed)
+        _check_class_sizes(task, "train", y["train"], protocol.kfold)
+        x, y_all, (train_rows, test_rows) = _stack(rows["train"], rows["test"])
+        outcome = kfold(x, y_all, train_rows, test_rows, classes, protocol, seed)
     else:
         if task.name == "WordContent":  # which never has a hidden layer
             protocol = get_protocol(protocol, nhid=0)
         is_snli = task.name == "SNLI"
-        if is_snli:  # is trained in 16 single passes
+        if is_snli:  # which is trained in 16 single passes
             protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
-        x, y_all, (train, dev, held_out) = _stacked(rows["train"], rows["dev"], rows["test"])
-        outcome = split(x, y_all, train, dev, held_out, classes, protocol, seed, nominal=is_snli)
+        x, y_all, (train_rows, dev_rows, test_rows) = _stack(rows["train"], rows["dev"], rows["test"])
+        outcome = split(x, y_all, train_rows, dev_rows, test_rows, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if task.name == "MRPC":
         metrics["f1"] = float(round(100 * f1_score(y["test"], outcome.predictions), 2))
     return {
         "metrics": metrics,
         "regularisers": outcome.regularisers,
-        "chosen": outcome.chosen,
+        "chosen": outcome.chosen_regularisers,
         "dev_scores": outcome.dev_scores,
         "predictions": {test: rows[test].to_file_order(outcome.predictions)},
         "gold": {test: rows[test].to_file_order(y[test])},
     }
 
 
-def _stacked(*parts: _Rows) -> tuple[Float, Int, list[Int]]:
-    """Join splits to one design matrix [n, d + 1], labels [n], and the row indices of each split."""
+def _stack(*parts: _Rows) -> tuple[Float, Int, list[Int]]:
+    """Return splits as one design matrix [n, d + 1] and labels [n], and the row indices of each split."""
     matrix = np.concatenate([design(part.blocks()) for part in parts])
     y = np.concatenate([part.y for part in parts])
     ends = np.cumsum([len(part.y) for part in parts])
     return matrix, y, np.split(np.arange(len(y)), ends[:-1])
 
 
-def _enough_per_class(task: TaskData, split: str, y: Int, needed: int) -> None:
+def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None:
     counts = np.bincount(y, minlength=len(task.classes))
-    if counts.min() < needed:
+    if counts.min() < minimum:
         raise UserError(
             f"{task.name} {split}: class {task.classes[int(counts.argmin())]} has {counts.min()} rows, the "
-            f"folds need {needed}; is {task.files[split][0]} truncated?"
+            f"folds need {minimum}; is {task.files[split][0]} truncated?"
         )
 
 
-def _score_relatedness(rows: dict[str, _Rows], seed: int) -> _Scored:
+def _score_relatedness(rows: dict[str, _Rows], seed: int) -> _ScoreFields:
     """Score by regression, and by cosines without training; the same under every protocol."""
-    parts = [(design(rows[s].blocks()), rows[s].y.astype(np.float64)) for s in ("train", "dev", "test")]
+    train, dev, test = rows["train"], rows["dev"], rows["test"]
+    parts = [(design(part.blocks()), part.y.astype(np.float64)) for part in (train, dev, test)]
     metrics, predictions = relatedness(parts[0], parts[1], parts[2], seed)
-    test, gold = rows["test"], parts[2][1]
-    compared = rows.get("cosine", test)
-    assert compared.v is not None
-    untrained = cosines(compared.u, compared.v)
-    metrics |= {"cosine.pearson": pearson(untrained, gold), "cosine.spearman": spearman(untrained, gold)}
+    pairs = rows.get("cosine", test)
+    assert pairs.v is not None
+    cosine = cosines(pairs.u, pairs.v)
+    metrics |= {"cosine.pearson": pearson(cosine, test.y), "cosine.spearman": spearman(cosine, test.y)}
     return {
         "metrics": metrics,
-        "predictions": {"test": test.to_file_order(predictions), "cosine": test.to_file_order(untrained)},
+        "predictions": {"test": test.to_file_order(predictions), "cosine": test.to_file_order(cosine)},
         "gold": {"test": test.to_file_order(test.y)},
     }

@@ -27,21 +27,21 @@ from runtime.files import json_digest, write_json
 from runtime.folders import refuse_others
 
 REPORTS = Path("runs/reports/senteval")
-PLACES = ("output", "cache", "trees", "data", "device")
+OPTIONS_WITHOUT_EFFECT = ("output", "cache", "trees", "data", "device")
 """Options that change no figure."""
 RANDOM_WORDS = "bag:random"
-"""What the words alone tell: scored beside every model."""
+"""The baseline that is scored beside every model: what the words alone tell."""
 
 
 def report_name(options: dict[str, Any], words: Iterable[str]) -> str:
-    """Return the name of a command's own report: what it is about, and a digest of its options as JSON.
+    """Return the name of a command's own report: its subject, and a digest of its options as JSON.
 
-    Of ``words``, which say what it is about, the last part of a path is shown.
+    ``words`` say what its subject is; of a path only the last part is used.
     """
-    decisive = {name: value for name, value in options.items() if name not in PLACES}
-    shown = "-".join(Path(part).name for word in words for part in word.split("+"))
-    plain = re.sub(r"[^\w.=-]+", "-", shown).strip("-.")
-    return f"{plain[:60] or 'report'}-{json_digest(decisive, 6)}"
+    decisive_options = {key: value for key, value in options.items() if key not in OPTIONS_WITHOUT_EFFECT}
+    subject = "-".join(Path(part).name for word in words for part in word.split("+"))
+    file_name = re.sub(r"[^\w.=-]+", "-", subject).strip("-.")
+    return f"{file_name[:60] or 'report'}-{json_digest(decisive_options, 6)}"
 
 
 @configuration
@@ -92,57 +92,59 @@ class SentEvalConfig:
 
     @property
     def folder(self) -> Path:
-        """Gives the folder of the report: the same for the same command, another for another one."""
+        """The folder of the report, which differs for every command and stays the same for the same one."""
         return self.output or REPORTS / report_name(config_to_json(self), [*self.models, self.tasks])
 
 
 def seeds_of(text: str) -> list[int]:
-    """Return the seeds that ``--seeds`` lists, each once; what is no seed is refused."""
+    """Return the seeds of ``--seeds``, each once; a word that is no seed is refused."""
     words = text.replace(",", " ").split()
     seeds = [int(word) for word in words if word.isascii() and word.isdigit()]
     if not seeds or len(seeds) < len(words) or max(seeds) >= 2**32:
-        wanted = "whole numbers from 0 to 2**32 - 1 separated by commas"
-        raise UserError(f"--seeds {text!r}: expected {wanted}")
+        raise UserError(f"--seeds {text!r}: expected whole numbers from 0 to 2**32 - 1 separated by commas")
     return list(dict.fromkeys(seeds))
 
 
 def main(config: SentEvalConfig) -> int:
-    """Evaluate and write the report; exit code 2 when no task could be scored."""
-    # What cannot be run is refused before torch is imported.
+    """Evaluate and write the report; return 2 if no task could be scored, else 0."""
+    # Bad options are refused before torch is imported.
     if not config.models:
         raise UserError("name at least one model")
     check_names(config.models)
     parsers = {"dep": config.dep_model, "const": config.const_model}
     for kind, parser in parsers.items():
         check_parser(kind, parser or "builtin")
-    seeds, names = seeds_of(config.seeds), expand_tasks(config.tasks)
+    seeds = seeds_of(config.seeds)
+    names = expand_tasks(config.tasks)
     data = data_folder(config.data, names)
     from senteval_runner import scoring
     from senteval_runner.evaluation import read_tasks
     from senteval_runner.protocol.config import get_protocol
     from senteval_runner.vectors import EvaluationTrees
 
-    folder, options = config.folder, config_to_json(config)
-    names_of_models = list(dict.fromkeys(config.models))
+    folder = config.folder
+    options = config_to_json(config)
+    specs = list(dict.fromkeys(config.models))
     if config.expand is not None:
-        names_of_models = scoring.expand_models(names_of_models, config.expand)
-    starts, notes = scoring.starts_of(names_of_models) if config.baselines else ([], [])
-    has_words = config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS)
-    specs = [*names_of_models, *([RANDOM_WORDS] if has_words else []), *starts]
-    tasks, missing = read_tasks(names, data)
+        specs = scoring.expand_models(specs, config.expand)
+    baselines, notes = scoring.untrained_models(specs) if config.baselines else ([], [])
+    if config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS):
+        baselines.insert(0, RANDOM_WORDS)
+    tasks, missing_tasks = read_tasks(names, data)
     trees = EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers)
-    drawn = {"seed": config.random_seed, "project": config.project}
-    models = scoring.open_models(specs, trees, missing, cache=config.cache, device=config.device, **drawn)
+    encoding = {"cache": config.cache, "device": config.device}
+    drawing = {"seed": config.random_seed, "project": config.project}
+    models = scoring.open_models([*specs, *baselines], trees, missing_tasks, **encoding, **drawing)
     refuse_others(folder, "models")
     logger = log_to(folder)
     write_json(folder / "config.json", options)
-    for note in [*notes, *(f"skipped {name}: {reason}" for name, reason in missing.items())]:
+    for note in [*notes, *(f"skipped {name}: {reason}" for name, reason in missing_tasks.items())]:
         logger.warning("%s", note)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
-    # Reports that lie where they do by default share finished tasks.
+    # Reports in their default folders share finished tasks.
     scoring.score_models(models, tasks, seeds, scoring.Cells((config.output or REPORTS) / "parts", protocol))
     scoring.write_results(folder, models, protocol, options)
-    return 0 if any(model.results for model in models[: len(names_of_models)]) else 2
+    return 0 if any(model.results for model in models[: len(specs)]) else 2
 
 
 cli = Command(

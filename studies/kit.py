@@ -264,4 +264,4 @@ def score_table(
             for name, row in rows_by_name.items()
         ]
 
-    return Table([*labels, *columns], lines(rows), quoted=lines(paper_rows), **options)
+    return Table([*labels, *columns], lines(rows), quoted_rows=lines(paper_rows), **options)

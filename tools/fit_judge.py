@@ -76,9 +76,7 @@ def read_half(data: Path, *, is_scored: bool = False) -> dict[str, list[Pair]]:
         "SemAntoNeg": _pairs_of_rows(list(task_pairs("SemAntoNeg", antonyms)), half),
     }
     for name, triplets_of_set in triplets_by_set.items():
-        pairs[name] = []
-        for triplet in triplets_of_set:
-            pairs[name] += [(True, triplet.anchor, triplet.same), (False, triplet.anchor, triplet.other)]
+        pairs[name] = [pair for triplet in triplets_of_set for pair in triplet.pairs()]
     for name, file in CAPTIONS.items():
         captions = list(task_pairs("SugarCrepe++", folder / f"sugarcrepe_pp_{file}_dev.tsv"))
         pairs[name] = _pairs_of_rows(captions, range(int(is_scored), len(captions) // 3, 2))

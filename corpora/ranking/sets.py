@@ -1,4 +1,4 @@
-"""Sets of questions and candidate passages, as their authors distribute them.
+"""Read sets of questions and candidate passages, as their authors distribute them.
 
 | set | files |
 |---|---|
@@ -28,36 +28,38 @@ from runtime.errors import UserError
 from runtime.files import parse_json, read_json
 
 SPLITS = ("train", "dev", "test")
-SPACY, CONTAINS = "tokenised by spaCy's rules", "relevant: contains the answer's words in order"
+SPACY_NOTE, ANSWER_NOTE = "tokenised by spaCy's rules", "relevant: contains the answer's words in order"
 _WORD = re.compile(r"[^\W_]+")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question, its tokens joined by one space, with K candidates: indices into the set's passages.
-
-    They are in the file's order. ``missed`` are relevant passages that are no candidates; they count against
-    recall and average precision.
-    """
+    """One question with K candidates, in the file's order."""
 
     id: str
     text: str
+    """Its tokens, joined by one space."""
     candidates: NDArray[np.int64]
+    """Indices into the set's passages, [K]."""
     relevant: NDArray[np.bool_]
-    missed: int = 0
+    """Whether each candidate answers the question, [K]."""
+    missed_count: int = 0
+    """Number of relevant passages that are no candidates; they count against recall and average precision."""
 
 
 @dataclass(frozen=True, eq=False)
 class PassageSet:
-    """A data set: distinct passages, tokens joined by one space, and questions for train, dev and test."""
+    """A data set of passages and questions."""
 
     name: str
     passages: list[str]
+    """Distinct passages, their tokens joined by one space."""
     splits: dict[str, list[Question]]
+    """Questions of train, dev and test."""
     files: list[Path]
     notes: list[str] = field(default_factory=list)
-    """What a reader of the scores must know."""
+    """Remarks for readers of the scores."""
 
     def counts(self) -> dict[str, tuple[int, int, int]]:
         """Count questions, candidates and relevant candidates of each split."""
@@ -67,42 +69,43 @@ class PassageSet:
         }
 
 
-def filtered(data: PassageSet, keep: str) -> PassageSet:
-    """Drop the questions that are not used for training and evaluation.
+def filter_questions(data: PassageSet, keep: str) -> PassageSet:
+    """Return the set with the questions that are used for training and evaluation.
 
-    For dev and test ``keep`` says which are: ``answered`` those with a relevant candidate (the usual WikiQA
+    For dev and test ``keep`` chooses them: ``answered`` those with a relevant candidate (the usual WikiQA
     and raw TrecQA), ``mixed`` those with an irrelevant one too (TrecQA "clean"), ``all`` every one. Training
     questions always need both, because a training pair has one of each. No split may be left empty.
     """
-    splits, notes = {}, list(data.notes)
+    splits = {}
+    notes = list(data.notes)
     for name, questions in data.splits.items():
-        wanted = "mixed" if name == "train" else keep
-        used = questions
-        if wanted != "all":
-            used = [q for q in used if q.missed or q.relevant.any()]
-        if wanted == "mixed":
-            used = [q for q in used if not q.relevant.all()]
-        if not used:
+        rule = "mixed" if name == "train" else keep
+        kept_questions = questions
+        if rule != "all":
+            kept_questions = [q for q in kept_questions if q.missed_count or q.relevant.any()]
+        if rule == "mixed":
+            kept_questions = [q for q in kept_questions if not q.relevant.all()]
+        if not kept_questions:
             raise UserError(f"{data.name}: no question of {name} is left with --keep {keep}")
-        if left := len(questions) - len(used):
-            reason = "a relevant" if wanted == "answered" else "both a relevant and an irrelevant"
-            notes.append(f"{name}: {left} of {len(questions)} questions without {reason} candidate left out")
-        splits[name] = used
+        if count := len(questions) - len(kept_questions):
+            reason = "a relevant" if rule == "answered" else "both a relevant and an irrelevant"
+            notes.append(f"{name}: {count} of {len(questions)} questions without {reason} candidate left out")
+        splits[name] = kept_questions
     return replace(data, splits=splits, notes=notes)
 
 
 def parse_spec(spec: str) -> tuple[str, Path]:
-    """Take apart ``FORMAT=FOLDER``, or a folder named after its format."""
-    format_name, _, rest = spec.partition("=")
-    folder = Path(rest or spec)
-    name = (format_name if rest else folder.name).lower()
+    """Return the format and the folder of ``FORMAT=FOLDER``, or of a folder named after its format."""
+    format_name, _, folder_name = spec.partition("=")
+    folder = Path(folder_name or spec)
+    name = (format_name if folder_name else folder.name).lower()
     if name not in _READERS:
         raise UserError(f"data set {spec!r}: write FORMAT=FOLDER with a format of {', '.join(_READERS)}")
     return name, folder
 
 
 def read_set(spec: str) -> PassageSet:
-    """Read the data set that a name gives (:func:`parse_spec`); refuse missing or malformed files."""
+    """Read the data set that ``spec`` names (:func:`parse_spec`); missing or malformed files are refused."""
     kind, folder = parse_spec(spec)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
@@ -116,44 +119,48 @@ def read_set(spec: str) -> PassageSet:
 
 
 class _Source:
-    """A set's folder: the files that were read, and distinct passages in order of first appearance."""
+    """The folder of a set; collects the files that are read and the distinct passages."""
 
     def __init__(self, folder: Path, tokenize: str) -> None:
-        self.folder, self.tokenizer = folder, Tokenizer(tokenize, running=False)
+        self.folder = folder
+        self.tokenizer = Tokenizer(tokenize, running=False)
         self.files: list[Path] = []
         self.rows: dict[str, int] = {}
+        """Row of each passage, in order of first appearance."""
 
     def file(self, name: str) -> Path:
-        """Note that a file is read; return its path."""
+        """Return the path of a file, and note that it is read."""
         self.files.append(self.folder / name)
         return self.files[-1]
 
     def text(self, raw: str) -> str:
-        """Join the tokens of a text by one space; "." is a text without tokens."""
+        """Return the tokens of a text joined by one space, "." for a text without tokens."""
         return " ".join(self.tokenizer.line(raw)) or "."
 
     def row(self, raw: str) -> int:
-        """Find the index of a passage, which is added if it is new."""
+        """Return the row of a passage, which is added if it is new."""
         return self.rows.setdefault(self.text(raw), len(self.rows))
 
-    def question(self, name: str, text: str, judged: Iterable[tuple[int, bool]]) -> Question:
-        """Make a question from its candidates' rows and labels."""
-        rows_K2 = np.array(list(judged), dtype=np.int64).reshape(-1, 2)
+    def question(self, name: str, text: str, labels: Iterable[tuple[int, bool]]) -> Question:
+        """Make a question from the rows of its candidates, each with its label."""
+        rows_K2 = np.array(list(labels), dtype=np.int64).reshape(-1, 2)
         return Question(name, self.text(text), rows_K2[:, 0], rows_K2[:, 1].astype(bool))
 
-    def searched(self, name: str, text: str, answer: str, texts: Sequence[str]) -> Question:
-        """Make a question with the distinct ``texts`` as candidates, relevant if they contain the answer."""
-        return self.question(name, text, {self.row(one): contains(one, answer) for one in texts}.items())
+    def question_by_answer(self, name: str, text: str, answer: str, passages: Sequence[str]) -> Question:
+        """Make a question with distinct passages as candidates, relevant if they contain the answer."""
+        labels = {self.row(passage): contains_words(passage, answer) for passage in passages}
+        return self.question(name, text, labels.items())
 
 
-def contains(passage: str, answer: str) -> bool:
+def contains_words(passage: str, answer: str) -> bool:
     """Tell whether a passage has the answer's words in order; an answer without words never matches."""
-    words, text = (f" {' '.join(_WORD.findall(one.lower()))} " for one in (answer, passage))
-    return bool(words.strip()) and words in text
+    answer_words = " ".join(_WORD.findall(answer.lower()))
+    passage_words = " ".join(_WORD.findall(passage.lower()))
+    return bool(answer_words) and f" {answer_words} " in f" {passage_words} "
 
 
 Questions = Iterator[tuple[str, Question]]
-"""Questions, each with its split."""
+"""Splits and their questions."""
 
 
 def _answers(source: _Source) -> Questions:
@@ -165,12 +172,12 @@ def _answers(source: _Source) -> Questions:
             name, text, candidate, label = row.cells
             if label not in ("0", "1"):
                 raise UserError(f"{row.where}: label {label!r} is neither 0 nor 1")
-            known, judged = questions.setdefault(name, (text, []))
-            if known != text:
+            first_text, labels = questions.setdefault(name, (text, []))
+            if first_text != text:
                 raise UserError(f"{row.where}: question {name!r} has another text than before")
-            judged.append((source.row(candidate), label == "1"))
-        for name, (text, judged) in questions.items():
-            yield split, source.question(name, text, judged)
+            labels.append((source.row(candidate), label == "1"))
+        for name, (text, labels) in questions.items():
+            yield split, source.question(name, text, labels)
 
 
 def _wikipassageqa(source: _Source) -> Questions:
@@ -185,11 +192,12 @@ def _wikipassageqa(source: _Source) -> Questions:
             qid, text, document, answers = row.cells
             if document not in rows:
                 raise UserError(f"{row.where}: no document {document!r} in {path.name}")
-            keys, wanted = rows[document], {answer.strip() for answer in answers.split(",")}
-            unknown = sorted(wanted - keys.keys())
-            if unknown:
-                raise UserError(f"{row.where}: document {document} has no passage {unknown[0]!r}")
-            yield split, source.question(qid, text, [(place, key in wanted) for key, place in keys.items()])
+            passage_rows = rows[document]
+            relevant_keys = {answer.strip() for answer in answers.split(",")}
+            if unknown_keys := sorted(relevant_keys - passage_rows.keys()):
+                raise UserError(f"{row.where}: document {document} has no passage {unknown_keys[0]!r}")
+            labels = [(place, key in relevant_keys) for key, place in passage_rows.items()]
+            yield split, source.question(qid, text, labels)
 
 
 def _insuranceqa(source: _Source) -> Questions:
@@ -197,32 +205,35 @@ def _insuranceqa(source: _Source) -> Questions:
     vocabulary = {row.cells[0]: row.cells[1] for row in rows}
     answers: dict[str, int] = {}
     for row in read_rows(source.file("answers.label.token_idx"), 2, may_be_empty=True):
-        answers[row.cells[0]] = source.row(" ".join(_known(row, row.cells[1], vocabulary, "word")))
-    everything = np.arange(len(source.rows))
+        answers[row.cells[0]] = source.row(" ".join(_look_up(row, row.cells[1], vocabulary, "word")))
+    all_answers = np.arange(len(source.rows))
     names = ("train.token_idx.label", "dev.label.token_idx.pool", "test1.label.token_idx.pool")
     for split, name in zip(SPLITS, names, strict=True):
-        path, candidates = source.file(f"question.{name}"), everything
+        path = source.file(f"question.{name}")
+        candidates = all_answers
         for number, row in enumerate(read_rows(path, 2 if split == "train" else 3, may_be_empty=True)):
             if split == "train":
-                numbers, labels = row.cells
+                words, labels = row.cells
             else:
-                labels, numbers, pool = row.cells
-                candidates = np.array(_known(row, pool, answers, "answer"), dtype=np.int64)
-            right = np.unique(_known(row, labels, answers, "answer"))
-            text = source.text(" ".join(_known(row, numbers, vocabulary, "word")))
-            missed = len(np.setdiff1d(right, candidates))
-            yield split, Question(f"{split}{number}", text, candidates, np.isin(candidates, right), missed)
+                labels, words, pool = row.cells
+                candidates = np.array(_look_up(row, pool, answers, "answer"), dtype=np.int64)
+            right_answers = np.unique(_look_up(row, labels, answers, "answer"))
+            text = source.text(" ".join(_look_up(row, words, vocabulary, "word")))
+            is_right = np.isin(candidates, right_answers)
+            missed_count = len(np.setdiff1d(right_answers, candidates))
+            yield split, Question(f"{split}{number}", text, candidates, is_right, missed_count)
 
 
-def _known(row: TableRow, names: str, known: Mapping[str, T], what: str) -> list[T]:
-    unknown = [name for name in names.split() if name not in known]
-    if unknown:
-        raise UserError(f"{row.where}: {what} {unknown[0]!r} is not listed")
-    return [known[name] for name in names.split()]
+def _look_up(row: TableRow, names: str, table: Mapping[str, T], kind: str) -> list[T]:
+    """Return the values of names separated by blanks; a name that the table lacks is refused."""
+    for name in names.split():
+        if name not in table:
+            raise UserError(f"{row.where}: {kind} {name!r} is not listed")
+    return [table[name] for name in names.split()]
 
 
 def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read the object of each line, with its file and line."""
+    """Yield the object on each line, after its file and line."""
     for line in read_lines(path, MAX_ROW_BYTES):
         where = f"{path}:{line.number}"
         yield where, _require(where, parse_json(line.text, where=where), types)
@@ -232,8 +243,8 @@ def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any
     for key, kind in types.items():
         if not isinstance(value, dict) or not isinstance(value.get(key), kind):
             raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")
-    checked: dict[str, Any] = value
-    return checked
+    record: dict[str, Any] = value
+    return record
 
 
 def _quasar(source: _Source) -> Questions:
@@ -253,7 +264,8 @@ def _quasar(source: _Source) -> Questions:
                 raise UserError(f"{where}: contexts are not pairs of score and text")
             contexts[value["uid"]] = [str(text) for _, text in value["contexts"]]
         for uid, value in questions.items():
-            yield split, source.searched(uid, value["question"], value["answer"], contexts.get(uid, []))
+            text, answer = value["question"], value["answer"]
+            yield split, source.question_by_answer(uid, text, answer, contexts.get(uid, []))
 
 
 def _searchqa(source: _Source) -> Questions:
@@ -265,20 +277,22 @@ def _searchqa(source: _Source) -> Questions:
         source.files += paths
         for path in paths:
             value = _require(str(path), read_json(path), keys)
-            results = [_require(str(path), one, {"snippet": object}) for one in value["search_results"]]
-            snippets = [str(result["snippet"]) for result in results if result["snippet"]]
+            snippets = []
+            for result in value["search_results"]:
+                if snippet := _require(str(path), result, {"snippet": object})["snippet"]:
+                    snippets.append(str(snippet))
             # The questions have quotation marks around them and links within.
             text = re.sub(r"<[^>]+>", "", value["question"]).strip("'\"")
-            yield split, source.searched(path.stem, text, value["answer"], snippets)
+            yield split, source.question_by_answer(path.stem, text, value["answer"], snippets)
 
 
 _INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
 _READERS: Mapping[str, tuple[Callable[[_Source], Questions], str, tuple[str, ...]]] = {
     "wikiqa": (_answers, "space", ()),
     "trecqa": (_answers, "space", ()),
-    "wikipassageqa": (_wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY)),
+    "wikipassageqa": (_wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY_NOTE)),
     "insuranceqa": (_insuranceqa, "space", _INSURANCE_NOTES),
-    "quasar-t": (_quasar, "spacy", (CONTAINS, SPACY)),
-    "searchqa": (_searchqa, "spacy", (CONTAINS, SPACY)),
+    "quasar-t": (_quasar, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
+    "searchqa": (_searchqa, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
 }
 """Reader, tokenizer and notes of each set."""

@@ -12,15 +12,14 @@ white space, never lower-cased; an empty one is ``[]``.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from corpora.books import author_rows, books
-from corpora.inputs import bad_row, number_of, readable
+from corpora.inputs import bad_row, parse_number, readable
 from corpora.senteval.structure import Pair, task_pairs, triplets
 from corpora.senteval.tasks import (
     BINARY_TASKS,
-    PROBING_FILES,
-    PUBLISHED_ROWS,
+    PROBING_TASKS,
+    PUBLISHED_ROW_COUNTS,
     STRUCTURE_TASKS,
     STS_SUBSETS,
     canonical_task,
@@ -56,17 +55,19 @@ _COLUMNS: Mapping[str, tuple[int, int | None, int, int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Rows of one split: sentences ``a``, or pairs of ``a`` and ``b``; ``y`` are class ids or scores."""
+    """Rows of one split, sentences or pairs of sentences."""
 
     a: list[Tokens]
     b: list[Tokens] | None = None
+    """Second sentences, where rows are pairs."""
     y: list[int] | list[float]
+    """Class ids or scores."""
 
     def __len__(self) -> int:
         return len(self.a)
 
     def sentences(self) -> Iterator[Tokens]:
-        """Yield every sentence, row by row; of a pair first ``a``, then ``b``."""
+        """Yield every sentence, row by row, and of a pair first ``a``, then ``b``."""
         for row, first in enumerate(self.a):
             yield first
             if self.b is not None:
@@ -90,40 +91,35 @@ class TaskData:
     files: Files = field(default_factory=dict)
     """The files each split was read from; ``all`` if one set of files holds every split."""
 
-    @property
-    def kind(self) -> Literal["single", "pair"]:
-        """Say whether rows are single sentences or sentence pairs."""
-        return "single" if next(iter(self.splits.values())).b is None else "pair"
-
     def count_notes(self) -> list[str]:
         """Return one line per split whose number of rows differs from the published one."""
         return [
-            f"{self.name} {split}: {len(rows):,} rows, published {PUBLISHED_ROWS[self.name][split]:,}"
+            f"{self.name} {split}: {len(rows):,} rows, published {PUBLISHED_ROW_COUNTS[self.name, split]:,}"
             for split, rows in self.splits.items()
-            if self.name in PUBLISHED_ROWS and len(rows) != PUBLISHED_ROWS[self.name][split]
+            if len(rows) != PUBLISHED_ROW_COUNTS.get((self.name, split), len(rows))
         ]
 
 
 def read_task(name: str, data: Path) -> TaskData:
-    """Read one task from a data folder with ``downstream/`` and ``probing/`` (``.txt`` or ``.txt.gz``).
+    """Read one task from a data folder with ``downstream/`` and ``probing/``.
 
-    A file may be gzip-compressed, with ``.gz`` added to its name. An unknown task, missing files (all are
-    named, and their source) and malformed rows are refused.
+    A file may be gzip-compressed, with ``.gz`` added to its name. An unknown task, missing files (the message
+    names all of them, and their source) and malformed rows are refused.
     """
     name = canonical_task(name)
-    files, classes = find_files(name, data), _CLASSES.get(name, ())
+    files = find_files(name, data)
+    classes = _CLASSES.get(name, ())
     splits: Splits = {}
-    if name in PROBING_FILES:
-        splits, classes = _read_probing(*files["all"])
-        files = dict.fromkeys(splits, files["all"])
+    if name in PROBING_TASKS:
+        splits, classes = _read_probing(*files["train"])  # one file has all splits
     elif name == "Authors":  # the test part is of other books
         for split, part in (("train", "train"), ("test", "heldout")):
             rows, labels, classes = author_rows(part)
             splits[split] = Split(a=rows, y=labels)
     elif name == "Neighbours":  # the held-out books, each a split; y is the place in the book
-        words = Tokenizer("spacy", running=False)
+        tokenizer = Tokenizer("spacy", running=False)
         for book in books("heldout"):
-            rows = [list(words.line(text)) for text in book.sentences]
+            rows = [list(tokenizer.line(text)) for text in book.sentences]
             splits[book.title] = Split(a=rows, y=list(range(len(rows))))
     elif name in STRUCTURE_TASKS:
         splits = _read_structure(name, files)
@@ -139,22 +135,24 @@ def read_task(name: str, data: Path) -> TaskData:
 
 
 def find_files(name: str, data: Path) -> Files:
-    """Find the files of a task by split, each as named or with ``.gz``; ``name`` is the toolkit's."""
-    files, missing = Files(), []
+    """Return the files of a task by split, each as named or with ``.gz``; ``name`` is the toolkit's."""
+    files = Files()
+    missing_files = []
     for split, paths in task_paths(name, Path(data)).items():
         files[split] = []
         for path in paths:
-            packed = path.with_name(path.name + ".gz")
-            here = next((one for one in (path, packed) if one.is_file()), None)
-            files[split].append(here or path)
-            missing += [] if here else [path]
-    if missing:
-        where = "data/probing" if name in PROBING_FILES else "data/downstream/get_transfer_data.bash"
-        home = f"{where} of github.com/facebookresearch/SentEval"
-        if name in STRUCTURE_TASKS:
-            home = "what docs/structure.md says"
-        names = ", ".join(str(path).removeprefix(f"{data}/") for path in missing)
-        raise UserError(f"{name}: no such file in {data}: {names} (nor with .gz); get them by {home}")
+            compressed_path = path.with_name(path.name + ".gz")
+            if not path.is_file() and not compressed_path.is_file():
+                missing_files.append(str(path).removeprefix(f"{data}/"))
+            files[split].append(path if path.is_file() else compressed_path)
+    if missing_files:
+        source = "data/downstream/get_transfer_data.bash of github.com/facebookresearch/SentEval"
+        if name in PROBING_TASKS:
+            source = "data/probing of github.com/facebookresearch/SentEval"
+        elif name in STRUCTURE_TASKS:
+            source = "what docs/structure.md says"
+        names = ", ".join(dict.fromkeys(missing_files))
+        raise UserError(f"{name}: no such file in {data}: {names} (nor with .gz); get them by {source}")
     return files
 
 
@@ -169,69 +167,76 @@ def _read_text(path: Path, encoding: str = "utf-8") -> str:
 
 
 def _iterate_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Number lines as iterating over a text file gives them: cut at LF, CR LF and CR alone."""
+    """Yield numbered lines as iteration over a text file does: they end at LF, CR LF and CR alone."""
     lines = _read_text(path, encoding).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     yield from enumerate(lines[:-1] if lines[-1] == "" else lines, start=1)
 
 
-def _value(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
+def _read_label(path: Path, row: int, text: str, classes: tuple[str, ...]) -> int | float:
+    """Return the id of a class or, without ``classes``, a score."""
     if classes:
         if text not in classes:
             raise bad_row(path, row, f"a label among {' '.join(classes)}", text)
         return classes.index(text)
-    if (score := number_of(text)) is not None:
+    if (score := parse_number(text)) is not None:
         return score
     raise bad_row(path, row, "a number", text)
 
 
 def _read_binary(positive: Path, negative: Path) -> Split:
     """Read MR, CR, SUBJ, MPQA: a file per class, class 1 first; blank lines are rows."""
-    one, zero = (
+    positive_rows, negative_rows = (
         [line.split() for line in _read_text(path, "latin-1").splitlines()] for path in (positive, negative)
     )
-    return Split(a=one + zero, y=[1] * len(one) + [0] * len(zero))
+    labels = [1] * len(positive_rows) + [0] * len(negative_rows)
+    return Split(a=positive_rows + negative_rows, y=labels)
 
 
 def _read_rows(name: str, path: Path) -> Split:
-    """Read a row per line; TREC, of lines such as ``NUM:dist How far ...``, is Latin-1, the others UTF-8."""
-    a, b, y, count, header = _COLUMNS[name]
+    """Read a row per line; TREC (``NUM:dist How far ...``) is in Latin-1, the others are in UTF-8."""
+    a, b, y, count, header_lines = _COLUMNS[name]
     rows = []
+    labels = []
     for row, line in _iterate_lines(path, "latin-1" if name == "TREC" else "utf-8"):
+        if row <= header_lines:
+            continue
         if name == "TREC":
-            coarse, _, rest = line.strip().partition(":")
-            cells = [coarse, *rest.split(" ", 1)[1:]]
+            coarse_class, _, fine_class_and_text = line.strip().partition(":")
+            cells = [coarse_class, *fine_class_and_text.split(" ", 1)[1:]]
+        elif name == "SST5":
+            cells = line.strip().split(" ", 1)
         else:
-            cells = line.strip().split(" ", 1) if name == "SST5" else line.strip().split("\t")
-        if row > header and len(cells) < count:
-            what = "tab-separated columns" if "\t" in line or b else "parts, a label and a sentence"
-            raise bad_row(path, row, f"{count} {what}", line)
-        if row > header:
-            rows.append((cells, _value(path, row, cells[y], _CLASSES.get(name, ()))))
+            cells = line.strip().split("\t")
+        if len(cells) < count:
+            parts = "tab-separated columns" if "\t" in line or b else "parts, a label and a sentence"
+            raise bad_row(path, row, f"{count} {parts}", line)
+        rows.append(cells)
+        labels.append(_read_label(path, row, cells[y], _CLASSES.get(name, ())))
     return Split(
-        a=[cells[a].split() for cells, _ in rows],
-        b=None if b is None else [cells[b].split() for cells, _ in rows],
-        y=[value for _, value in rows],
+        a=[cells[a].split() for cells in rows],
+        b=None if b is None else [cells[b].split() for cells in rows],
+        y=labels,
     )
 
 
-def _same_rows(first: Path, rows: int, second: Path, others: int) -> None:
-    if rows != others:
-        raise UserError(f"{second}: {others:,} rows, but {first} has {rows:,}; they must correspond")
+def _check_same_length(file: Path, rows: int, other_file: Path, other_rows: int) -> None:
+    if rows != other_rows:
+        raise UserError(f"{other_file}: {other_rows:,} rows, but {file} has {rows:,}; they must correspond")
 
 
 def _read_sts(inputs: Path, golds: Path) -> Split:
     """Read a subset of STS12-16: ``STS.input.X.txt`` (two columns), ``STS.gs.X.txt`` (a score or nothing)."""
     lines, scores = _read_text(inputs).splitlines(), _read_text(golds).splitlines()
-    _same_rows(inputs, len(lines), golds, len(scores))
+    _check_same_length(inputs, len(lines), golds, len(scores))
     pairs = [line.split("\t") for line in lines]
     for row, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
         if len(pair) != 2:
             raise bad_row(inputs, row, "2 tab-separated columns", line)
-    scored = [row for row, score in enumerate(scores) if score != ""]
+    rows_with_score = [row for row, score in enumerate(scores) if score != ""]
     return Split(
-        a=[pairs[row][0].split() for row in scored],
-        b=[pairs[row][1].split() for row in scored],
-        y=[_value(golds, row + 1, scores[row], ()) for row in scored],
+        a=[pairs[row][0].split() for row in rows_with_score],
+        b=[pairs[row][1].split() for row in rows_with_score],
+        y=[_read_label(golds, row + 1, scores[row], ()) for row in rows_with_score],
     )
 
 
@@ -249,13 +254,14 @@ def _read_snli(first: Path, second: Path, gold: Path) -> Split:
         for path in (first, second)
     )
     labels = [label.strip() for label in _read_text(gold).splitlines()]
-    _same_rows(first, len(a), second, len(b))
-    _same_rows(first, len(a), gold, len(labels))
-    return Split(a=a, b=b, y=[_value(gold, row, label, SNLI_CLASSES) for row, label in enumerate(labels, 1)])
+    _check_same_length(first, len(a), second, len(b))
+    _check_same_length(first, len(a), gold, len(labels))
+    y = [_read_label(gold, row, label, SNLI_CLASSES) for row, label in enumerate(labels, start=1)]
+    return Split(a=a, b=b, y=y)
 
 
 def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
-    """Read ``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; class ids: the train rows' labels, sorted."""
+    """Read ``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; classes are the train rows' labels, sorted."""
     rows: dict[str, list[tuple[int, list[str]]]] = {"tr": [], "va": [], "te": []}
     for row, line in _iterate_lines(path):
         columns = line.rstrip().split("\t")
@@ -275,20 +281,24 @@ def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
 
 
 def _read_structure(name: str, files: Files) -> Splits:
-    """Read pairs of the same words, 1 where they mean the same; Binding has two a triplet, split by kind."""
+    """Read pairs of sentences with the same words; the label is 1 if they mean the same.
+
+    Binding has two pairs a triplet, and its splits are the kinds of triplets.
+    """
     pairs: dict[str, list[Pair]] = {}
-    for t in triplets("test") if name == "Binding" else ():
-        pairs.setdefault(t.kind, []).extend([(True, t.anchor, t.same), (False, t.anchor, t.other)])
+    if name == "Binding":
+        for triplet in triplets("test"):
+            pairs.setdefault(triplet.kind, []).extend(triplet.pairs())
     for split, paths in files.items():
-        part = pairs[split] = [pair for path in paths for pair in task_pairs(name, path)]
-        if len({same for same, _, _ in part}) < (1 if name == "Opposites" else 2):
+        pairs[split] = [pair for path in paths for pair in task_pairs(name, path)]
+        if len({pair.is_same for pair in pairs[split]}) < (1 if name == "Opposites" else 2):
             raise UserError(f"{paths[0]}: no pairs for {name} that say the same, or none that do not")
-    words = Tokenizer("spacy", running=False)
+    tokenizer = Tokenizer("spacy", running=False)
     return {
         split: Split(
-            a=[list(words.line(a)) for _, a, _ in part],
-            b=[list(words.line(b)) for _, _, b in part],
-            y=[int(same) for same, _, _ in part],
+            a=[list(tokenizer.line(pair.first)) for pair in part],
+            b=[list(tokenizer.line(pair.second)) for pair in part],
+            y=[int(pair.is_same) for pair in part],
         )
         for split, part in pairs.items()
     }

@@ -1,7 +1,7 @@
-"""Tasks of structure: pairs that have the same words. Does a vector know who did what to whom?
+"""Read the tasks of structure, pairs with the same words: does a vector know who did what to whom?
 
-*Binding* is made here, of frames and words of our own: an anchor, the same said otherwise, and the same words
-bound otherwise::
+*Binding* is made here, from frames and words of our own: an anchor, a paraphrase of it, and a distractor, the
+anchor's words bound in another way::
 
     The lawyer praised the doctor. | The doctor was praised by the lawyer. | The doctor praised the lawyer.
 
@@ -24,13 +24,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from corpora.inputs import bad_row, read_table
 from runtime.errors import MissingExtraError
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 FILLINGS = 20
-"""Sentences of each frame."""
+"""Number of triplets that are made of each frame."""
 _SLOTS = {
     **dict.fromkeys("pqr", "person"),
     **dict.fromkeys("tu", "thing"),
@@ -39,10 +40,10 @@ _SLOTS = {
     **dict.fromkeys("vw", "verb"),
     **dict.fromkeys("nm", "number"),
 }
-"""The class of words of each slot of a frame; slots of one class get different words."""
+"""The word class of each slot of a frame; slots of one class get different words."""
 _FORMS = {"verb": {"base": 0, "": 1, "part": 2}, **{c: {"": 0, "s": 1} for c in ("person", "thing")}}
-"""Which form of a word a slot such as ``{v:part}`` takes: ``words.tsv`` lists base, past and participle of a
-verb, singular and plural of a noun."""
+"""Place of the form that a slot such as ``{v:part}`` takes among the forms in ``words.tsv``: base, past and
+participle of a verb, singular and plural of a noun."""
 _FUNCTION_WORDS = (
     *("a", "an", "the", "is", "are", "was", "were", "be", "been", "being", "am", "do", "does", "did", "has"),
     *("have", "had", "by", "to", "of", "and", "that", "which", "who", "whom", "whose", "it", "there", "s"),
@@ -55,101 +56,117 @@ _COLUMNS = {
     "SugarCrepe++": ("caption", "caption2", "negative"),
     "Opposites": ("sentence", "negated"),
 }
-"""The columns of a task's published files: two texts, then what else decides."""
+"""The columns of a task's published files: two texts, then those that decide whether they mean the same."""
 _SICK_COLUMNS = ("sentence_A", "sentence_B", "entailment_judgment")
-Pair = tuple[bool, str, str]
-"""Whether the two mean the same, and the two."""
+
+
+class Pair(NamedTuple):
+    """Two sentences, and whether they mean the same."""
+
+    is_same: bool
+    first: str
+    second: str
 
 
 @dataclass(frozen=True)
 class Triplet:
-    """Three sentences: an anchor, the same said otherwise, the anchor's words in other places.
-
-    ``kind`` is how it is said otherwise (passive, cleft, relative, ...), ``frame`` the row of ``frames.tsv``;
-    intervals are taken over frames.
-    """
+    """A sentence (anchor), a paraphrase of it, and a distractor with the anchor's words in other places."""
 
     kind: str
+    """Construction of the paraphrase: passive, cleft, relative, ..."""
     frame: int
+    """Row of ``frames.tsv``; intervals are taken over frames."""
     anchor: str
-    same: str
-    other: str
+    paraphrase: str
+    distractor: str
+
+    def pairs(self) -> list[Pair]:
+        """Return the anchor with its paraphrase, and with its distractor."""
+        return [Pair(True, self.anchor, self.paraphrase), Pair(False, self.anchor, self.distractor)]
 
 
 def triplets(part: str, fillings: int = FILLINGS) -> list[Triplet]:
     """Return the triplets of a part, ``development`` or ``test``, every frame filled with words at random."""
-    drawn = random.Random(f"{part} 0")
+    generator = random.Random(f"{part} 0")
     words = {row["class"]: [w.split() for w in row["words"].split("; ")] for row in _rows("words.tsv", part)}
-    filled = []
+    triplets_of_part = []
     for number, row in enumerate(_rows("frames.tsv", part)):
-        texts = (row["anchor"], row["same"], row["other"])
-        filled += [Triplet(row["kind"], number, *_filled(texts, words, drawn)) for _ in range(fillings)]
-    return filled
-
-
-def synonyms() -> list[tuple[str, str]]:
-    """Return words of the test part that stand in triplets, each with one that means the same."""
-    return [
-        (a, b) for row in _rows("words.tsv", "synonym") for a, b in map(str.split, row["words"].split("; "))
-    ]
+        frame = (row["anchor"], row["same"], row["other"])
+        for _ in range(fillings):
+            triplets_of_part.append(Triplet(row["kind"], number, *_fill_frame(frame, words, generator)))
+    return triplets_of_part
 
 
 def _rows(file: str, part: str) -> Iterator[dict[str, str]]:
-    with open(HERE / file, encoding="utf-8", newline="") as lines:
+    with open(FOLDER / file, encoding="utf-8", newline="") as lines:
         yield from (row for row in csv.DictReader(lines, delimiter="\t") if row["split"] == part)
 
 
-def _filled(texts: Sequence[str], words: dict[str, list[list[str]]], drawn: random.Random) -> list[str]:
-    """Put one word into each slot of a frame's texts; capitals and articles are put right."""
+def _fill_frame(
+    texts: Sequence[str], words: dict[str, list[list[str]]], generator: random.Random
+) -> list[str]:
+    """Put one word into each slot of a frame's texts, and correct capitals and articles."""
     slots = sorted({slot for text in texts for slot in re.findall(r"\{(\w)", text)})
-    chosen: dict[str, list[str]] = {}
+    word_of_slot: dict[str, list[str]] = {}
     for slot in slots:
-        used = list(chosen.values())
-        chosen[slot] = drawn.choice([word for word in words[_SLOTS[slot]] if word not in used])
+        free_words = [word for word in words[_SLOTS[slot]] if word not in word_of_slot.values()]
+        word_of_slot[slot] = generator.choice(free_words)
 
-    def form(match: re.Match[str]) -> str:
-        return chosen[match[1]][_FORMS.get(_SLOTS[match[1]], {"": 0})[match[2] or ""]]
+    def form_of_word(match: re.Match[str]) -> str:
+        slot, form = match[1], match[2] or ""
+        places = _FORMS.get(_SLOTS[slot], {"": 0})
+        return word_of_slot[slot][places[form]]
 
-    filled = (re.sub(r"\{(\w)(?::(\w+))?\}", form, text) for text in texts)
-    articles = (re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text) for text in filled)
-    return [text[0].upper() + text[1:] for text in articles]
+    sentences = []
+    for text in texts:
+        sentence = re.sub(r"\{(\w)(?::(\w+))?\}", form_of_word, text)
+        sentence = re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", sentence)
+        sentences.append(sentence[0].upper() + sentence[1:])
+    return sentences
 
 
 def task_pairs(task: str, path: Path) -> Iterator[Pair]:
     """Yield the pairs of a published file of a task of structure."""
     if task == "Opposites" and path.name.startswith("paws"):
-        yield from (pair for pair in task_pairs("PAWS", path) if pair[0])
+        yield from (pair for pair in task_pairs("PAWS", path) if pair.is_same)
         return
     is_sick = path.name.startswith("SICK")
     for row in read_table(path, _SICK_COLUMNS if is_sick else _COLUMNS[task]):
-        first, second, *others = row.cells
-        if task == "HANS" and others[1] == "lexical_overlap":
-            yield others[0] == "entailment", first, second
-        elif task == "PAWS":  # its quotes are set as in running text
-            if others[0] not in ("0", "1"):
-                raise bad_row(row.path, row.line, "a label 0 or 1", others[0])
+        first, second, *further_cells = row.cells
+        if task == "HANS":
+            label, heuristic = further_cells
+            if heuristic == "lexical_overlap":
+                yield Pair(label == "entailment", first, second)
+        elif task == "PAWS":
+            (label,) = further_cells
+            if label not in ("0", "1"):
+                raise bad_row(row.path, row.line, "a label 0 or 1", label)
+            # Quotes as in running text.
             first, second = (text.replace("``", '"').replace("''", '"') for text in (first, second))
-            yield others[0] == "1", first, second
+            yield Pair(label == "1", first, second)
         elif task == "SemAntoNeg":
-            yield from ((place == 0, first, text) for place, text in enumerate((second, *others)))
+            yield Pair(True, first, second)
+            yield from (Pair(False, first, opposite) for opposite in further_cells)
         elif task == "SugarCrepe++":
-            yield from ((True, first, second), (False, first, others[0]), (False, second, others[0]))
+            (negative,) = further_cells
+            yield Pair(True, first, second)
+            yield from (Pair(False, first, negative), Pair(False, second, negative))
         elif task == "Opposites":
-            yield False, first, second
-        elif task == "MinimalPairs" and _spoken(first) != _spoken(second) and _same_content(first, second):
-            yield others[0].lower() == "entailment", first, second
+            yield Pair(False, first, second)
+        elif task == "MinimalPairs" and _words(first) != _words(second) and _stems(first) == _stems(second):
+            (label,) = further_cells
+            yield Pair(label.lower() == "entailment", first, second)
 
 
-def _spoken(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
-def _same_content(*texts: str) -> bool:
-    """Tell whether two sentences have the same stems of content words, each as often."""
+def _stems(text: str) -> list[str]:
+    """Return the sorted stems of the content words of a sentence."""
     try:
         from gensim.parsing.porter import PorterStemmer
     except ImportError:
         raise MissingExtraError("gensim", "vectors") from None
-    words = ((word for word in _spoken(text) if word not in _FUNCTION_WORDS) for text in texts)
-    first, second = (sorted(map(PorterStemmer().stem, some)) for some in words)
-    return first == second
+    stemmer = PorterStemmer()
+    return sorted(stemmer.stem(word) for word in _words(text) if word not in _FUNCTION_WORDS)

@@ -288,7 +288,7 @@ def _parse_shards(
     old_sentences = manifest.total("sentences")
     with progress(with_estimated_total=True, initial=old_sentences, description="parsing") as bar:
         for part, batch in parse_parts(pool, parts):
-            bar.total = corpus.expected()
+            bar.total = corpus.estimate_length()
             bar.update(len(batch))
             shard = part.shard
             shard.trees[part.start] = batch
@@ -321,11 +321,11 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
     shard = Shard(0)
     for document in documents:
         for position, sentence in enumerate(document.sentences):
-            if position == 0 and not document.continued:
+            if position == 0 and not document.is_continuation:
                 shard.document_starts.append(len(shard.sentences))
                 shard.document_ids.append(document.id.encode("utf-8", "replace").decode("utf-8"))
-            too_long = TOO_LONG if sentence.truncated else 0
-            replaced_bytes = REPLACED_BYTES if sentence.replaced_bytes else 0
+            too_long = TOO_LONG if sentence.is_truncated else 0
+            replaced_bytes = REPLACED_BYTES if sentence.has_replaced_bytes else 0
             shard.sentences.append(sentence.tokens)
             shard.flags.append(too_long | replaced_bytes)
             if len(shard.sentences) == size:

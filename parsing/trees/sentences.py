@@ -120,10 +120,10 @@ class Trees(tuple[ParsedSentence, ...]):
         """Return all sentences in CoNLL-U; ``validate`` mends what UD's validator would refuse."""
         sentences = tuple(sentence.annotation() for sentence in self)
         if validate:
-            from corpora.universal import valid
+            from corpora.universal import mend_tree
 
-            sentences = tuple(map(valid, sentences))
-        return "".join(conllu_lines([Document("", sentences, continued=True)]))
+            sentences = tuple(map(mend_tree, sentences))
+        return "".join(conllu_lines([Document("", sentences, is_continuation=True)]))
 
     def to_ptb(self) -> str:
         """Return all constituency trees in Penn Treebank brackets, one a line."""

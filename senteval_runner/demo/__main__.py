@@ -2,11 +2,11 @@
 
     python -m senteval_runner.demo
 
-Runs the three commands of the project as a user would type them, and prints each before it runs: parse 28,000
+It runs three commands of the project as a user would type them, and prints each before it runs: parse 28,000
 sentences of books (``corpora.books``), train a dependency and a constituency view on them, and score the
-model on books that nothing has seen, beside the same model before training, the average of its words, random
-words and the encoder in the package. Writes trees, model, scores and a self-contained ``report.html`` under
-``runs/demo/``. A step that was done is not done again; a stopped demo continues where it was.
+model on other books, beside the same model before training, the average of its words, random words and the
+encoder in the package. It writes trees, model, scores and a self-contained ``report.html`` under
+``runs/demo/``. A finished step is not repeated; a stopped demo continues where it was.
 """
 
 import sys
@@ -18,9 +18,9 @@ from runtime.cli import Command, configuration
 from runtime.errors import UserError
 from runtime.files import read_json, write_json, write_text
 
-SECONDS = "seconds.json"
+SECONDS_FILE = "seconds.json"
 SENTENCE = "The lawyer praised the doctor who had written to her."
-"""Of which the trees are shown while one waits for those of the books."""
+"""A sentence whose trees are shown while one waits for those of the books."""
 
 
 @configuration
@@ -32,7 +32,7 @@ class DemoConfig:
 
 
 def commands(trees: Path, model: Path, scores: Path, vectors: Path) -> dict[str, list[str]]:
-    """Return the words of each step's command, after ``python -m``."""
+    """Return the words of each step's command after ``python -m``, by the step's title."""
     parse = ["parsing.run", "books", "--output", trees]
     recipe = "--views dep,const --objective.score cosine --loop.epochs 4"
     train = ["multiview.train", *recipe.split(), "--trees", trees]
@@ -44,37 +44,39 @@ def commands(trees: Path, model: Path, scores: Path, vectors: Path) -> dict[str,
 
 
 def run_step(title: str, module: str, *arguments: str) -> float:
-    """Run ``python -m MODULE ARGUMENTS`` as a user would type it, but in this process; return its seconds.
+    """Run ``python -m MODULE ARGUMENTS`` in this process, and return how many seconds it took.
 
-    Raises SystemExit: the step was stopped by Ctrl-C (it has said so); UserError: it refused its input (it
-    has said why); RuntimeError: it failed.
+    Raises SystemExit: the step was stopped by Ctrl-C, and has said so; UserError: it refused its input, and
+    has said why; RuntimeError: it failed.
     """
-    print(f"\n== {title}\n$ python -m {module} {' '.join(arguments)}", flush=True)
-    began = time.monotonic()
+    command = f"python -m {module} {' '.join(arguments)}"
+    print(f"\n== {title}\n$ {command}", flush=True)
+    start = time.monotonic()
     code = import_module(module).cli([*arguments])
     if code in (130, 143):
         raise SystemExit(code)
     if code == 2:
-        raise UserError(f"stopped at: python -m {module} {' '.join(arguments)}")
+        raise UserError(f"stopped at: {command}")
     if code:
         raise RuntimeError(f"python -m {module} ended with exit code {code}")
-    return time.monotonic() - began
+    return time.monotonic() - start
 
 
 def main(config: DemoConfig) -> None:
     """Parse, train, score, report."""
-    output, noted = config.output, config.output / SECONDS
+    output = config.output
     trees, model, scores = output / "trees/books", output / "models/books", output / "scores"
-    seconds = read_json(noted) if noted.exists() else {}
+    seconds_file = output / SECONDS_FILE
+    seconds = read_json(seconds_file) if seconds_file.exists() else {}
     if not seconds:
         from parsing.text_parser import load
 
         print(f"== A sentence and both of its trees\n{load()(SENTENCE)}", flush=True)
     steps = commands(trees, model, scores, output / "vectors")
     for number, (title, words) in enumerate(steps.items(), start=1):
-        took = run_step(f"{number}/4 {title}", *words)
-        seconds[title] = max(took, seconds.get(title, 0.0))  # a second run finds everything done
-        write_json(noted, seconds)
+        seconds_now = run_step(f"{number}/4 {title}", *words)
+        seconds[title] = max(seconds_now, seconds.get(title, 0.0))  # a second run finds the step finished
+        write_json(seconds_file, seconds)
     print("\n== 4/4 write the report", flush=True)
     from senteval_runner.demo.page import demo_page
 

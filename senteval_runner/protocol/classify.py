@@ -1,8 +1,9 @@
 """Choose a regulariser and score a classifier, in SentEval's three ways.
 
-``inner_kfold`` (MR CR SUBJ MPQA): nested cross-validation; ``kfold`` (TREC MRPC): cross-validation on train,
-then test; ``split`` (SICK-E, SST, SNLI, probing): a given development set. Accuracies are percentages
-rounded where the original rounds them: the rounded means decide which regulariser wins (ties to the first).
+``inner_kfold`` (MR, CR, SUBJ, MPQA) is nested cross-validation; ``kfold`` (TREC, MRPC) is cross-validation on
+the train rows, then a test; ``split`` (SICK-E, SST, SNLI, probing) has a given development set. Accuracies
+are percentages, rounded where the original rounds them, because the rounded means decide which regulariser
+wins (the first of equals).
 
 Everywhere ``x`` is a design matrix [n, d + 1] and ``y`` are class ids [n]; ``train``, ``dev`` and ``test``
 are indices of rows.
@@ -20,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from senteval_runner.protocol.batched import Fit, Fitted, gradients, logits, split_fit, train_fits
+from senteval_runner.protocol.batched import Fit, FitResult, gradients, logits, split_fit, train_fits
 from senteval_runner.protocol.config import Protocol
 from senteval_runner.protocol.features import Float, Int
 
@@ -28,11 +29,13 @@ TORCH_REGULARISERS = (1e-5, 1e-4, 1e-3, 1e-2)
 SKLEARN_INVERSES = tuple(2.0**t for t in range(-2, 4))
 SKLEARN_INVERSES_KFOLD = tuple(2.0**t for t in range(-1, 6))
 BINARY_FOLD_SEED = 1111
-"""InnerKFold draws its folds with this seed whatever the run's seed is."""
+"""Seed of the folds of ``inner_kfold``, whatever the run's seed is."""
 NOMINAL_L2, NOMINAL_INVERSE = 1e-9, 1e9
-"""What SNLI is trained with: a single, tiny regulariser."""
+"""The single, tiny regulariser of SNLI."""
 Accuracies = NDArray[np.float64]
-"""Development accuracy in [0, 1]: [folds, candidates]."""
+"""Development accuracies in [0, 1]: [folds, candidates]."""
+Fold = tuple[Int, Int]
+"""Rows to train on, and rows to test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +47,14 @@ class Classification:
     acc: float
     """Test accuracy (mean over outer folds for ``inner_kfold``)."""
     regularisers: list[float]
-    chosen: list[float]
+    chosen_regularisers: list[float]
     dev_scores: list[list[float]]
     predictions: Int
     """Class id per test row (per row of the task for ``inner_kfold``)."""
 
 
 @dataclass(frozen=True)
-class Torch:
+class TorchBackend:
     """Trains early-stopped classifiers of one task, many in one batch."""
 
     x: Float
@@ -61,14 +64,15 @@ class Torch:
     seed: int
     candidates: Sequence[float]
 
-    def train(self, fits: Sequence[Fit], *, keep: bool) -> list[Fitted]:
-        """Train every fit, with the accuracy on its development rows as score; ``keep`` its best weights."""
-        x_ND, y_N = torch.from_numpy(self.x), torch.as_tensor(np.asarray(self.y))
+    def train(self, fits: Sequence[Fit], *, keep: bool) -> list[FitResult]:
+        """Train every fit, scored by accuracy on its development rows; ``keep`` keeps the best weights."""
+        x_ND = torch.from_numpy(self.x)
+        y_N = torch.as_tensor(np.asarray(self.y))
 
         def accuracy(rows: torch.Tensor, params: Sequence[torch.Tensor]) -> Accuracies:
-            chosen_RB = logits(x_ND.index_select(0, rows)[None], params)[0].argmax(1)
-            correct: Accuracies = (chosen_RB == y_N[rows]).sum(1).numpy() / len(rows)
-            return correct
+            predictions_RB = logits(x_ND.index_select(0, rows)[None], params)[0].argmax(1)
+            accuracies: Accuracies = (predictions_RB == y_N[rows]).sum(1).numpy() / len(rows)
+            return accuracies
 
         onehot = torch.nn.functional.one_hot(y_N, self.classes).float()
         return train_fits(
@@ -77,29 +81,35 @@ class Torch:
 
     def _predict(self, rows: Int, weights: list[torch.Tensor]) -> Int:
         scores = logits(torch.from_numpy(self.x[rows])[None], [w[None, None] for w in weights])
-        predicted: Int = scores[0, 0].argmax(0).numpy()
-        return predicted
+        predictions: Int = scores[0, 0].argmax(0).numpy()
+        return predictions
 
-    def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
-        """Train on the first rows of each fold, measure on the second."""
-        fits = [Fit(train=train, dev=dev, l2=tuple(self.candidates)) for train, dev in folds]
-        return np.array([fitted.score for fitted in self.train(fits, keep=False)])
+    def search(self, folds: Sequence[Fold]) -> Accuracies:
+        """Return the accuracy of each candidate on the test rows of each fold, which also stop it."""
+        fits = [Fit(train=train, dev=test, l2=tuple(self.candidates)) for train, test in folds]
+        return np.array([result.score for result in self.train(fits, keep=False)])
 
-    def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
-        """Predict ``test`` after training on ``train`` less 5 %, per (train, test, candidate)."""
-        fits = [split_fit(train, self.candidates[chosen], self.seed) for train, _, chosen in jobs]
-        pairs = zip(jobs, self.train(fits, keep=True), strict=True)
-        return [self._predict(test, fitted.weights[0]) for (_, test, _), fitted in pairs]
+    def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
+        """Return predictions of each fold's test rows by one candidate, trained on 95 % of the train rows."""
+        fits = [
+            split_fit(train, self.candidates[candidate], self.seed)
+            for (train, _), candidate in zip(folds, candidates, strict=True)
+        ]
+        results = self.train(fits, keep=True)
+        return [self._predict(test, r.weights[0]) for (_, test), r in zip(folds, results, strict=True)]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
-        """Search on a given development set. A final fit would repeat the search, so its weights are used."""
-        [fitted] = self.train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
-        return np.array([fitted.score]), [self._predict(test, weights) for weights in fitted.weights]
+        """Return each candidate's accuracies on the dev rows and predictions of the test rows.
+
+        The weights are those of the search, which a final fit would repeat.
+        """
+        [result] = self.train([Fit(train=train, dev=dev, l2=tuple(self.candidates))], keep=True)
+        return np.array([result.score]), [self._predict(test, weights) for weights in result.weights]
 
 
 @dataclass(frozen=True)
-class _Sklearn:
-    """scikit-learn's logistic regression, called as the original calls it: it stops before convergence."""
+class SklearnBackend:
+    """Trains scikit-learn's logistic regression as the original does, which stops it before convergence."""
 
     x: Float
     y: Int
@@ -107,22 +117,23 @@ class _Sklearn:
     candidates: Sequence[float]
 
     def _fit(self, rows: Int, candidate: float) -> LogisticRegression:
-        # One BLAS thread: on these small products more only spin, and the last digits depend on them.
+        # One BLAS thread: on these small products more threads only wait, and the last digits depend on them.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = LogisticRegression(C=candidate, random_state=self.seed)
             return model.fit(self.x[rows, :-1], self.y[rows])
 
-    def search(self, folds: Sequence[tuple[Int, Int]]) -> Accuracies:
-        """Train on the first rows of each fold, measure on the second."""
-        return np.array([self.split(train, dev, dev)[0][0] for train, dev in folds])
+    def search(self, folds: Sequence[Fold]) -> Accuracies:
+        """Return the accuracy of each candidate on the test rows of each fold."""
+        return np.array([self.split(train, test, test)[0][0] for train, test in folds])
 
-    def refit(self, jobs: Sequence[tuple[Int, Int, int]]) -> list[Int]:
-        """Predict ``test`` after training on all of ``train``, per (train, test, candidate)."""
-        return [self._fit(a, self.candidates[best]).predict(self.x[b, :-1]) for a, b, best in jobs]
+    def refit(self, folds: Sequence[Fold], candidates: Sequence[int]) -> list[Int]:
+        """Return predictions of each fold's test rows by one candidate, trained on all its train rows."""
+        pairs = zip(folds, candidates, strict=True)
+        return [self._fit(a, self.candidates[best]).predict(self.x[b, :-1]) for (a, b), best in pairs]
 
     def split(self, train: Int, dev: Int, test: Int) -> tuple[Accuracies, list[Int]]:
-        """Search on a given development set, and predict with each candidate."""
+        """Return each candidate's accuracies on the dev rows and predictions of the test rows."""
         models = [self._fit(train, candidate) for candidate in self.candidates]
         accuracy = np.array([[model.score(self.x[dev, :-1], self.y[dev]) for model in models]])
         return accuracy, [model.predict(self.x[test, :-1]) for model in models]
@@ -136,41 +147,43 @@ def _backend(
     seed: int,
     inverses: Sequence[float] = SKLEARN_INVERSES,
     l2: Sequence[float] = TORCH_REGULARISERS,
-) -> Torch | _Sklearn:
+) -> TorchBackend | SklearnBackend:
     if protocol.backend == "sklearn":
-        return _Sklearn(x, y, seed, inverses)
-    return Torch(x, y, classes, protocol, seed, l2)
+        return SklearnBackend(x, y, seed, inverses)
+    return TorchBackend(x, y, classes, protocol, seed, l2)
 
 
-def _percent(correct: NDArray[np.bool_]) -> float:
-    return round(100 * (int(correct.sum()) / len(correct)), 2)
+def _percent(is_correct: NDArray[np.bool_]) -> float:
+    return round(100 * (int(is_correct.sum()) / len(is_correct)), 2)
 
 
 def _means(accuracy: Accuracies) -> list[float]:
-    """Return the mean over folds, in percent and rounded: the candidate is chosen by it."""
+    """Return each candidate's mean over folds, in percent and rounded, by which one is chosen."""
     return [float(round(100 * np.mean(column), 2)) for column in accuracy.T]
 
 
 def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -> Classification:
-    """Cross-validate, nested: per outer fold choose on inner folds, refit, score its test rows."""
-    folds = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=BINARY_FOLD_SEED)
-    outer = list(folds.split(x, y))
-    inner = [(train[a], train[b]) for train, _ in outer for a, b in folds.split(train, y[train])]
+    """Cross-validate, nested: in each outer fold choose on inner folds, refit, and score the test rows."""
+    splitter = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=BINARY_FOLD_SEED)
+    outer_folds = list(splitter.split(x, y))
+    inner_folds = [
+        (train[a], train[b]) for train, _ in outer_folds for a, b in splitter.split(train, y[train])
+    ]
     backend = _backend(x, y, classes, protocol, seed)
-    accuracy = backend.search(inner).reshape(protocol.kfold, protocol.kfold, -1)
+    accuracy = backend.search(inner_folds).reshape(protocol.kfold, protocol.kfold, -1)
     dev_scores = [_means(fold) for fold in accuracy]
-    chosen = [int(np.argmax(scores)) for scores in dev_scores]
-    jobs = [(train, test, best) for (train, test), best in zip(outer, chosen, strict=True)]
+    best_candidates = [int(np.argmax(scores)) for scores in dev_scores]
     predictions = np.empty(len(y), dtype=np.int64)
-    per_fold = []
-    for (_, test), predicted in zip(outer, backend.refit(jobs), strict=True):
-        predictions[test] = predicted
-        per_fold.append(_percent(predicted == y[test]))
+    fold_scores = []
+    predictions_by_fold = backend.refit(outer_folds, best_candidates)
+    for (_, test), test_predictions in zip(outer_folds, predictions_by_fold, strict=True):
+        predictions[test] = test_predictions
+        fold_scores.append(_percent(test_predictions == y[test]))
     return Classification(
         devacc=float(round(np.mean([max(scores) for scores in dev_scores]), 2)),
-        acc=float(round(np.mean(per_fold), 2)),
+        acc=float(round(np.mean(fold_scores), 2)),
         regularisers=list(backend.candidates),
-        chosen=[backend.candidates[best] for best in chosen],
+        chosen_regularisers=[backend.candidates[best] for best in best_candidates],
         dev_scores=dev_scores,
         predictions=predictions,
     )
@@ -180,12 +193,12 @@ def kfold(
     x: Float, y: Int, train: Int, test: Int, classes: int, protocol: Protocol, seed: int
 ) -> Classification:
     """Choose by cross-validation on the train rows, refit on all of them, score the test rows."""
-    folds = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=seed)
+    splitter = StratifiedKFold(n_splits=protocol.kfold, shuffle=True, random_state=seed)
     backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
-    cut = [(train[a], train[b]) for a, b in folds.split(train, y[train])]
-    dev_scores = _means(backend.search(cut))
+    folds = [(train[a], train[b]) for a, b in splitter.split(train, y[train])]
+    dev_scores = _means(backend.search(folds))
     best = int(np.argmax(dev_scores))
-    (predictions,) = backend.refit([(train, test, best)])
+    (predictions,) = backend.refit([(train, test)], [best])
     return _single(backend.candidates, dev_scores, best, predictions, y[test])
 
 
@@ -201,9 +214,9 @@ def split(
     *,
     nominal: bool = False,
 ) -> Classification:
-    """Choose and stop on the development rows; ``nominal`` (SNLI) tries a single, tiny regulariser."""
-    tried: tuple[Sequence[float], ...] = ([NOMINAL_INVERSE], [NOMINAL_L2]) if nominal else ()
-    backend = _backend(x, y, classes, protocol, seed, *tried)
+    """Choose and stop by the development rows; ``nominal`` (SNLI) allows a single, tiny regulariser."""
+    candidates: tuple[Sequence[float], ...] = ([NOMINAL_INVERSE], [NOMINAL_L2]) if nominal else ()
+    backend = _backend(x, y, classes, protocol, seed, *candidates)
     accuracy, predictions = backend.split(train, dev, test)
     dev_scores = [round(100 * float(a), 2) for a in accuracy[0]]
     best = int(np.argmax(dev_scores))
@@ -217,7 +230,7 @@ def _single(
         devacc=dev_scores[best],
         acc=_percent(predictions == gold),
         regularisers=list(candidates),
-        chosen=[candidates[best]],
+        chosen_regularisers=[candidates[best]],
         dev_scores=[dev_scores],
         predictions=predictions,
     )

@@ -1,9 +1,8 @@
-"""Say what an evaluation is told and what it returns: protocols and results.
+"""Define what an evaluation takes and returns: protocols and results.
 
-SentEval's scores are published under three configurations.
-
-``default`` is the one of comparable scores, the multi-view paper's too, ``fast`` the original toolkit's
-prototyping one, ``sklearn`` its scikit-learn path (``usepytorch=False``), a second opinion on the classifier.
+SentEval's scores are published under three protocols. ``default`` makes scores comparable, also with those of
+the multi-view paper; ``fast`` is the original toolkit's one for prototyping; ``sklearn`` is its scikit-learn
+path (``usepytorch=False``), a second opinion on the classifier.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ class Protocol:
     """Width of the hidden sigmoid layer; 0 is logistic regression."""
 
     def __post_init__(self) -> None:
-        least = {"kfold": 2, "batch_size": 1, "epoch_size": 1, "tenacity": 0, "nhid": 0}
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                raise UserError(f"{name} must be at least {value}, not {getattr(self, name)}")
+        minimums = {"kfold": 2, "batch_size": 1, "epoch_size": 1, "tenacity": 0, "nhid": 0}
+        for name, minimum in minimums.items():
+            if getattr(self, name) < minimum:
+                raise UserError(f"{name} must be at least {minimum}, not {getattr(self, name)}")
         if self.backend == "sklearn" and self.nhid:
             raise UserError("the sklearn protocol has no hidden layer: use nhid 0, or default or fast")
 
@@ -59,7 +58,7 @@ PROTOCOLS = {
 
 
 def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protocol:
-    """Return a configuration, given itself or by a known name; ``nhid`` replaces the hidden layer's width."""
+    """Return a protocol, given itself or by its name; ``nhid`` replaces the width of the hidden layer."""
     if isinstance(protocol, str):
         if protocol not in PROTOCOLS:
             raise UserError(f"unknown protocol {protocol!r} (known: {', '.join(PROTOCOLS)})")
@@ -69,35 +68,35 @@ def get_protocol(protocol: str | Protocol, *, nhid: int | None = None) -> Protoc
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TaskResult:
-    """Scores of one task; ``result["acc"]`` reads a metric."""
+    """Scores of one task; ``result["acc"]`` is a metric."""
 
     task: str
     """SentEval's name."""
     metrics: dict[str, float]
     """``devacc acc f1`` in percent; ``devpearson pearson spearman mse`` (trained), ``cosine.pearson
-    cosine.spearman`` (not trained) and the keys of STS12-16 as they are."""
+    cosine.spearman`` (not trained) and those of STS12-16 as fractions."""
     dim: int
-    """Dimensions of a sentence vector."""
+    """Number of dimensions of a sentence vector."""
     rows: dict[str, int]
-    """Rows read per split."""
+    """Number of rows by split."""
     notes: list[str] = field(default_factory=list)
     """Row counts that differ from the published ones."""
     data_sha256: dict[str, str] = field(default_factory=dict)
-    """SHA-256 per file read."""
+    """SHA-256 by name of the files that were read."""
     regularisers: list[float] = field(default_factory=list)
-    """Candidates: L2 weights, or C of scikit-learn."""
+    """Candidates, L2 weights or scikit-learn's C."""
     chosen: list[float] = field(default_factory=list)
-    """Chosen regulariser; one per outer fold for MR, CR, SUBJ and MPQA."""
+    """Regulariser that was chosen; one per outer fold for MR, CR, SUBJ and MPQA."""
     dev_scores: list[list[float]] = field(default_factory=list)
     """Development accuracy per candidate; one row per outer fold for MR, CR, SUBJ and MPQA."""
     predictions: dict[str, list[float]] = field(default_factory=dict)
-    """Per scored split (or STS subset) one prediction per row, in the file's order."""
+    """A prediction per row, in the file's order, by split (or subset of STS)."""
     gold: dict[str, list[float]] = field(default_factory=dict)
-    """The same rows' classes or scores."""
+    """Classes or scores of the same rows."""
     reading: str = ""
-    """Which of a model's vectors were scored, where it has some for cosines and some for classifiers."""
+    """Which vectors were scored, of a model that has some for cosines and some for classifiers."""
     seconds: float = 0.0
-    """Wall time after encoding."""
+    """Wall time without that of encoding."""
 
     def __getitem__(self, metric: str) -> float:
         return self.metrics[metric]
@@ -107,13 +106,15 @@ class TaskResult:
         return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
 
     def figures(self) -> dict[str, Any]:
-        """Return everything but the predictions and the gold labels of single rows, for JSON."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("predictions", "gold")}
+        """Return everything but the predictions and gold labels of single rows, for JSON."""
+        record = dataclasses.asdict(self)
+        del record["predictions"], record["gold"]
+        return record
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Results:
-    """Holds the results of tasks by name: ``results["MR"]["acc"]``."""
+    """Results of tasks by name: ``results["MR"]["acc"]``."""
 
     protocol: Protocol
     seed: int
@@ -131,12 +132,12 @@ class Results:
         return len(self.tasks)
 
     def __repr__(self) -> str:
-        skipped = [f"{task}: skipped, {why}"[:100] for task, why in self.skipped.items()]
-        first = f"protocol {self.protocol.name}, seed {self.seed}"
-        return "\n".join([first, *map(repr, self.tasks.values()), *skipped])
+        head = f"protocol {self.protocol.name}, seed {self.seed}"
+        reasons = [f"{task}: skipped, {reason}"[:100] for task, reason in self.skipped.items()]
+        return "\n".join([head, *map(repr, self.tasks.values()), *reasons])
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """Return one row per score, wide by ``.pivot(index="task", columns="metric", values="value")``."""
+        """Return a row per score, to ``.pivot(index="task", columns="metric", values="value")``."""
         import pandas
 
         rows = [

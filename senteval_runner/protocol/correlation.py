@@ -1,8 +1,8 @@
 """Compute accuracy, correlations and cosines, and fit the regression that scores SICK-R and STS-B.
 
-It predicts a distribution over the scores 1..5 and takes its mean: a softmax layer on [|u - v|, u ∗ v],
-trained with the mean squared error against the target distribution (Tai et al. 2015 as SentEval runs it),
-early-stopped on development Pearson.
+The regression predicts a distribution over the scores 1..5 and takes its mean. It is a softmax layer on
+[|u - v|, u ∗ v], trained with the mean squared error against the target distribution (Tai et al. 2015 as
+SentEval runs it) and stopped early by Pearson's correlation on the development rows.
 """
 
 import warnings
@@ -24,31 +24,31 @@ PROTOCOL = Protocol(name="relatedness", tenacity=3, epoch_size=50, max_epoch=100
 Scores = NDArray[np.float64]
 
 
-def accuracy(predicted: NDArray[np.number], target: NDArray[np.number]) -> float:
-    """Return the fraction of equal entries, [0, 1]."""
-    return float(np.mean(np.asarray(predicted) == np.asarray(target)))
+def accuracy(predictions: NDArray[np.number], targets: NDArray[np.number]) -> float:
+    """Return the fraction of equal entries, in [0, 1]."""
+    return float(np.mean(np.asarray(predictions) == np.asarray(targets)))
 
 
 def pearson(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
-    """Return the Pearson correlation; 0 when either side is constant (as SentEval treats NaN)."""
+    """Return Pearson's correlation, or 0 if either side is constant (as SentEval treats NaN)."""
     return _correlation(stats.pearsonr, x, y)
 
 
 def spearman(x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
-    """Return the Spearman rank correlation; 0 when either side is constant."""
+    """Return Spearman's rank correlation, or 0 if either side is constant."""
     return _correlation(stats.spearmanr, x, y)
 
 
-def _correlation(of: Callable[..., Any], x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
+def _correlation(test: Callable[..., Any], x: NDArray[np.floating], y: NDArray[np.floating]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        value = of(x, y).statistic
+        value = test(x, y).statistic
     return 0.0 if np.isnan(value) else float(value)
 
 
 def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
-    """Compare rows by cosine, [N]; 0 where a vector is zero, NaN counts as 0 (as SentEval has it)."""
+    """Return the cosines of rows, [N]; 0 where a vector is zero; NaN counts as 0 (as in SentEval)."""
     a_ND, b_ND = np.nan_to_num(a_ND), np.nan_to_num(b_ND)
     with np.errstate(divide="ignore", invalid="ignore"):
         norms = np.linalg.norm(a_ND, axis=1) * np.linalg.norm(b_ND, axis=1)
@@ -58,7 +58,7 @@ def cosines(a_ND: NDArray[np.floating], b_ND: NDArray[np.floating]) -> Scores:
 
 
 def target_distribution(scores: Scores) -> Float:
-    """Give targets [n, 5] of scores y [n]: 1 − |y − class| on the two classes next to y, 0 on the others.
+    """Return targets [n, 5] for scores y [n]: 1 − |y − class| for the two classes next to y, else 0.
 
     Scores below 1 (STS-B has them) lose the weight of class 0, as in the original.
     """
@@ -77,7 +77,7 @@ def _gradients(x_FBD: Tensor, target_FKB: Tensor, params: Sequence[Tensor]) -> l
 
 
 def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
-    """Compute ŷ = p · [1..5]."""
+    """Return ŷ = p · [1..5], [N]."""
     p_NK = torch.softmax(x_ND @ w_KD.t(), dim=1).numpy()
     scores: Scores = np.dot(p_NK, np.arange(1, CLASSES + 1))
     return scores
@@ -86,24 +86,26 @@ def _expected_score(x_ND: Tensor, w_KD: Tensor) -> Scores:
 def relatedness(
     train: tuple[Float, Scores], dev: tuple[Float, Scores], test: tuple[Float, Scores], seed: int
 ) -> tuple[dict[str, float], Scores]:
-    """Train on (design matrix [n, d + 1], scores [n]), stop on dev Pearson, score the test rows.
+    """Train the regression, stop it by the dev rows, score the test rows.
 
-    Returns correlations in [-1, 1] and the mean squared error on the 1..5 scale; a predicted score per test
-    row.
+    Each part is a design matrix [n, d + 1] and scores [n]. Returns metrics (correlations in [-1, 1], the mean
+    squared error on the scale 1..5), and a predicted score per test row.
     """
-    x_ND, x_dev, x_test = (torch.from_numpy(part[0]) for part in (train, dev, test))
+    x_train, y_train = torch.from_numpy(train[0]), train[1]
+    x_dev, y_dev = torch.from_numpy(dev[0]), dev[1]
+    x_test, y_test = torch.from_numpy(test[0]), test[1]
 
     def score(rows: Tensor, params: Sequence[Tensor]) -> Scores:
-        return np.array([pearson(_expected_score(x_dev, params[0][0, 0]), dev[1])])
+        return np.array([pearson(_expected_score(x_dev, params[0][0, 0]), y_dev)])
 
-    fit = Fit(train=np.arange(len(x_ND)), dev=np.arange(0), l2=(0.0,))
-    targets = torch.from_numpy(target_distribution(train[1]))
-    [fitted] = train_fits(x_ND, targets, [fit], _gradients, score, PROTOCOL, seed, keep_weights=True)
-    predictions = _expected_score(x_test, fitted.weights[0][0])
+    fit = Fit(train=np.arange(len(x_train)), dev=np.arange(0), l2=(0.0,))
+    targets = torch.from_numpy(target_distribution(y_train))
+    [result] = train_fits(x_train, targets, [fit], _gradients, score, PROTOCOL, seed, keep_weights=True)
+    predictions = _expected_score(x_test, result.weights[0][0])
     metrics = {
-        "devpearson": fitted.score[0],
-        "pearson": pearson(predictions, test[1]),
-        "spearman": spearman(predictions, test[1]),
-        "mse": float(np.mean((predictions - test[1]) ** 2)),
+        "devpearson": result.score[0],
+        "pearson": pearson(predictions, y_test),
+        "spearman": spearman(predictions, y_test),
+        "mse": float(np.mean((predictions - y_test) ** 2)),
     }
     return metrics, predictions

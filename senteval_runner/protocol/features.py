@@ -1,7 +1,7 @@
-"""Turn sentence vectors into the rows that a classifier sees.
+"""Turn sentence vectors into the rows that a classifier reads.
 
-A design matrix is float32 [n, d + 1] with a last column of ones, whose weight is the bias: the batched
-classifiers train on it as it is, scikit-learn's on all but that column.
+A design matrix is float32 [n, d + 1] with a last column of ones, whose weight is the bias. The batched
+classifiers train on it as it is, scikit-learn's without that column.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ Number = TypeVar("Number", bound=np.floating[Any])
 
 
 def design(blocks: Sequence[Float]) -> Float:
-    """Put blocks [n, d_i] side by side and append the column of ones: [n, Σ d_i + 1]."""
+    """Return blocks [n, d_i] side by side, with the column of ones: [n, Σ d_i + 1]."""
     ones = np.ones((len(blocks[0]), 1))
     return np.concatenate([*blocks, ones], axis=1, dtype=np.float32, casting="unsafe")
 
 
 def pair_blocks(u: Float, v: Float) -> tuple[Float, Float]:
-    """Give [|u - v|, u ∗ v] of u, v [n, d]: the features of MRPC, SICK and STS-B."""
+    """Return |u - v| and u ∗ v of u, v [n, d], the features of MRPC, SICK and STS-B."""
     return np.abs(u - v), u * v
 
 
 def unit(vectors: NDArray[Number]) -> NDArray[Number]:
     """Return the rows [n, d] scaled to length 1; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
-    return scaled
+    unit_vectors: NDArray[Number] = vectors / np.maximum(lengths, 1e-12)
+    return unit_vectors

@@ -1,4 +1,4 @@
-"""Write the page of every report: sections of tables, figures and prose, as Markdown or HTML.
+"""Write reports: pages with sections of tables, figures and prose, as Markdown, HTML or LaTeX.
 
     table = Table(
         ["model", Column("MR", best="high"), Column("MSE", best="low")],
@@ -10,9 +10,10 @@
     write_text(folder / "report.md", page.markdown())
 
 A cell is a text, a number, a :class:`Score` or None (printed as a dash). Numbers are formatted here and
-nowhere else, so both outputs show the same digits. The HTML file is self-contained: it includes its style,
-its figures and a short script that sorts tables; every text is escaped. It follows the reader's choice of
-light or dark, and has a style for print. Markdown has tables and prose only.
+nowhere else, so all outputs show the same digits. ``page.html`` and ``page.md`` are the templates. The HTML
+file is self-contained: it includes its style, its figures and a short script that sorts tables; every text is
+escaped. It follows the reader's choice of light or dark, and has a style for print. Markdown has tables and
+prose only.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from numpy.typing import NDArray
 from senteval_runner.protocol.statistics import grouped_mean
 
 DASH = "–"
+NUMBER_STARTS = f"0123456789(≤<~+-−{DASH}"
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number and its uncertainty."""
+    """A number with its uncertainty."""
 
     value: float
     deviation: float | None = None
@@ -45,16 +47,16 @@ class Score:
 
     @classmethod
     def over_seeds(cls, values: Sequence[float]) -> Score | None:
-        """Take the mean and, for several seeds, the standard deviation; None without a value."""
+        """Return the mean of values and, if there are several, their standard deviation; None if none."""
         if not values:
             return None
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
     @classmethod
     def over_groups(cls, values_N: NDArray[np.floating], group_N: NDArray[np.integer]) -> Score:
-        """Take the mean and 95 % interval of items, whose groups are drawn (:func:`grouped_mean`)."""
-        mean, span = grouped_mean(values_N, group_N)
-        return cls(mean, interval=span)
+        """Return the mean of items and its 95 % interval over their groups (:func:`grouped_mean`)."""
+        mean, interval = grouped_mean(values_N, group_N)
+        return cls(mean, interval=interval)
 
 
 TableCell = str | int | float | Score | None
@@ -62,22 +64,23 @@ TableCell = str | int | float | Score | None
 
 @dataclass(frozen=True)
 class Column:
-    """How the cells of a column are printed."""
+    """A column of a table: its name, and how its cells are printed."""
 
     name: str
     digits: int = 2
-    """Decimals of floats and scores."""
+    """Number of decimals of floats and scores."""
     best: Literal["high", "low"] | None = None
     """Which value is bold; values that are printed alike are all bold, a single row never is."""
 
 
 @dataclass(frozen=True)
-class ShownCell:
+class FormattedCell:
     """A cell as it is printed."""
 
     text: str
-    left: bool = False
-    best: bool = False
+    is_left: bool = False
+    """Whether it is aligned to the left, as text is; numbers are aligned to the right."""
+    is_best: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,57 +91,61 @@ class Table:
     rows: Sequence[Sequence[TableCell]]
     title: str = ""
     notes: Sequence[str] = ()
-    quoted: Sequence[Sequence[TableCell]] = ()
+    quoted_rows: Sequence[Sequence[TableCell]] = ()
     """Rows from elsewhere: printed below with a †, never marked as best."""
-    quoted_title: str = ""
-    """Where they are from, a note."""
+    quoted_source: str = ""
+    """Where the quoted rows are from; it becomes a note."""
 
     @property
-    def sortable(self) -> bool:
-        """Tell whether a reader may reorder the rows: a blank label belongs to the row above it."""
-        return len(self.rows) + len(self.quoted) > 1 and all(row[0] != "" for row in self.rows)
+    def is_sortable(self) -> bool:
+        """Whether a reader may reorder the rows: a blank label belongs to the row above it."""
+        return len(self.rows) + len(self.quoted_rows) > 1 and all(row[0] != "" for row in self.rows)
 
-    def printed(self) -> list[list[ShownCell]]:
-        """Print the names of the columns and the cells of all rows."""
+    def formatted_rows(self) -> list[list[FormattedCell]]:
+        """Return the names of the columns, then the cells of all rows, as they are printed."""
         columns = []
         for place, column in enumerate(self.columns):
             if isinstance(column, str):
                 column = Column(column)
             cells = [row[place] for row in self.rows]
-            # Text stands left; a text that starts like a number (1,200, ≤ 500, +0.2) is one.
             texts = [cell for cell in cells if isinstance(cell, str)]
-            left = place == 0 or any(not text or text[0] not in f"0123456789(≤<~+-−{DASH}" for text in texts)
+            # A text that starts like a number (1,200, ≤ 500, +0.2) is one.
+            is_left = place == 0 or any(not text or text[0] not in NUMBER_STARTS for text in texts)
             numbers = [number for cell in cells if (number := _number(cell)) is not None]
-            best, digits = None, column.digits
+            best_text = None
             if column.best and len(numbers) > 1:
-                best = shown(max(numbers) if column.best == "high" else min(numbers), digits)
-            own = [ShownCell(shown(c, digits), left, shown(_number(c), digits) == best) for c in cells]
-            quoted = [ShownCell(shown(row[place], digits) + " †" * (place == 0), left) for row in self.quoted]
-            columns.append([ShownCell(column.name, left), *own, *quoted])
+                best_number = max(numbers) if column.best == "high" else min(numbers)
+                best_text = format_cell(best_number, column.digits)
+            formatted_cells = [FormattedCell(column.name, is_left)]
+            for cell in cells:
+                is_best = format_cell(_number(cell), column.digits) == best_text
+                formatted_cells.append(FormattedCell(format_cell(cell, column.digits), is_left, is_best))
+            for row in self.quoted_rows:
+                mark = " †" if place == 0 else ""
+                formatted_cells.append(FormattedCell(format_cell(row[place], column.digits) + mark, is_left))
+            columns.append(formatted_cells)
         return [list(row) for row in zip(*columns, strict=True)]
 
     def all_notes(self) -> list[str]:
-        """List the notes, and what † means."""
-        return [*self.notes, *([f"† {self.quoted_title}."] if self.quoted and self.quoted_title else [])]
+        """Return the notes, and the meaning of †."""
+        has_source = self.quoted_rows and self.quoted_source
+        return [*self.notes, *([f"† {self.quoted_source}."] if has_source else [])]
 
     def markdown(self) -> str:
-        """Write the table with its title as a heading of level 3 and its notes below."""
-        head, *rows = self.printed()
-        lines = [[escaped(cell.text) for cell in head], [":---" if cell.left else "---:" for cell in head]]
-        lines += [[f"**{escaped(c.text)}**" if c.best else escaped(c.text) for c in row] for row in rows]
-        title = f"### {escaped(self.title)}\n\n" if self.title else ""
-        table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
-        return title + table + "".join(f"\n{escaped(note)}\n" for note in self.all_notes())
+        """Return the table in Markdown, its title as a heading of level 3, its notes below."""
+        return _render("table.md", table=self)
 
     def latex(self) -> str:
-        """Write the table in LaTeX with package booktabs, the best values bold, and its notes below."""
+        """Return the table in LaTeX with package booktabs, the best values bold, its notes below."""
         import pandas
 
-        head, *rows = self.printed()
-        lines = [[rf"\textbf{{{_latex(c.text)}}}" if c.best else _latex(c.text) for c in row] for row in rows]
-        table = pandas.DataFrame(lines, columns=[_latex(cell.text) for cell in head]).to_latex(
-            index=False, escape=False, column_format="".join("l" if cell.left else "r" for cell in head)
-        )
+        head, *rows = [
+            [rf"\textbf{{{_latex(cell.text)}}}" if cell.is_best else _latex(cell.text) for cell in row]
+            for row in self.formatted_rows()
+        ]
+        alignment = "".join("l" if cell.is_left else "r" for cell in self.formatted_rows()[0])
+        frame = pandas.DataFrame(rows, columns=head)
+        table = frame.to_latex(index=False, escape=False, column_format=alignment)
         return "\n".join([rf"\paragraph{{{_latex(self.title)}}}", table, *map(_latex, self.all_notes()), ""])
 
 
@@ -152,7 +159,7 @@ _LATEX = str.maketrans(
 
 
 def _latex(text: str) -> str:
-    """Escape LaTeX's own characters, and write those that its fonts lack in mathematics."""
+    """Escape LaTeX's own characters, and write characters that its fonts lack as mathematics."""
     return text.translate(_LATEX)
 
 
@@ -162,8 +169,8 @@ def _number(cell: TableCell) -> float | None:
     return None if value is None or isinstance(value, str) or not math.isfinite(value) else value
 
 
-def shown(cell: TableCell, digits: int = 2) -> str:
-    """Print a cell: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, a dash for what is missing."""
+def format_cell(cell: TableCell, digits: int = 2) -> str:
+    """Return a cell as text: ``74.20``, ``74.20 ± 0.31 [73.50, 74.90]``, or a dash if there is no number."""
     if isinstance(cell, str):
         return cell
     if _number(cell) is None:
@@ -175,14 +182,14 @@ def shown(cell: TableCell, digits: int = 2) -> str:
     return str(cell) if isinstance(cell, int) else f"{cell:z.{digits}f}"
 
 
-def escaped(text: str) -> str:
-    """Escape text for a line of Markdown: no cell ends early, no tag opens, no line breaks."""
+def _escape_markdown(text: str) -> str:
+    """Escape text for a line of Markdown, so that no cell ends early, no tag opens and no line breaks."""
     return " ".join(text.split("\n")).replace("|", "\\|").replace("<", "\\<")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, or the reason why there is none."""
+    """A drawing, or a note why there is none."""
 
     svg: str
     """Markup that needs no escaping; empty when the figure is left out."""
@@ -204,16 +211,6 @@ class Section:
     note: str = ""
     """A remark below the heading."""
 
-    def markdown(self) -> str:
-        """Write the section at level 2; empty when it has nothing but figures."""
-        texts = [
-            block.markdown() if isinstance(block, Table) else f"{escaped(block)}\n"
-            for block in self.blocks
-            if not isinstance(block, Figure)
-        ]
-        note = [f"{escaped(self.note)}\n"] if self.note else []
-        return "\n".join([f"## {escaped(self.title)}\n", *note, *texts]) if texts else ""
-
 
 @dataclass(frozen=True)
 class Page:
@@ -224,28 +221,31 @@ class Page:
     introduction: str = ""
 
     def latex(self) -> str:
-        """Write the tables, as the body of a document."""
+        """Return the tables in LaTeX, as the body of a document."""
         tables = [b.latex() for section in self.sections for b in section.blocks if isinstance(b, Table)]
         return "\n".join(["% to be read by \\input, after \\usepackage{booktabs}", *tables])
 
     def markdown(self) -> str:
-        """Write tables and prose."""
-        introduction = [f"{escaped(self.introduction)}\n"] if self.introduction else []
-        sections = [text for section in self.sections if (text := section.markdown())]
-        return "\n".join([f"# {escaped(self.title)}\n", *introduction, *sections])
+        """Return tables and prose in Markdown; sections with figures alone are left out."""
+        return _render("page.md", page=self)
 
     def text(self) -> str:
-        """Write tables and prose for a terminal, as Markdown without its escapes."""
+        """Return tables and prose for a terminal, as Markdown without its escapes."""
         return re.sub(r"\\([|<])", r"\1", self.markdown())
 
     def html(self) -> str:
-        """Write everything, as one self-contained file."""
-        environment = Environment(
-            loader=PackageLoader("senteval_runner", "report"),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=StrictUndefined,
-        )
-        template = environment.get_template("page.html")
-        return template.render(page=self, kind=lambda block: type(block).__name__)
+        """Return everything as one self-contained file of HTML."""
+        return _render("page.html", page=self)
+
+
+def _render(template: str, **values: Page | Table) -> str:
+    environment = Environment(
+        loader=PackageLoader("senteval_runner", "report"),
+        autoescape=template.endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=template.endswith(".md"),
+        undefined=StrictUndefined,
+    )
+    environment.filters["line"] = _escape_markdown
+    return environment.get_template(template).render(values)

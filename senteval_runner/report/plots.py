@@ -1,4 +1,4 @@
-"""Draw plots for a page: bars, curves, points in the plane, heat maps.
+"""Draw the plots of a page: bars, curves, points in the plane, heat maps.
 
     Section("Per task", [plots.bars(["dep,const"], ["MR", "CR"], {("dep,const", "MR"): Score(74.2)})])
 
@@ -29,11 +29,11 @@ COLOURS = (
     *("#2a8a8a", "#a33b4b", "#5b6fd0", "#d08a1e", "#6aa84f", "#c56aa8"),
 )
 """Colours of twelve models or classes."""
-GRID = "#eeeeee"
-BAR, GAP, LETTER = 0.16, 0.2, 0.085
-"""Inches: a bar, the gap between groups, a letter of a legend."""
-WIDE = 8.0
-"""Inches of a figure that has the page's width."""
+GRID_COLOUR = "#eeeeee"
+BAR_HEIGHT, GROUP_GAP, LETTER_WIDTH = 0.16, 0.2, 0.085
+"""In inches; letters are those of a legend."""
+PAGE_WIDTH = 8.0
+"""Inches of a figure that is as wide as the page."""
 
 
 def bars(
@@ -42,32 +42,34 @@ def bars(
     scores: Mapping[tuple[str, str], Score | None],
     *,
     caption: str = "",
-    inches: float = WIDE,
+    inches: float = PAGE_WIDTH,
 ) -> Figure:
     """Draw bars from zero: a group per task from the top, a colour per model, intervals as whiskers.
 
     Scores are by series and group; missing bars are left out. ``inches`` is the figure's width.
     """
-    known = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
+    finite_scores = {key: score for key, score in scores.items() if score and math.isfinite(score.value)}
 
     def draw(canvas: Canvas) -> None:
-        height = len(series) * BAR + GAP
+        height = len(series) * BAR_HEIGHT + GROUP_GAP
         canvas.set_size_inches(inches, 1 + height * len(groups))
         axes = canvas.subplots()
-        for colour, name in enumerate(series):
-            shown = [known.get((name, group), Score(math.nan)) for group in groups]
-            # A whisker reaches as far as the interval, else the deviation.
-            ends = [s.interval or (s.value - (s.deviation or 0), s.value + (s.deviation or 0)) for s in shown]
-            values = np.array([score.value for score in shown])
-            reach_2N = np.maximum(0, (np.array(ends).T - values) * [[-1], [1]])
-            places = np.arange(len(groups)) + (colour - (len(series) - 1) / 2) * BAR / height
-            whiskers = reach_2N if np.nansum(reach_2N) else None
-            axes.barh(places, values, 0.9 * BAR / height, xerr=whiskers, color=f"C{colour}")
+        for number, name in enumerate(series):
+            values, ends = [], []
+            for group in groups:
+                score = finite_scores.get((name, group), Score(math.nan))
+                deviation = score.deviation or 0
+                values.append(score.value)
+                ends.append(score.interval or (score.value - deviation, score.value + deviation))
+            lengths_2N = np.maximum(0, (np.array(ends).T - values) * [[-1], [1]])
+            whiskers = lengths_2N if np.nansum(lengths_2N) else None
+            places = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * BAR_HEIGHT / height
+            axes.barh(places, values, 0.9 * BAR_HEIGHT / height, xerr=whiskers, color=f"C{number}")
         axes.set_yticks(range(len(groups)), groups)
         axes.invert_yaxis()
-        axes.grid(axis="x", color=GRID)
+        axes.grid(axis="x", color=GRID_COLOUR)
 
-    return _figure(draw, caption, series if known else None)
+    return _figure(draw, caption, series if finite_scores else None)
 
 
 def curves(
@@ -77,30 +79,31 @@ def curves(
     x_label: str = "step",
     y_label: str = "",
     caption: str = "",
-    inches: float = WIDE,
+    inches: float = PAGE_WIDTH,
 ) -> Figure:
-    """Draw a line through (x, y) points per series; points that are not finite are left out.
+    """Draw a line through the points (x, y) of each series; points that are not finite are left out.
 
-    ``spans`` has by name the ends of a bar at each point; then all points are finite.
+    ``spans`` are the ends of a vertical bar at each point, by name; then all points must be finite.
     """
-    finite = {
+    finite_series = {
         name: [point for point in line if all(map(math.isfinite, point))] for name, line in series.items()
     }
 
     def draw(canvas: Canvas) -> None:
         canvas.set_size_inches(inches, 3)
         axes = canvas.subplots()
-        for colour, (name, line) in enumerate(finite.items()):
-            x_N, y_N = ([point[side] for point in line] for side in (0, 1))
+        for number, (name, line) in enumerate(finite_series.items()):
+            x_N = [x for x, _ in line]
+            y_N = [y for _, y in line]
             marker = "o" if spans else ""
-            axes.plot(x_N, y_N, color=f"C{colour}", linewidth=1.2, marker=marker, markersize=3)
+            axes.plot(x_N, y_N, color=f"C{number}", linewidth=1.2, marker=marker, markersize=3)
             for x, ends in zip(x_N, (spans or {}).get(name, ()), strict=False):
-                axes.plot([x, x], ends, color=f"C{colour}", linewidth=0.8)
+                axes.plot([x, x], ends, color=f"C{number}", linewidth=0.8)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
-        axes.grid(color=GRID)
+        axes.grid(color=GRID_COLOUR)
 
-    return _figure(draw, caption, list(finite) if any(finite.values()) else None)
+    return _figure(draw, caption, list(finite_series) if any(finite_series.values()) else None)
 
 
 def scatter(
@@ -114,8 +117,8 @@ def scatter(
 ) -> Figure:
     """Draw vectors in a plane, coloured by class, unless they are fewer than five, or all equal.
 
-    The plane is that of two principal components, or t-SNE (van der Maaten & Hinton 2008) from there.
-    ``classes`` are indices into ``names``, [N]; ``links`` are pairs of vectors joined by a dashed line.
+    The plane is that of two principal components, or of t-SNE (van der Maaten & Hinton 2008), which starts
+    there. ``classes`` are indices into ``names``, [N]; ``links`` are pairs to join by a dashed line.
     """
     if len(vectors_ND) < 5 or vectors_ND.shape[1] < 2 or not np.ptp(vectors_ND, axis=0).any():
         return Figure("", caption, "too few texts or dimensions for a plane")
@@ -127,13 +130,13 @@ def scatter(
         axes = canvas.subplots()
         perplexity = min(30.0, max(2.0, (len(vectors_ND) - 1) / 3))
         tsne = TSNE(perplexity=perplexity, init="pca", random_state=0)
-        map_of = tsne if by == "tsne" else PCA(2, svd_solver="full")
-        points_N2 = map_of.fit_transform(vectors_ND)
+        projection = tsne if by == "tsne" else PCA(2, svd_solver="full")
+        points_N2 = projection.fit_transform(vectors_ND)
         for pair in links:
             axes.plot(*points_N2[list(pair)].T, "--", color="#bbbbbb", linewidth=0.8)
         style: dict[str, Any] = {"markersize": 3.5, "alpha": 0.7, "markeredgewidth": 0}
-        for kind in range(len(names)):
-            axes.plot(*points_N2[np.asarray(classes) == kind].T, "o", color=f"C{kind}", **style)
+        for number in range(len(names)):
+            axes.plot(*points_N2[np.asarray(classes) == number].T, "o", color=f"C{number}", **style)
         axes.set_xticks([])
         axes.set_yticks([])
 
@@ -148,23 +151,25 @@ def heat_map(
     diverging: bool,
     caption: str = "",
 ) -> Figure:
-    """Draw matrices [rows, columns] as colours on one scale, one panel below the other; NaN is left white.
+    """Draw matrices [rows, columns] as colours on one scale, one panel below the other; NaN stays white.
 
-    The scale of percentages goes from their 2nd percentile to 100. A diverging one, for differences in
-    points, lies around zero and ends at their 98th percentile.
+    The scale of percentages goes from their 2nd percentile to 100. A diverging scale, for differences in
+    points, is symmetric around zero and ends at their 98th percentile.
     """
     values = np.concatenate([grid[np.isfinite(grid)] for grid in panels.values()] or [np.empty(0)])
 
     def draw(canvas: Canvas) -> None:
-        scale, label, lowest, highest = "viridis", "% of the task's best", np.percentile(values, 2), 100.0
         if diverging:
             highest = max(1.0, np.percentile(np.abs(values), 98))
-            scale, label, lowest = "RdBu", "points", -highest
+            lowest, colours, label = -highest, "RdBu", "points"
+        else:
+            highest = 100.0
+            lowest, colours, label = np.percentile(values, 2), "viridis", "% of the task's best"
         height = 1.1 + len(panels) * (0.5 + 0.21 * len(rows))
         canvas.set_size_inches(2.2 + 0.42 * len(columns), height)
         axes = canvas.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axis, (title, grid) in zip(axes, panels.items(), strict=True):
-            image = axis.imshow(grid, aspect="auto", cmap=scale, vmin=lowest, vmax=highest)
+            image = axis.imshow(grid, aspect="auto", cmap=colours, vmin=lowest, vmax=highest)
             axis.set_yticks(range(len(rows)), rows)
             axis.set_title(title, loc="left", fontsize=9)
         axes[-1].set_xticks(range(len(columns)), columns, rotation=60, ha="right")
@@ -174,7 +179,10 @@ def heat_map(
 
 
 def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] | None) -> Figure:
-    """Draw on an empty canvas, with coloured ``names`` below; without values (None) or matplotlib, say so."""
+    """Call ``draw`` with an empty canvas, and put a legend of coloured ``names`` below.
+
+    The figure says why it is left out if there is nothing to draw (``names`` is None) or no matplotlib.
+    """
     if names is None:
         return Figure("", caption, "there are no values to draw")
     try:
@@ -184,9 +192,9 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
         from matplotlib.patches import Patch
     except ImportError:
         return Figure("", caption, str(MissingExtraError("matplotlib", "report")))
-    # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas; as
-    # paths, they need no font of the reader's and no escaping.
-    out = io.BytesIO()
+    # With a fixed salt and no date equal input gives equal bytes. Names are never parsed as formulas; drawn
+    # as paths, they need no font of the reader's and no escaping.
+    stream = io.BytesIO()
     style: dict[Any, Any] = {
         "svg.hashsalt": "report",
         "font.size": 8,
@@ -198,11 +206,11 @@ def _figure(draw: Callable[[Canvas], None], caption: str, names: Sequence[str] |
         draw(canvas)
         if names:
             patches = [Patch(color=f"C{place}", label=name) for place, name in enumerate(names)]
-            letters = 0.5 + LETTER * max(len(name) for name in names)
-            columns = max(1, int(canvas.get_size_inches()[0] / letters))
+            width = 0.5 + LETTER_WIDTH * max(len(name) for name in names)
+            columns = max(1, int(canvas.get_size_inches()[0] / width))
             canvas.legend(handles=patches, loc="outside lower left", ncols=columns, frameon=False)
-        canvas.savefig(out, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        canvas.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     # matplotlib repeats names in comments, where XML allows no control characters but \t, \n and \r.
-    svg = out.getvalue().translate(None, bytes({*range(32)} - {9, 10, 13}))
-    encoded = base64.b64encode(svg).decode()
-    return Figure(f'<img alt="{html.escape(caption)}" src="data:image/svg+xml;base64,{encoded}"/>', caption)
+    svg = stream.getvalue().translate(None, bytes({*range(32)} - {9, 10, 13}))
+    data = base64.b64encode(svg).decode()
+    return Figure(f'<img alt="{html.escape(caption)}" src="data:image/svg+xml;base64,{data}"/>', caption)

@@ -1,8 +1,8 @@
-"""Open encoders layer by layer (Hugging Face), or take them whole.
+"""Open encoders layer by layer (those of Hugging Face), or as a whole.
 
 A backbone lists its columns (layer, pooling) and computes all of them in one pass over the sentences. The
-poolings are EMP's four: the state of [CLS], the state of [SEP], mean and maximum over all word pieces; as in
-bert-as-service the special ones count and padding does not.
+poolings are EMP's four: the state of [CLS], the state of [SEP], mean and maximum over all word pieces. As in
+bert-as-service, special pieces count and padding does not.
 
 Legend of dimension suffixes: K columns, n sentences, B of a batch, T word pieces, D vector size.
 """
@@ -26,14 +26,14 @@ from runtime.device import pick_device
 from runtime.errors import UserError
 from runtime.files import json_digest, read_json
 from senteval_runner.protocol.features import Float
-from senteval_runner.towers.transformer import most_pieces
+from senteval_runner.towers.transformer import max_pieces
 from senteval_runner.vectors import EvaluationTrees
 
 BATCH = 32
-"""Sentences encoded at a time."""
+"""Number of sentences encoded at a time."""
 POOLINGS = ("cls", "sep", "mean", "max")
-WHOLE, OWN = "whole", "own"
-"""The layer and the pooling of an encoder that is not opened up."""
+WHOLE_ENCODER, OWN_POOLING = "whole", "own"
+"""The layer and the pooling of an encoder that is taken as a whole."""
 
 
 Unit = tuple[str, str]
@@ -41,40 +41,42 @@ Unit = tuple[str, str]
 
 
 def transformer_layers(count: int) -> tuple[str, ...]:
-    """Name ``emb``, then the layers from the bottom up as EMP counts them: ``-12`` ... ``-1``."""
+    """Return the names ``emb``, then the layers from the bottom up as EMP counts them: ``-12`` ... ``-1``."""
     return ("emb", *(str(number) for number in range(-count, 0)))
 
 
-def chosen(names: str, layers: Sequence[str], backbone: str) -> str:
-    """Return the layers by name, ``top`` and ``bottom`` replaced, in the given order, each once."""
+def select_layers(names: str, layers: Sequence[str], backbone: str) -> str:
+    """Return layers by name, in the given order, each once; ``top`` and ``bottom`` get their numbers."""
     ends = {"top": "-1", "bottom": f"-{len(layers) - 1}"}
-    selected = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
-    for name in selected:
-        if name not in layers or selected.count(name) > 1:
+    selection = [ends.get(name.strip(), name.strip()) for name in names.split(",")]
+    for name in selection:
+        if name not in layers or selection.count(name) > 1:
             raise UserError(f"{backbone}: {names}: no layer {name!r}; it has {', '.join(layers)}, each once")
-    return ",".join(selected)
+    return ",".join(selection)
 
 
 def columns_of(unit: Unit) -> list[tuple[str, str]]:
-    """List the layer and pooling of the stored vectors that a row is made of."""
+    """Return the layer and pooling of the stored vectors that a row is made of."""
     layers, pooling = unit
     return [(layer, pooling) for layer in layers.split(",")]
 
 
 def special_places(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
-    """Find [CLS] and [SEP] in an encoded sentence: counted from its first token when >= 0, else from its end.
+    """Return where [CLS] and [SEP] are in an encoded sentence, and notes; negative places count from its end.
 
     XLNet puts both last. A tokenizer without [CLS] (T5, GPT-2) has the first token in its place, one without
-    [SEP] the last; the list says so.
+    [SEP] the last; the notes say so.
     """
-    encoded = tokenizer("a", return_special_tokens_mask=True)
-    ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
-    places, notes = {"cls": 0, "sep": -1}, []
+    encoding = tokenizer("a", return_special_tokens_mask=True)
+    ids, is_special = encoding["input_ids"], encoding["special_tokens_mask"]
+    places = {"cls": 0, "sep": -1}
+    notes = []
     # RoBERTa's <s> and </s> are its cls and sep tokens.
     for name, token_id in (("cls", tokenizer.cls_token_id), ("sep", tokenizer.sep_token_id)):
-        at = [i for i, flag in enumerate(special) if flag and ids[i] == token_id]
-        if at:
-            places[name] = at[-1] if at[-1] < special.index(0) else at[-1] - len(ids)
+        matches = [place for place, flag in enumerate(is_special) if flag and ids[place] == token_id]
+        if matches:
+            place = matches[-1]
+            places[name] = place if place < is_special.index(0) else place - len(ids)
         else:
             end = "last" if places[name] else "first"
             notes.append(f"no [{name.upper()}] token: the {end} token stands for it")
@@ -82,7 +84,7 @@ def special_places(tokenizer: Any) -> tuple[dict[str, int], list[str]]:
 
 
 def pool(hidden_BTD: Tensor, mask_BT: Tensor, places: Mapping[str, int], pooling: str) -> Tensor:
-    """Pool one layer by one of :data:`POOLINGS`: [B, D]; the mask is 1 at real tokens, in one stretch."""
+    """Pool a layer by one of :data:`POOLINGS`: [B, D]; the mask is 1 at real tokens, which are in one run."""
     real_BT = mask_BT.bool()
     if pooling == "mean":
         weight_BT = real_BT.to(hidden_BTD.dtype)
@@ -95,55 +97,56 @@ def pool(hidden_BTD: Tensor, mask_BT: Tensor, places: Mapping[str, int], pooling
 
 
 class Backbone:
-    """Takes word vectors, precomputed vectors or any sentence encoder whole: one layer with one pooling.
+    """Any sentence encoder as a whole, also vectors of words or sentences: one layer with one pooling.
 
-    EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent in this way.
+    In this way EMP compares the layers of BERT with averaged GloVe, Universal Sentence Encoder and InferSent.
     """
 
-    layers: tuple[str, ...] = (WHOLE,)
-    """From the bottom up."""
-    poolings: tuple[str, ...] = (OWN,)
+    layers: tuple[str, ...] = (WHOLE_ENCODER,)
+    """Names of layers, from the bottom up."""
+    poolings: tuple[str, ...] = (OWN_POOLING,)
 
     def __init__(self, source: Source) -> None:
         self.source, self.name = source, source.name
-        self.identity: list[Any] = [source.key, WHOLE]
+        self.identity: list[Any] = [source.key, WHOLE_ENCODER]
         """Everything that determines the vectors, except the columns."""
-        self.columns = [(WHOLE, OWN)]
-        """Layer and pooling of the vectors that it computes, in order."""
+        self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
+        """Layer and pooling of the vectors that :meth:`load`'s function computes, in order."""
 
     def notes(self) -> list[str]:
-        """Return the remarks for readers of the scores."""
+        """Return remarks for readers of the scores."""
         vectors = "mean over known words" if self.source.kind == "words" else "its own sentence vectors"
         return [f"{self.name}: {vectors}, one row"]
 
     def load(self) -> Encode:
-        """Give the function from sentences to all columns."""
+        """Return the function from sentences to all columns."""
         return self.source.load(trees=EvaluationTrees().of)
 
     def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> SingleEncoder:
-        """Open the columns of some rows with a store, a subfolder of ``cache`` or without one in memory."""
+        """Open the columns of some rows, stored in a subfolder of ``cache`` or, without one, in memory."""
         for _, pooling in units:
             if pooling not in self.poolings:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
         self.units = units
         self.columns = list(dict.fromkeys(column for unit in units for column in columns_of(unit)))
-        folder = cache and cache / json_digest([*self.identity, dtype, self.columns], 16)
+        digest = json_digest([*self.identity, dtype, self.columns], 16)
+        folder = None if cache is None else cache / digest
         store = VectorStore(folder, len(self.columns), dtype)
         tokens = self.source.kind not in STRINGS
         self.part = SingleEncoder(self.load, tokens=tokens, name=self.name, store=store, source=self.source)
         return self.part
 
     def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
-        """Put the columns of an opened row side by side, float32 [n, D]; the store gets what it lacks."""
+        """Return the columns of an opened row side by side, float32 [n, D]; missing vectors are computed."""
         texts = self.part.fill(sentences)
         places = [self.columns.index(column) for column in columns_of(unit)]
         return np.concatenate([self.part.store.get(texts, place) for place in places], axis=1)
 
 
 class TransformerBackbone(Backbone):
-    """Pools the hidden states of every layer of a Hugging Face encoder, whose weights load when needed.
+    """The hidden states of every layer of a Hugging Face encoder, pooled; weights are loaded when needed.
 
-    The first module of a sentence-transformers folder is used. Sentences of more than ``max_length`` word
+    Of a sentence-transformers folder the first module is used. Sentences of more than ``max_length`` word
     pieces, special ones included, are cut. A name under which nothing can be loaded is an error.
     """
 
@@ -159,16 +162,16 @@ class TransformerBackbone(Backbone):
         with report_in_one_line(
             f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"
         ):
-            # False, not the default None, which asks at the terminal and runs the folder's code after "y".
-            self.shape = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
-        self.layers = transformer_layers(int(self.shape.num_hidden_layers))
+            # The default None would ask at the terminal, and run the folder's code after "y".
+            self.config = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
+        self.layers = transformer_layers(int(self.config.num_hidden_layers))
         self.columns = [(layer, pooling) for layer in self.layers for pooling in POOLINGS]
-        self.dim = int(self.shape.hidden_size)
+        self.dim = int(self.config.hidden_size)
         self.identity = [source.key, max_length, version("transformers")]
 
     @cached_property
     def model(self) -> Any:
-        """Gives the encoder in float32; padding on the right leaves positions as they are alone."""
+        """The encoder in float32; padding on the right leaves positions as without padding."""
         model = load_pretrained(self.path).to(self.device).float().eval()
         model.tokenizer.padding_side = "right"
         if model.tokenizer.pad_token is None:
@@ -176,26 +179,27 @@ class TransformerBackbone(Backbone):
         return model
 
     def notes(self) -> list[str]:
-        """Return the stand-ins for missing tokens, and where sentences are cut."""
-        _, missing = special_places(self.model.tokenizer)
-        return [f"{self.name}: {note}" for note in (*missing, f"cut at {self._limit()} pieces")]
+        """Return which tokens stand for missing ones, and where sentences are cut."""
+        _, notes = special_places(self.model.tokenizer)
+        return [f"{self.name}: {note}" for note in (*notes, f"cut at {self._limit()} pieces")]
 
     def _limit(self) -> int:
-        """Return the word pieces per sentence: the option, or less where the model has fewer positions."""
-        return max(4, min(self.max_length, most_pieces(self.shape, self.model.tokenizer) or self.max_length))
+        """Return the most word pieces of a sentence: the option, or less if the model has fewer positions."""
+        return max(4, min(self.max_length, max_pieces(self.config, self.model.tokenizer) or self.max_length))
 
     def load(self) -> Encode:
-        """Give :meth:`encode`."""
+        """Return :meth:`encode`."""
         return self.encode
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[str]) -> Float:
-        """Return all columns, float32 [K, n, D], computed in order of length."""
-        tokenizer, (places, _) = self.model.tokenizer, special_places(self.model.tokenizer)
+        """Return all columns, float32 [K, n, D]; long sentences are computed first."""
+        tokenizer = self.model.tokenizer
+        places, _ = special_places(tokenizer)
         options = {"padding": True, "truncation": True, "max_length": self._limit(), "return_tensors": "pt"}
         pieces = tokenizer(texts, truncation=False, verbose=False)["input_ids"]
         order = sorted(range(len(texts)), key=lambda i: -len(pieces[i]))
-        out_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
+        columns_KnD = np.empty((len(self.columns), len(texts), self.dim), dtype=np.float32)
         for start in range(0, len(order), BATCH):
             rows = order[start : start + BATCH]
             batch = tokenizer([texts[i] for i in rows], **options).to(self.device)
@@ -205,31 +209,32 @@ class TransformerBackbone(Backbone):
                     f"backbone {self.source.spec!r} gives {len(states)} states of {states[0].shape[2]} "
                     f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
                 )
-            pooled = [
+            vectors = [
                 pool(states[self.layers.index(layer)], batch["attention_mask"], places, pooling)
                 for layer, pooling in self.columns
             ]
-            out_KnD[:, rows] = torch.stack(pooled).cpu().numpy()
-        return out_KnD
+            columns_KnD[:, rows] = torch.stack(vectors).cpu().numpy()
+        return columns_KnD
 
 
 def transformer_folder(spec: str) -> str:
-    """Find the transformer, its first module, in a sentence-transformers folder; other names stay."""
+    """Return the folder of the transformer in a sentence-transformers folder, and other names as they are."""
     modules = Path(spec) / "modules.json"
     if not modules.is_file():
         return spec
-    listed = read_json(modules)
-    first = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
-    kind, place = str(first.get("type")), str(first.get("path", ""))
-    if not kind.endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", place):
+    records = read_json(modules)
+    is_list = isinstance(records, list) and records and isinstance(records[0], dict)
+    first_module = records[0] if is_list else {}
+    kind, folder = str(first_module.get("type")), str(first_module.get("path", ""))
+    if not kind.endswith("Transformer") or not re.fullmatch(r"(\w[\w.-]*)?", folder):
         raise UserError(
-            f"{modules}: the first module is {kind!r:.60} in {place!r:.60}, not a transformer here"
+            f"{modules}: the first module is {kind!r:.60} in {folder!r:.60}, not a transformer here"
         )
-    return str(Path(spec) / place)
+    return str(Path(spec) / folder)
 
 
 def open_backbone(spec: str, *, max_length: int = 256, device: str | None = None) -> Backbone:
-    """Return the backbone a name means; what is no transformer has one layer."""
+    """Return the backbone that ``spec`` names; an encoder that is no transformer has one layer."""
     source = find_source(spec)
     is_transformer = source.kind == "sentence-transformers"
     return TransformerBackbone(source, max_length, device) if is_transformer else Backbone(source)
@@ -240,11 +245,14 @@ def open_layers(
 ) -> OpenedEncoder:
     """Return some layers (``top,bottom``), side by side, with one pooling as an encoder.
 
-    Weights load when a vector is missing in the store, a subfolder of ``cache``. A layer or a pooling that
-    the encoder lacks is an error.
+    Weights are loaded when a vector is missing in the store, a subfolder of ``cache``. A layer or a pooling
+    that the encoder lacks is an error.
     """
     backbone = open_backbone(spec, max_length=max_length, device=device)
-    unit = chosen(layers, backbone.layers, backbone.name), pooling
-    name, spec = (f"{model} {unit[0]} {pooling}" for model in (backbone.name, spec))
-    parts = [backbone.open([unit], cache)]
-    return OpenedEncoder(parts=parts, name=name, spec=spec, identity=[*backbone.identity, *unit])
+    selection = select_layers(layers, backbone.layers, backbone.name)
+    return OpenedEncoder(
+        parts=[backbone.open([(selection, pooling)], cache)],
+        name=f"{backbone.name} {selection} {pooling}",
+        spec=f"{spec} {selection} {pooling}",
+        identity=[*backbone.identity, selection, pooling],
+    )

@@ -1,4 +1,4 @@
-"""Towers turn texts into vectors with gradients. Heads and objectives never look inside.
+"""Load transformers as towers, which turn texts into vectors with gradients, for fine-tuning.
 
 ``load_tower`` takes the name or folder of any Hugging Face encoder, or a sentence-transformers folder.
 Shapes: B texts, T word pieces, D width.
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BATCH = 64
-"""Texts embedded at a time without gradients."""
+"""Number of texts embedded at a time without gradients."""
 
 
 class Tower(nn.Module):
-    """A sentence-transformers model, and the name of its own pooling (None where it does not matter)."""
+    """A sentence-transformers model, with the name of its own pooling (None if that is not known)."""
 
     def __init__(self, model: SentenceTransformer, pooling: Pooling | None) -> None:
         super().__init__()
@@ -61,10 +61,10 @@ def load_tower(
 ) -> Tower:
     """Return a tower from the name or folder of a Hugging Face encoder or of a sentence-transformers model.
 
-    ``pooling`` stands in place of all that follows the transformer of such a model; None keeps that. A text
-    has at most ``max_length`` word pieces, special ones included; None is as many as the encoder reads.
-    ``dropout`` is the probability in every dropout layer; None keeps what the backbone has. Raises UserError:
-    nothing loadable is found under that name, or the model does not begin with a transformer.
+    ``pooling`` replaces all modules after the transformer; None keeps them. A text has at most ``max_length``
+    word pieces, special ones included; None is as many as the encoder reads. ``dropout`` is the probability
+    in every dropout layer; None keeps the backbone's own. Raises UserError: nothing that can be loaded has
+    that name, or the model does not begin with a transformer.
     """
     if pooling is None:
         model = load_pretrained(backbone, all_modules=True, device="cpu")
@@ -74,9 +74,9 @@ def load_tower(
     else:
         model = assemble(load_pretrained(backbone), pooling)
     model.max_seq_length = max_length or model.max_seq_length
-    # The tokenizer has the wanted length; an encoder with fewer positions would fail on longer texts.
-    if most := most_pieces(model[0].config, model.tokenizer):
-        model.max_seq_length = most
+    # The tokenizer's limit is now this length; an encoder with fewer positions would fail on longer texts.
+    if limit := max_pieces(model[0].config, model.tokenizer):
+        model.max_seq_length = limit
     tower = Tower(model, pooling)
     for module in tower.modules():
         if dropout is not None and isinstance(module, nn.Dropout):
@@ -84,18 +84,19 @@ def load_tower(
     return tower.to(device)
 
 
-PADDED_FIRST = ("roberta", "xlm-roberta", "camembert", "mpnet")
-"""Families whose positions begin after the padding's."""
+FAMILIES_WITH_OFFSET = ("roberta", "xlm-roberta", "camembert", "mpnet")
+"""Families of encoders whose positions begin after that of the padding."""
 
 
-def most_pieces(shape: Any, tokenizer: Any) -> int | None:
-    """Return the word pieces of the longest text, special ones included; None where nothing limits it.
+def max_pieces(config: Any, tokenizer: Any) -> int | None:
+    """Return the number of word pieces of the longest text, special ones included; None if there is no limit.
 
-    ``shape`` is the configuration of a Hugging Face encoder. Its tokenizer names a number beyond a million
-    where it has no limit.
+    ``config`` is the configuration of a Hugging Face encoder.
     """
-    limits = [int(tokenizer.model_max_length)]
-    positions = int(getattr(shape, "max_position_embeddings", None) or 0)
-    if positions > 0:  # relative positions: XLNet says -1, T5 nothing
-        limits.append(positions - (int(shape.pad_token_id) + 1) * (shape.model_type in PADDED_FIRST))
-    return min(limits) if min(limits) < 10**6 else None
+    limit = int(tokenizer.model_max_length)
+    positions = int(getattr(config, "max_position_embeddings", None) or 0)
+    if positions > 0:  # with relative positions XLNet says -1, T5 nothing
+        if config.model_type in FAMILIES_WITH_OFFSET:
+            positions -= int(config.pad_token_id) + 1
+        limit = min(limit, positions)
+    return limit if limit < 10**6 else None  # a tokenizer without a limit names a huge number

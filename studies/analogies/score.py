@@ -162,7 +162,7 @@ def _table(
         {} if kind == "accuracy" else read_published(Path(__file__).with_name(f"published-{kind}.csv"))
     )
     columns_of_table = [Column(name, digits=1, best="high") for name in columns]
-    return score_table(["model"], columns_of_table, rows, paper_rows, quoted_title=SOURCE)
+    return score_table(["model"], columns_of_table, rows, paper_rows, quoted_source=SOURCE)
 
 
 def pair_texts(questions: Sequence[Question], level: str, category: str) -> dict[tuple[str, str], list[str]]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.inputs import number_of, read_table
+from corpora.inputs import parse_number, read_table
 from corpora.ranking.lexical import Bm25, Scores, Tfidf
 from multiview.names.opened import OpenedEncoder
 from runtime.device import pick_device
@@ -135,7 +135,7 @@ def read_relevance(path: Path, queries: Mapping[str, int], entries: Mapping[str,
         for kind, name, names in (("query", query, queries), ("entry", entry, entries)):
             if name not in names:
                 raise UserError(f"{row.where}: unknown {kind} {name!r}")
-        if (value := number_of(grade)) is None or value % 1:
+        if (value := parse_number(grade)) is None or value % 1:
             raise UserError(f"{row.where}: relevance {grade!r} is not a whole number")
         relevant_QN[queries[query], entries[entry]] |= value > 0
     return relevant_QN
@@ -279,4 +279,4 @@ def table_8(
             "Std.": None if sampling is None else 100 * float(accuracies.std()),
             "MRR": float(np.mean([figures["mrr"] for figures in seeds])),
         }
-    return score_table(["Method"], COLUMNS, cells, paper_rows, quoted_title=SOURCE)
+    return score_table(["Method"], COLUMNS, cells, paper_rows, quoted_source=SOURCE)

@@ -24,13 +24,13 @@ from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Section, Table
 from senteval_runner.report.tables import headline
 from senteval_runner.towers.backbones import (
-    OWN,
-    WHOLE,
+    OWN_POOLING,
+    WHOLE_ENCODER,
     Backbone,
     TransformerBackbone,
     Unit,
-    chosen,
     open_backbone,
+    select_layers,
 )
 from studies.kit import Cell, Figures, Run, read_published, score_table
 from studies.layers.__main__ import LayersConfig
@@ -97,7 +97,7 @@ def pooling_table(scores: pd.DataFrame) -> pd.DataFrame:
 def layer_table(scores: pd.DataFrame) -> pd.DataFrame:
     """Take the group means of layers under mean pooling, and of whole encoders (EMP's Table 2)."""
     means = group_means(scores)
-    return means[means.index.get_level_values("pooling").isin([POOLING, OWN])].droplevel("pooling")
+    return means[means.index.get_level_values("pooling").isin([POOLING, OWN_POOLING])].droplevel("pooling")
 
 
 def difference(scores: pd.DataFrame, first: str, second: str) -> pd.DataFrame:
@@ -114,7 +114,7 @@ def likeness(scores: pd.DataFrame) -> pd.DataFrame:
     """
     r = normalise(scores).T.corr(min_periods=3)
     pooling = scores.index.get_level_values("pooling")
-    table = r.loc[pooling == POOLING, pooling == OWN]
+    table = r.loc[pooling == POOLING, pooling == OWN_POOLING]
     table.columns = table.columns.get_level_values("backbone")
     return table.droplevel("pooling")
 
@@ -161,7 +161,7 @@ def _table(title: str, means: pd.DataFrame, paper: str = "") -> Table:
         {tuple(name.split(", ", 1)): row for name, row in paper_rows.items()},
         title=title,
         notes=(NOTE,) if paper else (),
-        quoted_title=f"Published, not computed here: {SOURCE}",
+        quoted_source=f"Published, not computed here: {SOURCE}",
     )
 
 
@@ -170,7 +170,7 @@ def heat_maps(scores: pd.DataFrame) -> Iterator[Figure]:
     share = normalise(scores)
     first = scores.index[0][0]
     for name in share.index.unique("backbone"):
-        if OWN in share.loc[name].index.get_level_values("pooling"):
+        if OWN_POOLING in share.loc[name].index.get_level_values("pooling"):
             continue
         yield _heat_map(f"{name}: % of each task's best", share.loc[name], diverging=False)
         change = difference(scores, first, name)
@@ -262,7 +262,9 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.open_all({spec: partial(open_backbone, spec) for spec in config.backbones})
     sources = run.open_all({spec: partial(find_source, spec) for spec in config.encoders})
-    backbones |= {f"{spec} {WHOLE}": Backbone(source.for_classifiers()) for spec, source in sources.items()}
+    backbones |= {
+        f"{spec} {WHOLE_ENCODER}": Backbone(source.for_classifiers()) for spec, source in sources.items()
+    }
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
         layers = list(backbone.layers)
@@ -270,7 +272,7 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
         if isinstance(backbone, TransformerBackbone):
             poolings = config.poolings or poolings
             groups = [text for text in config.concatenate if text != "top,bottom" or len(layers) > 2]
-            layers += [chosen(text, backbone.layers, name) for text in groups]
+            layers += [select_layers(text, backbone.layers, name) for text in groups]
         backbone.name = name
         backbone.open([*product(dict.fromkeys(layers), dict.fromkeys(poolings))], config.cache, STORAGE)
     return list(backbones.values())

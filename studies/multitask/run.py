@@ -280,7 +280,7 @@ def _table(label: str, figures: Mapping[str, Figures], paper_rows: Mapping[str, 
                 for column, value in paper_rows[name].items()
             }
     columns = [*(Column(name) for name in COLUMNS.values()), Column("Overall", digits=3)]
-    return score_table([label], columns, own_rows, quoted_rows, quoted_title="published (SEQ-MT)")
+    return score_table([label], columns, own_rows, quoted_rows, quoted_source="published (SEQ-MT)")
 
 
 def read_all_tasks(config: MultitaskConfig) -> Tasks:

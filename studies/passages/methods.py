@@ -11,7 +11,7 @@ import numpy as np
 
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
-from corpora.ranking.sets import PassageSet, filtered, parse_spec, read_set
+from corpora.ranking.sets import PassageSet, filter_questions, parse_spec, read_set
 from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.sources import find_source
 from runtime.errors import UserError
@@ -67,7 +67,7 @@ def rank(config: PassagesConfig, run: Run) -> Page:
     digests: dict[str, str] = {}
 
     def read(spec: str) -> PassageSet:
-        data = filtered(read_set(spec), config.keep)
+        data = filter_questions(read_set(spec), config.keep)
         if data.name in digests:
             raise UserError(f"a set of the name {data.name} is there already; rename the folder")
         digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
@@ -189,4 +189,4 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
     }
     paper_rows = {label: row for label, row in paper_rows.items() if row}
     notes = [NOTE] if paper_rows else []
-    return score_table(LABELS, COLUMNS, own_rows, paper_rows, notes=notes, quoted_title=SOURCE)
+    return score_table(LABELS, COLUMNS, own_rows, paper_rows, notes=notes, quoted_source=SOURCE)

@@ -72,7 +72,7 @@ def measure(questions: Sequence[Question], scores: Scores) -> dict[str, NDArray[
         order_K = np.lexsort((np.arange(len(question.candidates)), question.relevant, -scores_K))
         relevant_K = question.relevant[order_K]
         ranks = np.flatnonzero(relevant_K) + 1
-        total = max(1, len(ranks) + question.missed)
+        total = max(1, len(ranks) + question.missed_count)
         hits = np.array([relevant_K[:k].sum() for k in DEPTHS])
         precisions = np.arange(1, len(ranks) + 1) / ranks
         reciprocal_rank = 1 / ranks[0] if len(ranks) else 0.0

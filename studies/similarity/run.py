@@ -97,7 +97,7 @@ def score(config: SimilarityConfig, run: Run) -> Page:
         own_rows,
         quoted_rows,
         notes=["Spearman's correlation × 100; SemEval-2013 5(a): accuracy in percent."],
-        quoted_title="published (BURT)",
+        quoted_source="published (BURT)",
     )
     absent = [name for name in SETS if config.words and name not in {pairs.name for pairs in sets}]
     note = f"Not below {config.words}: {', '.join(absent)}." if absent else ""

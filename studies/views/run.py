@@ -24,7 +24,7 @@ from runtime import __version__
 from runtime.errors import UserError
 from runtime.files import read_json, write_text
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import RESAMPLES, drawn_scores, interval
+from senteval_runner.protocol.statistics import RESAMPLES, interval, resample_scores
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
 from senteval_runner.report.tables import TaskMetrics, paper_row, score_sections, task_means
@@ -203,7 +203,7 @@ class SystemScores:
     @cached_property
     def resamples(self) -> dict[str, dict[str, Any]]:
         """Metrics by task on resamples of the items, an array each."""
-        return {task: drawn_scores([result]) for task, result in self.results.items()}
+        return {task: resample_scores([result]) for task, result in self.results.items()}
 
     def csv_row(self, config: ViewsConfig) -> dict[str, Any]:
         """Make the row of rows.csv, with every score."""

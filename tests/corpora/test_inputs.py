@@ -32,8 +32,8 @@ def test_line_ends_marks_and_compression(tmp_path: Path, suffix: str) -> None:
         Line(1, "one"),
         Line(2, "two"),
         Line(3, ""),
-        Line(4, "n\ufffdul", replaced=True),
-        Line(5, "b\ufffdd", replaced=True),
+        Line(4, "n\ufffdul", has_replacements=True),
+        Line(5, "b\ufffdd", has_replacements=True),
         Line(6, "last"),
     ]
 
@@ -44,7 +44,7 @@ def test_a_long_line_is_cut_between_characters(tmp_path: Path, limit: int) -> No
     (tmp_path / "a.txt").write_bytes(b"\n".join([raw, raw, b"x"]))
     for line in list(read_lines(tmp_path / "a.txt", max_bytes=limit))[:2]:
         assert line.text == raw[:-1][:limit].decode("utf-8", "ignore")
-        assert line.truncated == (limit < len(raw) - 1) and not line.replaced
+        assert line.is_truncated == (limit < len(raw) - 1) and not line.has_replacements
 
 
 def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
     lines = list(read_lines(path))
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [line.truncated for line in lines] == [True, False]
+    assert [line.is_truncated for line in lines] == [True, False]
     assert lines[1].text == "next"
     assert peak_bytes < 24 << 20
 
@@ -191,7 +191,7 @@ def test_tables_that_do_not_fit_are_named(tmp_path: Path, text: bytes, told: str
 def test_rows_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("new york\tcity\t3.5\tx\na b 2\n")
-    rows = list(read_rows(path, 3, more=True))
+    rows = list(read_rows(path, 3, has_more=True))
     assert [row.cells for row in rows] == [("new york", "city", "3.5", "x"), ("a", "b", "2")]
     assert rows[0].number(2) == 3.5
     with pytest.raises(UserError, match=r"a\.txt:1: expected 3 cells, found 'new york"):

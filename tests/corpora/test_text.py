@@ -53,7 +53,7 @@ def test_bad_bytes_and_long_lines_are_marked_and_shift_nobody(tmp_path: Path) ->
     path = tmp_path / "a.txt"
     path.write_bytes(b"good one\nb\xffd\nnul\0\n" + b"word " * 60_000 + b"\nlast line\n")
     (document,) = text_corpus(path, tokenize="space")
-    marks = [(s.replaced_bytes, s.truncated) for s in document.sentences]
+    marks = [(s.has_replaced_bytes, s.is_truncated) for s in document.sentences]
     assert marks == [(False, False), (True, False), (True, False), (False, True), (False, False)]
     assert document.sentences[-1].tokens == ("last", "line")
     assert len(document.sentences[3].tokens) == 256 * 1024 // 5 + 1
@@ -64,9 +64,9 @@ def test_only_the_touched_sentences_of_running_text_are_marked(tmp_path: Path) -
     path.write_bytes(b"All is well here. But \xff this is not. Fine again.\n" + b"Go on. " * 40_000)
     pieces = list(text_corpus(path, format="running"))
     sentences = [sentence for piece in pieces for sentence in piece.sentences]
-    assert [s.replaced_bytes for s in sentences[:3]] == [False, True, False]
-    assert [s.truncated for s in sentences] == [False] * (len(sentences) - 1) + [True]
-    assert [piece.continued for piece in pieces] == [False] + [True] * (len(pieces) - 1)
+    assert [s.has_replaced_bytes for s in sentences[:3]] == [False, True, False]
+    assert [s.is_truncated for s in sentences] == [False] * (len(sentences) - 1) + [True]
+    assert [piece.is_continuation for piece in pieces] == [False] + [True] * (len(pieces) - 1)
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_umbc_paragraphs_are_documents_and_tagged_words_are_taken_as_they_are(tm
     assert [document.id for document in documents] == [f"{name}.txt#{i}" for name in files for i in (0, 1)]
     sentences = documents[1].sentences
     assert [s.tokens[0] for s in sentences] == ["Nobody", "Caf"] and corpus.identity["variant"] == "plain"
-    assert [s.replaced_bytes for s in sentences] == [False, True]
+    assert [s.has_replaced_bytes for s in sentences] == [False, True]
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
@@ -165,9 +165,10 @@ def test_an_estimate_reads_nothing_twice(suffix: str, tmp_path: Path, monkeypatc
     real = inputs._unbuffered
     monkeypatch.setattr(inputs, "_unbuffered", lambda path: opened.append(path) or real(path))
     corpus = text_corpus(tmp_path, tokenize="space")
-    guesses = [corpus.expected() for _ in corpus]
+    guesses = [corpus.estimate_length() for _ in corpus]
     assert guesses[1000] == pytest.approx(18_000, rel=0.1)
     assert guesses[2000] == pytest.approx(18_000, rel=0.02)
-    assert corpus.expected() == corpus.sentences_read == 18_000 and opened == corpus.files
+    assert corpus.estimate_length() == corpus.sentences_read == 18_000
+    assert opened == sorted(tmp_path.iterdir())
     limited = text_corpus(tmp_path, tokenize="space", limit=50)
-    assert limited.expected() == 50 and len(list(limited)) < 50 and limited.expected() == 50
+    assert limited.estimate_length() == 50 and len(list(limited)) < 50 and limited.estimate_length() == 50

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from corpora.registry import open_corpus
 from corpora.text import MAX_PIECE, Document, Sentence
-from corpora.treebanks import read_brackets, read_conllu, write_brackets, write_conllu
-from corpora.universal import _UPOS, valid
+from corpora.treebanks import _UPOS_BY_TAG, read_brackets, read_conllu, write_brackets, write_conllu
 from corpora.universal import RELATIONS as KNOWN
+from corpora.universal import mend_tree
 from runtime.errors import UserError
 
 
@@ -168,16 +168,18 @@ RELATIONS = [*sorted(KNOWN), *["punct"] * 15, "goeswith", "nsubj:outer", "obj", 
 def trees_of_any_relations(draw: st.DrawFn) -> Sentence:
     order = draw(st.permutations(range(draw(st.integers(1, 12)))))
     heads = {word: draw(st.sampled_from(order[:place])) + 1 for place, word in enumerate(order) if place}
-    names, tags = (tuple(draw(st.sampled_from(some)) for _ in order) for some in (RELATIONS, sorted(_UPOS)))
+    names, tags = (
+        tuple(draw(st.sampled_from(some)) for _ in order) for some in (RELATIONS, sorted(_UPOS_BY_TAG))
+    )
     return Sentence(("a",) * len(order), tags, tuple(heads.get(at, 0) for at in range(len(order))), names)
 
 
 @settings(deadline=None, max_examples=8)
 @given(st.lists(trees_of_any_relations(), min_size=5, max_size=15))
 def test_the_official_validator_takes_any_tree(tmp_path_factory, given: list[Sentence]) -> None:
-    mended = tuple(map(valid, given))
+    mended = tuple(map(mend_tree, given))
     for old, new in zip(given, mended, strict=True):
-        assert valid(new) == new
+        assert mend_tree(new) == new
         both = zip(old.heads, new.heads, new.relations, strict=True)
         assert all(before == after or relation == "punct" for before, after, relation in both)
     path = tmp_path_factory.mktemp("any") / "a.conllu"
@@ -203,7 +205,7 @@ up/2/advmod goes/0/root ,/1/punct prices/2/nsubj by/6/prep far/2/pobj"""
 def test_trees_mended_by_hand(text: str) -> None:
     words, heads, relations = zip(*(word.partition(">")[0].split("/") for word in text.split()), strict=True)
     tags = ["NN" if word in ("friend", "Monday") else "_" for word in words]
-    found = valid(Sentence(words, tags=tuple(tags), heads=tuple(map(int, heads)), relations=relations))
+    found = mend_tree(Sentence(words, tags=tuple(tags), heads=tuple(map(int, heads)), relations=relations))
     expected = [word.partition(">")[2] or word.partition("/")[2] for word in text.split()]
     assert [
         f"{head}/{relation}" for head, relation in zip(found.heads, found.relations, strict=True)

@@ -18,7 +18,7 @@ from senteval_runner import EncoderError, evaluate
 from senteval_runner.adapters import MtebEncoder
 from senteval_runner.protocol.config import Protocol, Results, get_protocol
 from senteval_runner.protocol.correlation import cosines
-from senteval_runner.report.tables import SIMILARITY_COLUMNS, average_name, averaged_columns, similarity_row
+from senteval_runner.report.tables import SIMILARITY_COLUMNS, columns_of_mean, name_of_mean, similarity_row
 from senteval_runner.vectors import open_model
 from tests.fixtures.senteval import text
 from tests.oracles import senteval as oracle
@@ -173,7 +173,7 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
         subsets.append(rows)
     tasks = evaluate(RandomBag(30), "STS13,SICK-R", data, "fast").tasks
     scores = {task: result.metrics for task, result in tasks.items()}
-    averaged = averaged_columns({"one": [scores]})
+    averaged = columns_of_mean({"one": [scores]})
     assert averaged == ["STS13 all", "SICK-R (cosine)"]
     row = similarity_row(scores, averaged)
     together = correlation_by_hand([pair for rows in subsets for pair in rows])
@@ -188,7 +188,7 @@ def test_every_name_of_similarity_is_what_it_says(data: Path) -> None:
     assert row["SICK-R (cosine)"] == pytest.approx(correlation_by_hand(sick), abs=1e-6)
     assert abs(row["SICK-R (cosine)"] - 100 * scores["SICKRelatedness"]["spearman"]) > 1e-3
     assert row["STS average"] == pytest.approx((row["STS13 all"] + row["SICK-R (cosine)"]) / 2)
-    assert average_name([*SIMILARITY_COLUMNS]) == "STS-7"
+    assert name_of_mean([*SIMILARITY_COLUMNS]) == "STS-7"
 
 
 def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_worker_processes_parse_the_same(tmp_path: Path, data: Path, monkeypatch
     here, there = tmp_path / "here", tmp_path / "there"
     untrained = MultiViewEncoder.untrained("dep,const", dim=6, word_dim=4)  # the builtin parsers
     a = trees_of(here, data, "CR").of(untrained)
-    monkeypatch.setattr(vectors, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(vectors, "MIN_SENTENCES_FOR_WORKERS", 0)
     b = trees_of(there, data, "CR").of(untrained)
     assert isinstance(a, TreeCache) and isinstance(b, TreeCache) and len(a) == len(b)
     one, other = a.read(0, len(a)), b.read(0, len(b))

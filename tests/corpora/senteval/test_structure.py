@@ -19,7 +19,12 @@ FUNCTION = (
 def test_test_and_development_share_no_frame_and_no_content_word() -> None:
     parts = [triplets("development"), triplets("test"), triplets("new")]
     words = [
-        {w.lower() for t in part for s in (t.anchor, t.same, t.other) for w in re.findall("[A-Za-z]+", s)}
+        {
+            w.lower()
+            for t in part
+            for s in (t.anchor, t.paraphrase, t.distractor)
+            for w in re.findall("[A-Za-z]+", s)
+        }
         for part in parts
     ]
     assert all(words[a] & words[b] <= {*FUNCTION.split()} for a, b in ((0, 1), (0, 2), (1, 2)))

@@ -58,7 +58,9 @@ def test_shards_cut_documents_and_record_it() -> None:
         Document(str(i), tuple(Sentence((f"{i}.{j}",)) for j in range(size)))
         for i, size in enumerate((3, 0, 9, 1))
     ]
-    documents.append(Document("3", (Sentence(("3.1",)),), continued=True))  # a document in pieces is one
+    documents.append(
+        Document("3", (Sentence(("3.1",)),), is_continuation=True)
+    )  # a document in pieces is one
     shards = list(shards_of(documents, 4))
     assert [[s[0] for s in shard.sentences] for shard in shards] == [
         ["0.0", "0.1", "0.2", "2.0"],

@@ -122,7 +122,7 @@ def corpus_of_documents(documents: Sequence[Document], name: str = "list", diges
     """A corpus without a file."""
     length = sum(len(document.sentences) for document in documents)
     return Corpus(
-        name, lambda: iter(documents), about={"reader": "list"}, hash_input=lambda: digest, length=length
+        name, lambda: iter(documents), settings={"reader": "list"}, hash_input=lambda: digest, length=length
     )
 
 

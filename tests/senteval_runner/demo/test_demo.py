@@ -65,7 +65,7 @@ def test_ctrl_c_in_a_step_ends_the_demo_in_the_step_s_one_line(tmp_path: Path, m
 
     monkeypatch.setattr(demo, "commands", lambda *folders: {"parse": ["parsing.run", "books"]})
     monkeypatch.setattr(parsing_run, "cli", replace(parsing_run.cli, main=stopped))
-    (tmp_path / demo.SECONDS).write_text('{"parse": 1.0}')
+    (tmp_path / demo.SECONDS_FILE).write_text('{"parse": 1.0}')
     assert demo.cli(["--output", str(tmp_path)]) == 130
     assert len(capfd.readouterr().err.splitlines()) == 1
 

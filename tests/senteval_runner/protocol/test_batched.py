@@ -23,9 +23,9 @@ def problem(n: int, d: int, classes: int) -> Problem:
     return (0.5 * rng.randn(n, d) + 0.4 * rng.randn(classes, d)[y]).astype(np.float32), y
 
 
-def train(of: Problem, fits: list[batched.Fit], protocol: Protocol, seed: int) -> list[batched.Fitted]:
+def train(of: Problem, fits: list[batched.Fit], protocol: Protocol, seed: int) -> list[batched.FitResult]:
     classes = int(of[1].max()) + 1
-    return classify.Torch(design([of[0]]), of[1], classes, protocol, seed, ()).train(fits, keep=True)
+    return classify.TorchBackend(design([of[0]]), of[1], classes, protocol, seed, ()).train(fits, keep=True)
 
 
 VARIANTS = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from senteval_runner.report import plots
-from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, shown
+from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, format_cell
 
 printable = st.text(st.characters(blacklist_categories=("Cs", "Cc", "Cn")), max_size=12)
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
@@ -26,16 +26,16 @@ def test_tables_hold_the_same_cells_in_both_outputs(rows) -> None:  # type: igno
     found = [
         [cell.text or "" for cell in row.iterfind("td")] for row in parsed(table).iterfind(".//tbody/tr")
     ]
-    assert found == [[name, shown(value)] for name, value in rows]
+    assert found == [[name, format_cell(value)] for name, value in rows]
     lines = table.markdown().splitlines()
     assert len(lines) == 2 + len(rows) and lines[0] == "| \\<a> | b & c |"
-    assert all(shown(value) in line for (_, value), line in zip(rows, lines[2:], strict=True))
+    assert all(format_cell(value) in line for (_, value), line in zip(rows, lines[2:], strict=True))
 
 
 def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
     rows = [["a", 1.0, 3.0, None], ["b", 2.0, Score(1.0, 0.1), 5.0], ["c", 2.001, None, None]]
     columns = ["m", Column("one", best="high"), Column("other", best="low"), Column("alone", best="high")]
-    table = Table(columns, rows, quoted=[["d", "9.9", None, None]], quoted_title="Theirs")
+    table = Table(columns, rows, quoted_rows=[["d", "9.9", None, None]], quoted_source="Theirs")
     best = [cell.text for cell in parsed(table).iterfind(".//td") if "best" in cell.get("class", "")]
     assert best == ["2.00", "1.00 ± 0.10", "2.00"]
     assert table.markdown().count("**") == 2 * len(best)
@@ -52,10 +52,10 @@ def test_best_values_are_marked_ties_too_quoted_rows_never() -> None:
 
 
 def test_cells_as_text() -> None:
-    assert shown(None) == shown(float("nan")) == "–"
-    assert shown(Score(74.206, 0.31, (73.5, 74.9)), 1) == "74.2 ± 0.3 [73.5, 74.9]"
+    assert format_cell(None) == format_cell(float("nan")) == "–"
+    assert format_cell(Score(74.206, 0.31, (73.5, 74.9)), 1) == "74.2 ± 0.3 [73.5, 74.9]"
     assert Score.over_seeds([]) is None and Score.over_seeds([2.0]) == Score(2.0)
-    assert shown(Score.over_seeds([1.0, 3.0])) == "2.00 ± 1.41"
+    assert format_cell(Score.over_seeds([1.0, 3.0])) == "2.00 ± 1.41"
     table = Table(["name", "text"], [["a|b", "<i>\nc"]], notes=["x < y"])
     assert table.markdown().splitlines()[2] == "| a\\|b | \\<i> c |"  # no cell ends its row
 

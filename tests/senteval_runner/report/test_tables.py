@@ -10,7 +10,7 @@ from scipy.stats import pearsonr, rankdata
 from sklearn.metrics import f1_score
 
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import drawn_scores, p_of_difference, scores_of
+from senteval_runner.protocol.statistics import p_of_difference, resample_scores, scores_of
 from senteval_runner.report import tables
 from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
 from tests.senteval_runner.test_run import run as run
@@ -91,7 +91,7 @@ def test_intervals_equal_drawing_by_hand(metric: str) -> None:
     rows = [rng.randint(0, 80, 80) for _ in range(2000)]
     by_hand = [np.mean([score(items[0][r], side[r]) for side in items[1:]]) for r in rows]
     metrics = {metric: 0.0, "seconds": 1.0}
-    drawn = drawn_scores([result("MRPC", {"test": side}, {"test": gold}, **metrics) for side in sides])
+    drawn = resample_scores([result("MRPC", {"test": side}, {"test": gold}, **metrics) for side in sides])
     assert set(drawn) == {metric} and drawn[metric].shape == (1000,)
     expected, found = (np.quantile(values, [0.025, 0.975]) for values in (by_hand, drawn[metric]))
     assert found == pytest.approx(expected, abs=0.15 * float(np.ptp(expected)))
@@ -104,7 +104,7 @@ def test_intervals_stand_beside_the_scores_and_their_average() -> None:
     drawn["SICKRelatedness"] = {name: 0.5 + 0.01 * rng.randn(1000) for name in ("pearson", "spearman", "mse")}
     scores = {task: {name: float(v.mean()) for name, v in of.items()} for task, of in drawn.items()}
     (section,) = tables.score_sections({"mine": [scores]}, {"mine": (3, None)}, {"mine": drawn})
-    texts = {head.text: cell.text for head, cell in zip(*section.blocks[0].printed()[:2], strict=True)}
+    texts = {head.text: cell.text for head, cell in zip(*section.blocks[0].formatted_rows()[:2], strict=True)}
     low, high = map(float, re.findall(r"[\d.]+", texts["MR"])[1:])
     assert high - low == pytest.approx(2 * 1.96, rel=0.1)
     low, high = map(float, re.findall(r"[\d.]+", texts["average"])[1:])

@@ -14,7 +14,7 @@ from corpora.senteval.tasks import BOOK_TASKS, STRUCTURE_TASKS, TASK_NAMES
 from multiview.names.opened import text_of
 from runtime.errors import UserError
 from senteval_runner.protocol.config import get_protocol
-from senteval_runner.towers.backbones import OWN, WHOLE, TransformerBackbone
+from senteval_runner.towers.backbones import OWN_POOLING, WHOLE_ENCODER, TransformerBackbone
 from studies.kit import Run, read_presets, read_published, run_study
 from studies.layers import evaluate
 from studies.layers.__main__ import LayersConfig
@@ -99,11 +99,11 @@ def test_groups_and_normalisation_by_hand() -> None:
 
 def test_an_encoder_taken_whole_counts_for_the_best_and_has_one_row() -> None:
     bert = {("bert", "-2", "mean"): {"MR": 40, "CR": 80}, ("bert", "-1", "mean"): {"MR": 60, "CR": 40}}
-    scores = frame({**bert, ("glove", WHOLE, OWN): {"MR": 80, "CR": 50}})
+    scores = frame({**bert, ("glove", WHOLE_ENCODER, OWN_POOLING): {"MR": 80, "CR": 50}})
     assert cells(layer_table(normalise(scores))) == {
         ("bert", "-2"): {"classification": 75},
         ("bert", "-1"): {"classification": 62.5},
-        ("glove", WHOLE): {"classification": 81.25},
+        ("glove", WHOLE_ENCODER): {"classification": 81.25},
     }
     # Table 1 compares poolings, of which a whole encoder has none to choose
     assert list(cells(pooling_table(scores))) == [("bert", "mean")]
@@ -132,8 +132,8 @@ def test_likeness_to_word_vectors_by_hand() -> None:
     rows = {"-2": (20, 50, 100), "-1": (100, 100, 20)}
     tasks, glove = ("MR", "CR", "TREC"), (30, 60, 100)
     bert = {("bert", layer, "mean"): dict(zip(tasks, row, strict=True)) for layer, row in rows.items()}
-    whole = {("glove", WHOLE, OWN): dict(zip(tasks, glove, strict=True))}
-    few = {("few", WHOLE, OWN): {"MR": 1, "CR": 2}}  # two tasks make no correlation
+    whole = {("glove", WHOLE_ENCODER, OWN_POOLING): dict(zip(tasks, glove, strict=True))}
+    few = {("few", WHOLE_ENCODER, OWN_POOLING): {"MR": 1, "CR": 2}}  # two tasks make no correlation
     found = cells(likeness(frame({**bert, **whole, **few})))
     for layer, row in rows.items():
         assert found["bert", layer] == {"glove": pytest.approx(np.corrcoef(row, glove)[0, 1])}

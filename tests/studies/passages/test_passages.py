@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.ranking.sets import Question, filtered, read_set
+from corpora.ranking.sets import Question, filter_questions, read_set
 from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
 from studies.kit import read_presets, read_published, run_study
@@ -110,7 +110,7 @@ def test_the_preset_has_the_papers_methods(world: Path, bert: str) -> None:
 
 @pytest.mark.usefixtures("both_devices")
 def test_cross_loss_scores_and_frozen_words(bert: str, world: Path) -> None:
-    data = filtered(read_set("few/wikiqa"), "answered")
+    data = filter_questions(read_set("few/wikiqa"), "answered")
     config = PassagesConfig(cross_epochs=1.5, margin=1.0, device="cpu")  # a pass is 32 pairs, two steps
     net, history = ranker.fine_tune(data, bert, config, seed=3, folder=world / "state")
     words = [p for name, p in net.named_parameters() if "word_embeddings" in name]

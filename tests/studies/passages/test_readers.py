@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.ranking.sets import PassageSet, Question, filtered, read_set
+from corpora.ranking.sets import PassageSet, Question, filter_questions, read_set
 from runtime.errors import UserError
 from tests.studies.passages import passage_sets
 
@@ -21,7 +21,7 @@ def test_wikipassageqa(tmp_path: Path) -> None:
     one, two = data.splits["train"]
     assert texts(data, one) == [("First part .", True), ("Second part .", False), ("Third part .", True)]
     assert texts(data, two) == [("Only one .", True)]
-    assert [q.id for q in filtered(data, "mixed").splits["dev"]] == ["1"]
+    assert [q.id for q in filter_questions(data, "mixed").splits["dev"]] == ["1"]
 
 
 def test_insuranceqa(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_insuranceqa(tmp_path: Path) -> None:
     assert texts(data, two)[3] == ("yes", True)
     test = data.splits["test"][0]
     assert texts(data, test) == [("no", False), ("a policy", True), ("a premium", False)]
-    assert test.missed == 1 and data.splits["dev"][0].missed == 0
+    assert test.missed_count == 1 and data.splits["dev"][0].missed_count == 0
 
 
 def test_quasar(tmp_path: Path) -> None:
@@ -89,11 +89,11 @@ def test_questions_are_filtered_by_kind() -> None:
     splits = {"train": [both, right], "dev": [both, right, wrong], "test": [both, right, wrong]}
     data = PassageSet("x", ["p", "q"], splits, [])
     for keep, ids in (("answered", "br"), ("mixed", "b"), ("all", "brw")):
-        kept = filtered(data, keep).splits
+        kept = filter_questions(data, keep).splits
         assert "".join(q.id for q in kept["dev"]) == "".join(q.id for q in kept["test"]) == ids
         assert [q.id for q in kept["train"]] == ["b"]
     with pytest.raises(UserError, match="no question of test is left"):
-        filtered(PassageSet("x", [], {"test": [wrong]}, []), "answered")
+        filter_questions(PassageSet("x", [], {"test": [wrong]}, []), "answered")
 
 
 @pytest.mark.data
@@ -105,5 +105,5 @@ def test_real_sets(data_folder: Path) -> None:
     assert counts("wikiqa") == {"train": (873, 8672), "dev": (126, 1130), "test": (243, 2351)}
     # As many candidates as published; the questions are the ids the files hold.
     assert counts("trecqa") == {"train": (93, 4718), "dev": (81, 1148), "test": (95, 1517)}
-    clean = filtered(read_set(str(data_folder / "retrieval" / "trecqa")), "mixed")
+    clean = filter_questions(read_set(str(data_folder / "retrieval" / "trecqa")), "mixed")
     assert [len(clean.splits[s]) for s in ("dev", "test")] == [65, 68]  # the published "clean" sets
