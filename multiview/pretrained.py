@@ -124,10 +124,7 @@ def unit_rows(rows: Float) -> Float:
 
 
 def read_vectors(value: Any, caller: str) -> Tensor:
-    """Return the vectors that a caller passed, [n, D] or one [D], as float32 [n, D] on their device.
-
-    Another shape, and numbers that are not finite, are a UserError.
-    """
+    """Return a caller's vectors, [n, D] or one [D], as float32 [n, D] on their device; refuse others."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -154,10 +151,7 @@ def _to_array(value: Any, subject: str) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def report_in_one_line(message: str, advice: str = "") -> Iterator[None]:
-    """Turn what a library raises, of whatever type, into a UserError of one line.
-
-    It has the message, the first line of the library's error in brackets, then the advice.
-    """
+    """Turn what a library raises into a UserError: message, first line of its error in brackets, advice."""
     try:
         yield
     except Exception as error:

@@ -30,18 +30,7 @@ except ImportError:
     raise MissingExtraError("sentence-transformers", "burt") from None
 
 
-CARD = """---
-library_name: sentence-transformers
----
-# Who did what to whom, beside another model
-
-    from sentence_transformers import SentenceTransformer  # and pip install multiview-embeddings
-
-    model = SentenceTransformer("FOLDER", trust_remote_code=True)
-
-The module is `multiview.sentence_transformers` of the package multiview-embeddings; nothing in this folder
-runs. The other model is in `model/`.
-"""
+CARD = Path(__file__).with_name("structure_card.md").read_text(encoding="utf-8")
 """README.md of a saved :class:`StructureModule`."""
 
 

@@ -67,10 +67,7 @@ def check_regular(path: Path) -> None:
 
 
 def output_file(path: Path) -> Path:
-    """Return the regular file to which the name of an output leads; links to it stay.
-
-    A name that leads to a folder, a pipe or a device, into a file, or nowhere is refused.
-    """
+    """Return the regular file to which an output's name leads, through links; refuse any other name."""
     place = Path(path)
     for _ in range(40):  # links, as many as Linux follows
         folder = place.parent.resolve()

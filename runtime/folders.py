@@ -57,8 +57,7 @@ def write_folder(folder: Path, temporary: Path) -> Iterator[Path]:
 def replace_folder(folder: Path) -> Iterator[Path]:
     """Yield an empty folder for the new content, which replaces the old in one step unless there is an error.
 
-    Files that the new content lacks stay. The caller holds the folder's lock. A UserError names a folder that
-    is where a file should go.
+    Files that the new content lacks stay; the caller holds the lock. A folder in a file's place is refused.
     """
     _finish_change(folder)
     with write_folder(folder / NEXT, folder / NEW) as temporary:

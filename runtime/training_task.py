@@ -35,13 +35,11 @@ log = logging.getLogger(LOGGER)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to continue."""
+    """What a run needs to continue: weights, what else the next update reads, the loop's JSON values."""
 
     weights: dict[str, Tensor]
     optimiser: dict[str, Tensor]
-    """What the next update reads besides the weights."""
     state: dict[str, Any]
-    """The loop's JSON values."""
 
 
 class Checkpoints:

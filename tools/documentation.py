@@ -15,10 +15,8 @@ ROLE = re.compile(r":(?:class|func|mod|meth|attr|data):<code>~?((?:\w+\.)*(\w+))
 
 
 def on_page_content(content: str, **_: object) -> str:
-    """Replace formulas and references; mkdocs calls it with a page's HTML, before it resolves links.
-
-    ``:class:`package.module.Name``` becomes ``Name``, a link if the name has a place on the site.
-    """
+    """Replace formulas and references in a page's HTML; mkdocs calls this before it resolves links."""
+    # :class:`package.module.Name` becomes Name, a link if the name has a place on the site.
     content = FORMULA.sub(_mathml, content)
     return ROLE.sub(r'<autoref identifier="\1" optional><code>\2</code></autoref>', content)
 
