@@ -163,10 +163,10 @@ def _shared_words(a: Words, b: Words, vectors: Vectors, rarity: Floats) -> Numbe
     for side, cosine in zip(sides, nearness, strict=True):
         has_partner = cosine > 0
         np.minimum.at(worst_partner, side.pair, np.where(has_partner, cosine, 1))
-    unmatched = []
+    unmatched_words = []
     for side in sides:
         is_compared = side.is_content | (side.word_class == WordClass.PARTICLE)
-        unmatched.append(is_compared & (side.match == 0))
+        unmatched_words.append(is_compared & (side.match == 0))
 
     content_shares = [side.share(side.match != 0, side.is_content) for side in sides]
     word_shares = [side.share(side.match != 0, np.ones(len(side.pair))) for side in sides]
@@ -180,7 +180,7 @@ def _shared_words(a: Words, b: Words, vectors: Vectors, rarity: Floats) -> Numbe
         "every word": np.mean(word_shares, axis=0),
         "rare words": np.minimum(*rare_shares),
         "near words": np.minimum(*near_shares),
-        "other words": _cosine_of_sums(vectors, a, b, *unmatched),
+        "other words": _cosine_of_sums(vectors, a, b, *unmatched_words),
         "worst partner": worst_partner,
         "neighbours": np.mean([_follower_share(a, b), _follower_share(b, a)], axis=0),
     }
