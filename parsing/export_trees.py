@@ -22,10 +22,13 @@ from unicodedata import normalize
 
 from tyro.conf import Positional
 
+from corpora.text import Document, Sentence, in_pieces
+from corpora.treebanks import write_brackets, write_conllu
+from corpora.universal import mend_tree
 from runtime.cli import Command, configuration
+from runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from corpora.text import Document, Sentence
     from parsing.trees.cache import TreeCache
 
 
@@ -45,9 +48,7 @@ class ExportConfig:
 
 def main(config: ExportConfig) -> None:
     """Write the requested files."""
-    from corpora.treebanks import write_brackets, write_conllu
     from parsing.trees.cache import TreeCache
-    from runtime.errors import UserError
 
     cache = TreeCache.open(config.cache, allow_partial=True)
     if config.conllu is None and config.ptb is None:
@@ -73,8 +74,6 @@ def main(config: ExportConfig) -> None:
 
 def valid_document(document: Document, counts: Counter[str]) -> Document:
     """Return the document as UD's validator wants it; counts its ``words`` and those ``changed``."""
-    from corpora.universal import mend_tree
-
     sentences = tuple(map(mend_tree, document.sentences))
     for old, new in zip(document.sentences, sentences, strict=True):
         counts["changed"] += sum(map(operator.ne, _conllu_words(old), _conllu_words(new)))
@@ -83,13 +82,11 @@ def valid_document(document: Document, counts: Counter[str]) -> Document:
 
 
 def _conllu_words(sentence: Sentence) -> Iterator[tuple[str, int, str]]:
-    """Yield each word with its head and relation."""
     return zip(sentence.tokens, sentence.heads or (), sentence.relations or (), strict=True)
 
 
 def cached_documents(cache: TreeCache) -> Iterator[Document]:
     """Yield the cache's documents with their trees as annotation, long ones in pieces."""
-    from corpora.text import in_pieces
     from parsing.trees.sentences import cached_sentences
 
     starts = cache.documents().tolist()

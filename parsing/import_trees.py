@@ -14,18 +14,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME
-from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest
+from corpora.inputs import input_hash
+from corpora.text import Document, Sentence, in_pieces
+from corpora.treebanks import read_brackets, read_conllu
+from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
+from parsing.trees.brackets import labels_and_tags, read_tree, read_trees, to_parse
+from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
-
-if TYPE_CHECKING:
-    from corpora.text import Document, Sentence
-    from parsing.trees.batch import Batch
+from runtime.files import lock_folder
 
 
 @configuration
@@ -58,8 +58,6 @@ def import_trees(
 ) -> Manifest:
     """Write a treebank into the new tree cache ``output``; raises UserError where its files do not fit."""
     from parsing.pipeline.driver import shards_of
-    from parsing.trees.cache import write_shard
-    from runtime.files import lock_folder
 
     path = conllu or ptb
     if path is None:
@@ -69,8 +67,9 @@ def import_trees(
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
-        sentences = gold_sentences(conllu, ptb)
-        for shard in shards_of(gold_documents(conllu, ptb), shard_sentences):
+        documents, same_documents = itertools.tee(gold_documents(conllu, ptb))
+        sentences = (sentence for document in same_documents for sentence in document.sentences)
+        for shard in shards_of(documents, shard_sentences):
             batch = gold_batch(list(itertools.islice(sentences, len(shard.sentences))), manifest, path)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
         if not rows:
@@ -82,13 +81,11 @@ def import_trees(
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_sentences: int) -> Manifest:
     """Make the manifest of a treebank's cache, which lists no shard yet."""
-    from corpora.inputs import input_hash
-    from parsing.trees.brackets import labels_and_tags, read_trees
-
     files = {"conllu_sha256": conllu, "ptb_sha256": ptb}
     hashes = {key: input_hash(path, [path]) for key, path in files.items() if path is not None}
     parser = {"name": "gold", "version": "1", **hashes}
-    relations = {name for s in gold_sentences(conllu, ptb) for name in s.relations or ()} - {FALLBACK_NAME}
+    sentences = (sentence for document in gold_documents(conllu, ptb) for sentence in document.sentences)
+    relations = {name for sentence in sentences for name in sentence.relations or ()} - {FALLBACK_NAME}
     labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
     return Manifest(
         identity={
@@ -104,17 +101,8 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_se
     )
 
 
-def gold_sentences(conllu: Path | None, ptb: Path | None) -> Iterator[Sentence]:
-    """Yield the sentences of :func:`gold_documents`."""
-    for document in gold_documents(conllu, ptb):
-        yield from document.sentences
-
-
 def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
     """Yield documents with heads, trees or both; raises UserError if heads are missing or files differ."""
-    from corpora.text import in_pieces
-    from corpora.treebanks import read_brackets, read_conllu
-
     trees = iter(() if ptb is None else read_brackets(ptb))
     if conllu is None:
         yield from in_pieces("brackets", trees)
@@ -139,8 +127,6 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
 def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Batch:
     """Return the trees of sentences as arrays; raises UserError if heads are no tree."""
     from parsing.text_parser import assemble
-    from parsing.trees.batch import DependencyParse, ids_of
-    from parsing.trees.brackets import read_tree, to_parse
 
     relations, labels, tags = map(ids_of, (names.relations, names.labels, names.tags))
     arcs = spans = None

@@ -161,11 +161,8 @@ def refuse_own_input(corpus: str, output: Path) -> None:
     from corpora.registry import CORPUS_NAMES
 
     corpus_folder, output_folder = Path(corpus).resolve(), output.resolve()
-    if (
-        corpus in CORPUS_NAMES
-        or not corpus_folder.is_dir()
-        or not output_folder.is_relative_to(corpus_folder)
-    ):
+    is_inside = corpus_folder.is_dir() and output_folder.is_relative_to(corpus_folder)
+    if corpus in CORPUS_NAMES or not is_inside:
         return
     if not any(part.startswith(".") for part in output_folder.relative_to(corpus_folder).parts):
         raise UserError(f"--output {output}: lies in the corpus folder {corpus}; choose one outside it")
@@ -193,9 +190,7 @@ def report(name: str, output: Path, summary: RunSummary) -> str:
     """Describe on one screen what is in the cache, what was flagged and why, and how long it took."""
     manifest = summary.manifest
     size = sum((output / row.file).stat().st_size for row in manifest.shards)
-    reasons: Counter[str] = Counter()
-    for row in manifest.shards:
-        reasons.update(row.reasons)
+    reasons = sum((Counter(row.reasons) for row in manifest.shards), start=Counter[str]())
     counts = {unit: manifest.total(f"{unit}s") for unit in ("sentence", "token", "document")}
     counts["shard"] = len(manifest.shards)
     sentences, seconds = summary.parsed_now, summary.seconds

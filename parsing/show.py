@@ -18,7 +18,6 @@ from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, CountOrNone, configuration
 from runtime.errors import UserError, printable
 
-BATCH_SENTENCES = 8192
 TOP = 8
 """How many names of each kind are listed, the most frequent first."""
 
@@ -64,13 +63,12 @@ def statistics(cache: TreeCache) -> None:
         print(printable(f"  {part}: {value}"))
     flag_counts = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
     print(f"  flags: {_listing(flag_counts) or 'none'}")
-    names = {"relation": cache.relations, "tag": cache.tags, "label": cache.labels}
-    names |= {"leaf_label": cache.labels}
+    labels = cache.labels
+    names = {"relation": cache.relations, "tag": cache.tags, "label": labels, "leaf_label": labels}
     counts = {field: np.zeros(len(names[field]), int) for field in names if field in cache.fields}
-    for start in range(0, len(cache), BATCH_SENTENCES):
-        batch = cache.read(start, min(start + BATCH_SENTENCES, len(cache)), tuple(counts))
+    for file in cache.files():
         for field in counts:
-            counts[field] += np.bincount(getattr(batch, field), minlength=len(names[field]))
+            counts[field] += np.bincount(file[field][:], minlength=len(names[field]))
     for field, count in counts.items():
         most_frequent = np.argsort(-count, kind="stable")[:TOP]
         top = {printable(names[field][i]) or "∅": int(count[i]) for i in most_frequent}

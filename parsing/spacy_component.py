@@ -1,14 +1,9 @@
 """The parsers as a spaCy component.
 
-    nlp = spacy.blank("en")
-    nlp.add_pipe("multiview_parser")            # config={"dep": "builtin", "const": "builtin"}
-    doc = nlp("The cat sat on the mat. It slept.")
-    doc[1].head, doc[1].dep_, doc[1].tag_       # and pos_, doc.sents, doc.noun_chunks
-    next(doc.sents)._.parse_string              # constituents: benepar's own extensions
-
-Sentences that an earlier component found are kept; otherwise spaCy's sentencizer splits the text. Tokens of
-white space or of characters without width, which parsers cannot take, hang from the word before them (at the
-start of a document, from the first word) with the relation ``dep`` and the tag ``_SP``.
+An example is in docs/parsing-alone.md. Sentences that an earlier component found are kept; otherwise spaCy's
+sentencizer splits the text. Tokens of white space or of characters without width, which parsers cannot take,
+hang from the word before them (at the start of a document, from the first word) with the relation ``dep`` and
+the tag ``_SP``.
 
 spaCy imports this module for every pipeline, also for ours that only splits tokens, so it imports nothing
 heavy (benepar's extensions took half of the time to a first sentence).

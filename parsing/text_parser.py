@@ -1,17 +1,7 @@
 """Parses sentences with one or two parsers, for ``parsing.run``, ``encode``, spaCy and people.
 
-    from parsing import load
-
-    trees = load()("Some text. Two sentences.")
-    print(trees[0])                # or just `trees` in a notebook, which draws them
-    trees[0].heads, trees[0].spans
-    trees.to_conllu(), trees.to_ptb()
-
-A sentence that a parser cannot take keeps its place, with a fallback tree and a flag. Trees depend on the
-sentences alone, not on how many are parsed together.
-
-supar's checkpoints are pickles and are never opened here; the error message says how to convert them into a
-model folder. benepar's hold weights and plain values and are read by name or file without running code.
+Examples are in docs/parsing-alone.md. A sentence that a parser cannot take keeps its place, with a fallback
+tree and a flag. Trees depend on the sentences alone, not on how many are parsed together.
 
 Shapes: B sentences, N tokens.
 """

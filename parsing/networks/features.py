@@ -70,10 +70,10 @@ class TypeTable:
             features[row, :3] = special, 1, special
         with TABLE_LOCK:
             self._row_of_type: dict[str, int] = {}
-            self._features, self._size = features, 3
+            self._features = features
 
     def __len__(self) -> int:
-        return self._size
+        return 3 + len(self._row_of_type)
 
     def __reduce__(self) -> tuple[type[TypeTable], tuple[ParserVocabulary]]:
         return type(self), (self.vocabulary,)
@@ -95,14 +95,13 @@ class TypeTable:
         return features[:, 0], features[:, 2 : 2 + int(counts_U.max())], counts_U
 
     def _add(self, token: str) -> int:
-        word, row = plain(token), self._size
+        word, row = plain(token), len(self)
         ids = [self._character_ids.get(c, UNKNOWN) for c in word[: self.vocabulary.max_characters]]
         ids = ids or [UNKNOWN]  # an empty token reads as one unknown character
         if row == len(self._features):
             self._features = np.concatenate([self._features, np.zeros_like(self._features)])
         self._features[row, : 2 + len(ids)] = [self._word_ids.get(word.lower(), UNKNOWN), len(ids), *ids]
-        self._size += 1
-        self._row_of_type[token] = row  # after its features: an exception between the two costs only a row
+        self._row_of_type[token] = row  # after its features: an exception between the two costs nothing
         return row
 
 

@@ -254,22 +254,18 @@ class SentenceEncoder(nn.Module):
         if not self.training and x_UE is None:
             x_UE = self.type_vectors(*batch.table.features(batch.rows_U))
         if x_UE is not None and runs_packed(self):
-            return self._packed_states(batch, x_UE)
+            packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
+            row_N: Tensor | None = packing.pack(batch.types_BT)
+            for layer in self.layers:
+                assert isinstance(layer, BidirectionalLayer)
+                x_UE, row_N = layer.packed_states(x_UE, row_N, packing), None
+            return packing.unpack(x_UE)
         x_BTE = self._training_inputs(batch) if x_UE is None else x_UE[batch.types_BT.to(x_UE.device)]
         rate = self.dropout if self.training else 0.0
         lengths_B = batch.lengths_B.to(x_BTE.device)
         for layer in self.layers:
             x_BTE = layer(shared_dropout(x_BTE, rate), lengths_B)
         return shared_dropout(x_BTE, rate)
-
-    def _packed_states(self, batch: WordBatch, x_UE: Tensor) -> Tensor:
-        """Compute the states without padding; padding has zeros."""
-        packing = Packing.of(batch.lengths_B, batch.types_BT.shape[1])
-        row_N: Tensor | None = packing.pack(batch.types_BT)
-        for layer in self.layers:
-            assert isinstance(layer, BidirectionalLayer)
-            x_UE, row_N = layer.packed_states(x_UE, row_N, packing), None
-        return packing.unpack(x_UE)
 
 
 class TypeVectors:

@@ -199,7 +199,6 @@ def _set_up_worker(makes: Sequence[MakeParser], worker_count: Any, worker_end: C
 
 
 def _call_worker(method: str, *args: Any) -> Any:
-    """Call a method of this process's worker."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     with _computing:
@@ -215,13 +214,12 @@ def run_corpus(
     pool: Pool,
     *,
     shard_sentences: int = SHARD_SENTENCES,
-    part_sentences: int = PART_SENTENCES,
     config: dict[str, Any] | None = None,
 ) -> RunSummary:
     """Parse ``corpus`` into the tree cache ``output``, or finish one begun before.
 
-    The pool is started here; each of its workers parses ``part_sentences`` at once. ``config`` is saved as
-    ``config.json`` next to the shards, with a log. Raises UserError if the folder holds another run's cache.
+    The pool is started here. ``config`` is saved as ``config.json`` next to the shards, with a log. Raises
+    UserError if the folder holds another run's cache.
     """
     start_time = time.monotonic()
     with lock_folder(output):
@@ -240,7 +238,7 @@ def run_corpus(
             rows = tuple(sound_shards(output, manifest))
             old_sentences = sum(row.sentences for row in rows)
             if not manifest.complete or len(rows) < len(manifest.shards):
-                manifest = _parse_shards(replace(manifest, shards=rows), corpus, output, pool, part_sentences)
+                manifest = _parse_shards(replace(manifest, shards=rows), corpus, output, pool)
     return RunSummary(manifest, manifest.total("sentences") - old_sentences, time.monotonic() - start_time)
 
 
@@ -274,16 +272,14 @@ def _make_manifest(pool: Pool, corpus: Mapping[str, Any], shard_sentences: int) 
     return Manifest(identity=identity, shard_sentences=shard_sentences, **asdict(inventories))
 
 
-def _parse_shards(
-    manifest: Manifest, corpus: Corpus, output: Path, pool: Pool, part_sentences: int
-) -> Manifest:
+def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) -> Manifest:
     """Parse the shards that are not listed, list each when it is written, and return the manifest of all."""
     rows = {row.index: row for row in manifest.shards}
     parts = (
-        Part(shard, start, min(start + part_sentences, len(shard.sentences)))
+        Part(shard, start, min(start + PART_SENTENCES, len(shard.sentences)))
         for shard in shards_of(corpus, manifest.shard_sentences)
         if shard.index not in rows
-        for start in range(0, len(shard.sentences), part_sentences)
+        for start in range(0, len(shard.sentences), PART_SENTENCES)
     )
     old_sentences = manifest.total("sentences")
     with progress(with_estimated_total=True, initial=old_sentences, description="parsing") as bar:

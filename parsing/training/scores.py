@@ -22,7 +22,7 @@ import numpy as np
 from corpora.text import Sentence
 from corpora.treebanks import TagColumn, read_conllu
 from parsing.trees.arrays import DEFECTS, dependency_heights
-from parsing.trees.batch import ConstituencyParser, DependencyParse, DependencyParser
+from parsing.trees.batch import ConstituencyParser, DependencyParser
 from parsing.trees.brackets import CHAIN, SpanTree, from_parse, read_trees
 from runtime.errors import UserError
 
@@ -69,23 +69,17 @@ def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> 
 
 
 def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
-    """Compute the attachment scores of a parser, which sees the words alone."""
-    return attachment_scores(gold, parser.parse([s.tokens for s in gold]), parser.relations)
-
-
-def attachment_scores(
-    sentences: Sequence[Sentence], parses: Sequence[DependencyParse], relations: Sequence[str]
-) -> Scores:
-    """Compute attachment scores in per cent of tokens; ``relations`` names the ids of the parses.
+    """Compute the attachment scores of a parser, which sees the words alone, in per cent of tokens.
 
     ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
     tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
     """
-    gold_heads = np.concatenate([np.array(s.heads) for s in sentences])
-    gold_relations = np.array([relation for s in sentences for relation in s.relations or ()])
-    is_word = np.array([tag != "PUNCT" for s in sentences for tag in (s.tags or [""] * len(s.tokens))])
+    parses = parser.parse([s.tokens for s in gold])
+    gold_heads = np.concatenate([np.array(s.heads) for s in gold])
+    gold_relations = np.array([relation for s in gold for relation in s.relations or ()])
+    is_word = np.array([tag != "PUNCT" for s in gold for tag in (s.tags or [""] * len(s.tokens))])
     head_is_right = gold_heads == np.concatenate([parse.heads for parse in parses])
-    parsed_relations = np.array(relations)[np.concatenate([parse.relations for parse in parses])]
+    parsed_relations = np.array(parser.relations)[np.concatenate([parse.relations for parse in parses])]
     both_are_right = head_is_right & (gold_relations == parsed_relations)
     return {
         "uas": 100 * float(head_is_right[is_word].mean()),

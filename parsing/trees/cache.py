@@ -148,6 +148,8 @@ def write_shard(
     folder: Path, index: int, batch: Batch, document_starts: Sequence[int], document_ids: Sequence[str]
 ) -> ShardRow:
     """Write sentences, trees and the documents that start among them as a shard; return its manifest row."""
+    import h5py
+
     assert batch.types is not None
     integers = {name: getattr(batch, name) for name in batch.fields}
     integers["sentence_offsets"] = batch.sentence_offsets
@@ -158,22 +160,6 @@ def write_shard(
         arrays[f"{name}_bytes"] = np.frombuffer(b"".join(encodings), np.uint8)
         integers[f"{name}_offsets"] = offsets_of([len(encoding) for encoding in encodings])
     arrays |= {name: narrow(values) for name, values in integers.items()}
-    return ShardRow(
-        index=index,
-        file=shard_name(index),
-        sha256=write_arrays(folder / shard_name(index), arrays),
-        sentences=len(batch),
-        tokens=len(batch.token),
-        documents=len(document_ids),
-        flagged=int(np.count_nonzero(batch.flags)),
-        reasons=flag_reasons(batch.flags),
-    )
-
-
-def write_arrays(path: Path, arrays: dict[str, Int]) -> str:
-    """Write a shard's arrays atomically; return the SHA-256 of the file."""
-    import h5py
-
     # In memory first: HDF5 crashes at the end of a process in which it could not close a file (a full disk).
     # Not by HDF5's in-memory driver: the image of a file that is still open has a wrong checksum in 1.14.
     image = io.BytesIO()
@@ -185,9 +171,18 @@ def write_arrays(path: Path, arrays: dict[str, Int]) -> str:
                 options = {"chunks": (min(CHUNK, array.size),), "compression": "gzip", "compression_opts": 4}
                 options["shuffle"] = array.dtype.itemsize > 1
             file.create_dataset(name, data=little_endian, track_times=False, **options)
-    with atomic_path(path) as temporary:
+    with atomic_path(folder / shard_name(index)) as temporary:
         temporary.write_bytes(image.getbuffer())
-    return hashlib.sha256(image.getbuffer()).hexdigest()
+    return ShardRow(
+        index=index,
+        file=shard_name(index),
+        sha256=hashlib.sha256(image.getbuffer()).hexdigest(),
+        sentences=len(batch),
+        tokens=len(batch.token),
+        documents=len(document_ids),
+        flagged=int(np.count_nonzero(batch.flags)),
+        reasons=flag_reasons(batch.flags),
+    )
 
 
 class TreeCache:

@@ -6,7 +6,7 @@ longest one. Constituents are drawn by svgling, with all words on one line.
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 from parsing.trees.brackets import Span
 from runtime.errors import printable
@@ -17,26 +17,18 @@ FIT = "max-width:100%;height:auto"
 """Makes a drawing as wide as it needs, or as the page if that is narrower."""
 
 
-class Arc(NamedTuple):
-    """An arc between two words, numbered from 0."""
-
-    head: int
-    dependent: int
-    relation: str
-
-
 def dependency_svg(
     words: Sequence[str], heads: Sequence[int], relations: Sequence[str], tags: Sequence[str] | None = None
 ) -> str:
     """Draw arcs from heads to dependents above the words; the root's relation stands with its tag."""
     captions = [printable(tag) for tag in tags or [""] * len(words)]
-    arcs = []
+    arcs = []  # head and dependent, from 0, and relation
     for word, (head, relation) in enumerate(zip(heads, map(display_name, relations), strict=True)):
         if head:
-            arcs.append(Arc(head - 1, word, relation))
+            arcs.append((head - 1, word, relation))
         else:
             captions[word] = f"{captions[word]} ({relation})".strip()
-    levels = _levels(arcs)
+    levels = _levels([sorted((head, dependent)) for head, dependent, _ in arcs])
     names = [display_name(word) for word in words]
     centres, width = [], GAP_PX // 2
     for name, caption in zip(names, captions, strict=True):
@@ -44,9 +36,11 @@ def dependency_svg(
         centres.append(width + word_width // 2)
         width += word_width + GAP_PX
     base = LEVEL_PX * (1 + max(levels, default=0))
-    parts = [
-        _arc_svg(centres, arc, base - LEVEL_PX * level, base) for arc, level in zip(arcs, levels, strict=True)
-    ]
+    parts = []
+    for (head, dependent, relation), level in zip(arcs, levels, strict=True):
+        # Arcs out of a word do not meet those that end there.
+        start = centres[head] + (5 if head < dependent else -5)
+        parts.append(_arc_svg(start, centres[dependent], relation, base - LEVEL_PX * level, base))
     for centre, name, caption in zip(centres, names, captions, strict=True):
         parts.append(_text_svg(centre, base + 20, name))
         parts.append(_text_svg(centre, base + 38, caption, size=11))
@@ -56,32 +50,28 @@ def dependency_svg(
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {letters}>{"".join(parts)}</svg>'
 
 
-def _levels(arcs: Sequence[Arc]) -> list[int]:
-    """Return how high each arc is drawn, from 1: above all shorter ones that share words with it."""
-    spans = [sorted((arc.head, arc.dependent)) for arc in arcs]
-    levels = [0] * len(arcs)  # 0 until it is known
-    for place in sorted(range(len(arcs)), key=lambda place: spans[place][1] - spans[place][0]):
+def _levels(spans: Sequence[Sequence[int]]) -> list[int]:
+    """Return how high the arc over each span is, from 1: above all shorter ones that share words with it."""
+    levels = [0] * len(spans)  # 0 until it is known
+    for place in sorted(range(len(spans)), key=lambda place: spans[place][1] - spans[place][0]):
         start, end = spans[place]
         lower_levels = [level for (a, b), level in zip(spans, levels, strict=True) if a < end and b > start]
         levels[place] = 1 + max(lower_levels, default=0)
     return levels
 
 
-def _arc_svg(centres: Sequence[int], arc: Arc, top: int, base: int) -> str:
+def _arc_svg(start: int, end: int, relation: str, top: int, base: int) -> str:
     """Draw one arc from head to dependent, its arrow, and its relation on white."""
-    # Arcs out of a word do not meet those that end there.
-    shift = 5 if arc.head < arc.dependent else -5
-    start, end = centres[arc.head] + shift, centres[arc.dependent]
     turn = 8 if start < end else -8
     path = f"M{start},{base} V{top + 8} Q{start},{top} {start + turn},{top} H{end - turn} "
     path += f"Q{end},{top} {end},{top + 8} V{base - 4}"
     arrow = f"M{end - 4},{base - 6} L{end + 4},{base - 6} L{end},{base + 2} Z"
-    middle, half = (start + end) // 2, 3 * len(arc.relation) + 3
+    middle, half = (start + end) // 2, 3 * len(relation) + 3
     return (
         f'<path d="{path}" fill="none" stroke="currentColor" stroke-width="1.2"/>'
         f'<path d="{arrow}" fill="currentColor"/>'
         f'<rect x="{middle - half}" y="{top - 7}" width="{2 * half}" height="14" fill="var(--paper,#fff)"/>'
-        + _text_svg(middle, top + 4, arc.relation, size=10)
+        + _text_svg(middle, top + 4, relation, size=10)
     )
 
 

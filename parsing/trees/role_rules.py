@@ -62,11 +62,9 @@ def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
 
 def word_flags(words: Sequence[str]) -> NDArray[np.int64]:
     """Return the sets that each word belongs to, as bits: int64 [U]."""
-    flags = np.zeros(len(words), np.int64)
-    for place, word in enumerate(words):
-        lower = plain(word).lower()
-        flags[place] = _BITS_OF_WORD[lower] | (WORD.ING if lower.endswith("ing") else 0)
-    return flags
+    plain_words = [plain(word).lower() for word in words]
+    flags = [_BITS_OF_WORD[word] | (WORD.ING if word.endswith("ing") else 0) for word in plain_words]
+    return np.array(flags, np.int64)
 
 
 ROLES = (

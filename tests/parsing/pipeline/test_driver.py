@@ -11,7 +11,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import h5py
 import pytest
@@ -38,11 +38,11 @@ from tests.parsing.pipeline.toy_parsers import (
 )
 
 SHARD = 64
-SIZES = {"shard_sentences": SHARD, "part_sentences": 40}
 
 
-def run(corpus, folder: Path, pool=None, **options):
-    return run_corpus(corpus, folder, pool or Pool(toys), **{**SIZES, **options})
+def run(corpus, folder: Path, pool=None, part_sentences: int = 40, **options):
+    with patch("parsing.pipeline.driver.PART_SENTENCES", part_sentences):
+        return run_corpus(corpus, folder, pool or Pool(toys), **{"shard_sentences": SHARD, **options})
 
 
 @pytest.fixture(scope="module")
