@@ -84,16 +84,8 @@ class TableConfig:
 
     @property
     def min_count(self) -> int:
-        """Return how often a word must occur to have a vector of its own.
-
-        Once is too seldom where rarer words share hash buckets.
-        """
+        """How often a word must occur to have a vector; once is too seldom where others share buckets."""
         return 2 if self.buckets else 1
-
-
-def parts_of_pooling(pooling: Pooling) -> int:
-    """Return how many times as long as one state a view's vector is."""
-    return pooling.count(",") + 1
 
 
 @configuration
@@ -198,7 +190,7 @@ class TrainConfig:
 
     @property
     def view_list(self) -> list[str]:
-        """Return the names of the views in their order."""
+        """The names of the views in their order."""
         return [view.strip() for view in self.views.split(",") if view.strip()]
 
     @property
@@ -267,10 +259,7 @@ def preset(name: str, **changes: Any) -> TrainConfig:
 
 
 def find_trees(trees: Path | None) -> Path:
-    """Return the tree cache that ``--trees`` names, else the only one under ``runs/trees``.
-
-    A UserError lists the caches there if they are several or none.
-    """
+    """Return the tree cache of ``--trees``, else the only one under ``runs/trees``, or list those there."""
     if trees is not None:
         return trees
     root = Path("runs/trees")

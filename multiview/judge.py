@@ -82,8 +82,6 @@ STRENGTH = 5.0
 MIN_DEVIATION = 1e-5
 """Numbers that vary less are always the same but for rounding."""
 BATCH = 512
-MAX_STEPS = 30
-"""Most steps of Newton's method."""
 _Number = Annotated[float, Ge(-1e9), Le(1e9)]
 
 
@@ -120,7 +118,7 @@ class Weights:
         design_nW = _design(numbers_nF, mean_F, deviation_F)
         weight_W, ridge_W = np.zeros(design_nW.shape[1]), np.full(design_nW.shape[1], strength)
         ridge_W[0] = 1e-6
-        for _ in range(MAX_STEPS):
+        for _ in range(30):
             chance_n = expit(design_nW @ weight_W)
             gradient_W = design_nW.T @ (share_n * (label_n - chance_n)) - ridge_W * weight_W
             variance_n = share_n * chance_n * (1 - chance_n)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +35,8 @@ NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
 }
 """Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
 Vectors = NDArray[np.floating] | Tensor
+ChosenViews = tuple[ViewStack, list[int]]
+"""A network of a model, and the positions of those of its views that are read."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,12 @@ class Output:
     """Makes the vectors [B, width] of parsed sentences."""
 
 
-class ChosenViews(NamedTuple):
-    """A network of a model, and the positions of those of its views that are read."""
-
-    network: ViewStack
-    positions: list[int]
-
-
 def chosen_views(members: Sequence[Member], views: Sequence[str] | str | None) -> list[ChosenViews]:
     """Find the views of a model by name, in each of its networks; None is all."""
     networks = [member.network for member in members]
     selection = [views] if isinstance(views, str) else views
     positions = view_positions([network.views for network in networks], selection)
-    return list(map(ChosenViews, networks, positions))
+    return list(zip(networks, positions, strict=True))
 
 
 def annotations_of(views: Sequence[ChosenViews]) -> set[str]:
@@ -89,11 +83,7 @@ def resolve_output(
     structure: float | None,
     truncate_dim: int | None,
 ) -> Output:
-    """Decide how the vectors of a call of ``encode`` are made; a UserError names an option without meaning.
-
-    ``kind`` is ``meaning``, ``features``, ``raw`` or None, for the other options see
-    :meth:`multiview.model.MultiViewEncoder.encode`.
-    """
+    """Decide how the vectors of a call of ``encode`` are made; ``kind`` is what is called readout there."""
     views, readout, first_member = chosen_views(members, view_names), readout_of(members), members[0]
     if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
         raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
@@ -145,20 +135,14 @@ def check_arguments(
         if not isinstance(flag, bool | np.bool_ | int | None):
             raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
     for name, value in options.items():
-        neutral_values = NEUTRAL_ARGUMENTS.get(name, ())
-        if not any(
-            type(value) is type(neutral_value) and value == neutral_value for neutral_value in neutral_values
-        ):
+        neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
+        if (type(value), value) not in neutral_values:
             raise UserError(f"encode: {name}={value!r} has no meaning for this model")
 
 
 def units(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
-    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
-
-    What are no vectors, or of different sizes, is a UserError.
-    """
-    left = read_vectors(first, "similarity")
-    right = read_vectors(second, "similarity")
+    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero."""
+    left, right = read_vectors(first, "similarity"), read_vectors(second, "similarity")
     if left.shape[1] != right.shape[1]:
         raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
     return normalize_rows(left), normalize_rows(right).to(left.device)

@@ -63,17 +63,10 @@ def load_pretrained(name: str, *, all_modules: bool = False, **options: Any) -> 
 def assemble(transformer: nn.Module, pooling: str) -> SentenceTransformer:
     """Join a transformer and a pooling (``mean``, ``cls``, ``max``) to a model on the CPU."""
     from sentence_transformers import SentenceTransformer
-
-    pool = pooling_module(transformer.get_embedding_dimension(), pooling)  # type: ignore[operator]
-    return SentenceTransformer(modules=[transformer, pool], device="cpu")
-
-
-def pooling_module(width: int, mode: str) -> nn.Module:
-    """Make the pooling of word pieces [B, T, D] to [B, D], by ``mean``, ``cls`` or ``max``; D = ``width``."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    pooling: nn.Module = Pooling(width, mode)
-    return pooling
+    pool = Pooling(transformer.get_embedding_dimension(), pooling)  # type: ignore[operator]
+    return SentenceTransformer(modules=[transformer, pool], device="cpu")
 
 
 def encode_texts(model: SentenceTransformer, name: str, texts: Sequence[str], batch_size: int) -> Float:

@@ -14,7 +14,6 @@ Legend of dimension suffixes: Q queries, N corpus sentences, D embedding size, K
 
 import functools
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -104,7 +103,14 @@ def main(config: SearchConfig) -> None:
     if config.vectors is not None:
         corpus_ND = read_array(config.vectors, 2)
     elif config.keep:
-        corpus_ND = read_or_encode(encoder.key, corpus.content, encode_corpus)
+        # The encoder's key leaves out the code of plugins.
+        digest = json_digest([corpus.content, encoder.key, __version__], 16)
+        path = VECTOR_FOLDER / f"search-{digest}.npy"
+        try:
+            corpus_ND = read_array(path, 2)
+        except UserError:
+            corpus_ND = encode_corpus()
+            write_array(path, corpus_ND)
     else:
         corpus_ND = encode_corpus()
     for query in config.queries or sentences_of(STANDARD_INPUT):
@@ -125,19 +131,6 @@ def main(config: SearchConfig) -> None:
 def shown(text: str) -> str:
     """Return a sentence on one line, without characters that control a terminal."""
     return printable(" ".join(text.split()))
-
-
-def read_or_encode(model: str, content: str, encode: Callable[[], Any]) -> NDArray[Any]:
-    """Read the corpus's vectors from ``VECTOR_FOLDER``; if they are missing or damaged, encode them.
-
-    ``model`` is the encoder's key, which leaves out the code of plugins; ``content`` decides the sentences.
-    """
-    path = VECTOR_FOLDER / f"search-{json_digest([content, model, __version__], 16)}.npy"
-    try:
-        return read_array(path, 2)
-    except UserError:
-        write_array(path, encode())
-    return read_array(path, 2)
 
 
 cli = Command(

@@ -60,10 +60,6 @@ class TextModule(InputModule):
         features["sentence_embedding"] = self.vectors(features["texts"], features["prompt"])
         return features
 
-    def get_sentence_embedding_dimension(self) -> int:
-        """Return D, by the name of this method in sentence-transformers 5."""
-        return int(self.get_embedding_dimension())
-
 
 class MultiViewModule(TextModule):
     """The whole model as one sentence-transformers module."""

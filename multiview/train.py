@@ -19,7 +19,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -55,17 +55,7 @@ def main(config: TrainConfig) -> int:
             config, words="trained", table=dataclasses.replace(config.table, expand=0)
         )
         config.check()
-    with joined_processes(config) as (config, distributed):
-        if not problems:
-            return train(config, distributed)
-        print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
-        estimate_on_sample(config, distributed)
-        raise UserError(problems)
 
-
-@contextlib.contextmanager
-def joined_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, DistributedContext]]:
-    """Yield the configuration, with a segment for each process of torchrun, and what joins the processes."""
     from multiview.encoders.registry import trained_views
     from multiview.training.gradient import DistributedContext
 
@@ -79,7 +69,11 @@ def joined_processes(config: TrainConfig) -> Iterator[tuple[TrainConfig, Distrib
             raise UserError(f"--loop.segments {segments}: must be a multiple of the {processes} processes")
         if processes > 1 and not segments:
             config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, segments=processes))
-        yield config, distributed
+        if not problems:
+            return train(config, distributed)
+        print(problems, "What it would cost is estimated from a sample.", sep="\n", flush=True)
+        estimate_on_sample(config, distributed)
+        raise UserError(problems)
 
 
 def train(config: TrainConfig, distributed: DistributedContext) -> int:
@@ -130,12 +124,13 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 
 def finish(trainer: Trainer, new_words: WordVectors | None) -> None:
     """Add the new words, once; record the time, draw the curves, and print what the run came to."""
-    from multiview.folder.files import TIME, expand_model
+    from multiview.folder.files import TIME, load_members, save_model
 
     folder, position = trainer.folder, trainer.position
     if new_words is not None and not read_json(folder / "config.json")["words"]["expanded"]:
-        expand_model(folder, new_words)
-        words_added = read_json(folder / "config.json")["words"]["expanded"]
+        (member,) = load_members(folder)
+        words_added = member.network.words.expand(new_words)
+        save_model([member], folder, folder)
         print(f"expanded   {words_added:,} words, by {new_words.summary}")
     write_json(folder / TIME, {"seconds": position.seconds})
     try:

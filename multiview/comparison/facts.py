@@ -42,7 +42,7 @@ class WordClass(IntEnum):
 
 
 class Form(NamedTuple):
-    """A word as it is written, with what the comparison reads of it."""
+    """A word as it is written, or as it stands in a sentence, with what the comparison reads of it."""
 
     text: str
     base: str
@@ -50,6 +50,8 @@ class Form(NamedTuple):
     base_number: int
     sign: int
     word_class: int
+    is_content: bool = False
+    """Whether it is content, where it stands in a sentence."""
 
 
 class FormTable:
@@ -135,7 +137,6 @@ class Facts(NamedTuple):
 
 
 def _read_facts(batch: Batch, forms: FormTable) -> Facts:
-    """Read the sentences of a batch, and add their words to the table."""
     trees = WordTrees(batch)
     word_N = trees.word_N
     form_N = forms.add(trees.types)[word_N]

@@ -147,6 +147,9 @@ def explain_pair(
     ``sentence_vectors`` [2, D] are those of the whole sentences under the name "", and of parts of them. A
     sentence that is too long for the parsers, and views without trees, are a UserError.
     """
+    from multiview.comparison.facts import read_pairs  # here: it compiles
+    from multiview.comparison.reasons import bindings
+
     trees = {view.name: view.tree for view in nodes if view.tree}
     if not trees:
         names = ", ".join(view.name for view in nodes)
@@ -165,16 +168,11 @@ def explain_pair(
     vectors = {**sentence_vectors, **{view.name: view.vectors for view in nodes}}
     cosines = {name: float(np.dot(*unit_rows(pair_BD))) for name, pair_BD in vectors.items()}
     cosine = cosines.pop("")
-    bindings = _bindings_of(batch) if "relation" in batch.fields else []
-    return Explanation(pair[0], pair[1], cosine, cosines, trees, matches, bindings)
-
-
-def _bindings_of(batch: Batch) -> list[Binding]:
-    from multiview.comparison.facts import read_pairs  # here: it compiles
-    from multiview.comparison.reasons import bindings
-
-    pair = np.array([0, 1])
-    return bindings(read_pairs([(pair, batch)], pair[None]), 0)
+    pair_bindings: list[Binding] = []
+    if "relation" in batch.fields:
+        places = np.array([0, 1])
+        pair_bindings = bindings(read_pairs([(places, batch)], places[None]), 0)
+    return Explanation(pair[0], pair[1], cosine, cosines, trees, matches, pair_bindings)
 
 
 def _matches_of(
@@ -239,11 +237,7 @@ def best_matches(
     trivial_NM: NDArray[np.bool_],
     top: int,
 ) -> list[tuple[int, int]]:
-    """Return at most ``top`` matches, best first; of equal ones the first in row order.
-
-    The covers say whether a word is under a subtree of the first sentence, and of the second, whose W is
-    another.
-    """
+    """Return at most ``top`` matches, best first; of equal ones the first in row order."""
     size_N, size_M = covers_NW.sum(1), covers_MW.sum(1)
     score_NM = cosine_NM * np.sqrt(np.minimum(size_N[:, None], size_M))
     both_whole_NM = (size_N == covers_NW.shape[1])[:, None] & (size_M == covers_MW.shape[1])

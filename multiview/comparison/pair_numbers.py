@@ -10,7 +10,7 @@ size of word vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,23 +157,17 @@ def compute_numbers(pairs: PairFacts, table: WordTable) -> NumbersByName:
 def _shared_words(a: Words, b: Words, vectors: Vectors, rarity: Floats) -> NumbersByName:
     sides = (a, b)
     rarities = [rarity[side.form] for side in sides]
-    rarities_of_content = [rarity[side.form] * side.is_content for side in sides]
-    nearness = _nearest_cosines(vectors, a, b)
-    worst_partner = np.ones(a.pair_count)
-    for side, cosine in zip(sides, nearness, strict=True):
-        has_partner = cosine > 0
-        np.minimum.at(worst_partner, side.pair, np.where(has_partner, cosine, 1))
-    unmatched_words = []
-    for side in sides:
-        is_compared = side.is_content | (side.word_class == WordClass.PARTICLE)
-        unmatched_words.append(is_compared & (side.match == 0))
-
     content_shares = [side.share(side.match != 0, side.is_content) for side in sides]
     word_shares = [side.share(side.match != 0, np.ones(len(side.pair))) for side in sides]
-    rare_shares, near_shares = [], []
-    for side, cosine, weight in zip(sides, nearness, rarities_of_content, strict=True):
+    rare_shares, near_shares, unmatched_words = [], [], []
+    worst_partner = np.ones(a.pair_count)
+    for side, cosine in zip(sides, _nearest_cosines(vectors, a, b), strict=True):
+        weight = rarity[side.form] * side.is_content
         rare_shares.append(side.share(side.match != 0, weight))
         near_shares.append(side.share(cosine, weight))
+        is_compared = side.is_content | (side.word_class == WordClass.PARTICLE)
+        unmatched_words.append(is_compared & (side.match == 0))
+        np.minimum.at(worst_partner, side.pair, np.where(cosine > 0, cosine, 1))
     return {
         "topic": _cosine_of_sums(vectors, a, b, *rarities),
         "words": np.mean(content_shares, axis=0),
@@ -263,32 +257,25 @@ def _single_words(side: Words) -> tuple[Ints, Ints]:
     return key[count == 1], place[first[count == 1]]
 
 
-class _PoleEntries(NamedTuple):
-    """The poles of a side's lone words [K], of which a word may have several; a key is for pair and pole."""
-
-    word: Ints
-    key: Ints
-    sign: Ints
-
-
-def _poles_of_lone_words(side: Words, bases: Sequence[str], pole_numbers: dict[str, int]) -> _PoleEntries:
-    """Look up the poles of lone words; poles without a number get the next ones in ``pole_numbers``."""
+def _poles_of_lone_words(
+    side: Words, bases: Sequence[str], pole_numbers: dict[str, int]
+) -> tuple[Ints, Ints, Ints]:
+    """Return word, key (for pair and pole) and sign of each pole of the lone words, [K]; number new poles."""
     rows = []
     for word in np.flatnonzero(side.is_lone).tolist():
         for pole, weight in poles(bases[side.base_number[word]]).items():
             rows.append((word, pole_numbers.setdefault(pole, len(pole_numbers)), np.sign(weight)))
     word_K, pole_K, sign_K = np.array(rows, np.int64).reshape(-1, 3).T
-    return _PoleEntries(word_K, pole_K * side.pair_count + side.pair[word_K], sign_K * side.sign[word_K])
+    return word_K, pole_K * side.pair_count + side.pair[word_K], sign_K * side.sign[word_K]
 
 
 def _opposites(bases: Sequence[str], a: Words, b: Words) -> NumbersByName:
     """Count the words of each pair that are opposed, and those that agree without being the same."""
     pole_numbers: dict[str, int] = {}
-    entries_a = _poles_of_lone_words(a, bases, pole_numbers)
-    entries_b = _poles_of_lone_words(b, bases, pole_numbers)
-    match = _match(entries_a.key, entries_a.sign, entries_b.key, entries_b.sign)
-    opposed_words = np.unique(entries_a.word[match < 0])
-    agreeing_words = np.unique(entries_a.word[match > 0])
+    word_K, key_a, sign_a = _poles_of_lone_words(a, bases, pole_numbers)
+    _, key_b, sign_b = _poles_of_lone_words(b, bases, pole_numbers)
+    match_K = _match(key_a, sign_a, key_b, sign_b)
+    opposed_words, agreeing_words = np.unique(word_K[match_K < 0]), np.unique(word_K[match_K > 0])
     is_turned = (a.match < 0) & (a.is_content | (a.word_class == WordClass.PARTICLE))
     return {"opposites": a.count(opposed_words) + a.count(is_turned), "agreeing": a.count(agreeing_words)}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from multiview.comparison.facts import PairFacts, WordClass
+from multiview.comparison.facts import Form, PairFacts, WordClass
 from multiview.encoders.poles import agreement, poles
 from parsing.trees.role_rules import ROLES
 
@@ -96,20 +96,9 @@ def _with_not(text: str, sign: int) -> str:
     return f"not {text}" if sign < 0 else text
 
 
-class _Word(NamedTuple):
-    """A content word or a particle of a sentence, as it stands there."""
-
-    text: str
-    base: str
-    base_number: int
-    sign: int
-    word_class: int
-    is_content: bool
-
-
-def _words_of(pairs: PairFacts, row: int) -> dict[int, _Word]:
+def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
     """Return the content words and particles of a sentence by the numbers of their bases."""
-    facts, words = pairs.facts, dict[int, _Word]()
+    facts, words = pairs.facts, dict[int, Form]()
     start = int(facts.word_count[:row].sum())
     for word in range(start, start + int(facts.word_count[row])):
         form = pairs.forms.forms[facts.form[word]]
@@ -120,8 +109,8 @@ def _words_of(pairs: PairFacts, row: int) -> dict[int, _Word]:
         if is_content or word_class == WordClass.PARTICLE:
             keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
             text = _with_not(form.text if keeps_case else form.text.lower(), sign)
-            number = form.base_number
-            words.setdefault(number, _Word(text, form.base, number, form.sign * sign, word_class, is_content))
+            word_there = Form(text, form.base, form.base_number, form.sign * sign, word_class, is_content)
+            words.setdefault(form.base_number, word_there)
     return words
 
 
@@ -146,7 +135,7 @@ def reasons_of(pairs: PairFacts, pair: int) -> list[Reason]:
     return sorted(reasons, key=lambda reason: ORDER.index(reason.kind))
 
 
-def _reasons_of_lone_words(lone_a: dict[int, _Word], lone_b: dict[int, _Word]) -> Iterator[Reason]:
+def _reasons_of_lone_words(lone_a: dict[int, Form], lone_b: dict[int, Form]) -> Iterator[Reason]:
     """Pair the words that one sentence has alone: opposites, synonyms by a pole, numbers, names; the rest."""
     for base, word in list(lone_a.items()):
         pairs = ((pole, other) for pole in poles(word.base) for other in lone_b.values())

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 
-from multiview.config import EncoderConfig, Pooling, parts_of_pooling
+from multiview.config import EncoderConfig, Pooling
 from multiview.encoders.meaning import Readout, Scale
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
@@ -118,7 +118,7 @@ class ViewEncoder(nn.Module, ABC):
     @property
     def width(self) -> int:
         """The size of the sentence vectors."""
-        return self.dim * parts_of_pooling(self.pooling)
+        return self.dim * (1 + self.pooling.count(","))
 
     def forward_nodes(self, x_UE: Tensor, plan: Plan, token_N: Tensor | None = None) -> Tensor:
         """Return the states of all nodes in sentence order, [N, D].

@@ -28,7 +28,7 @@ from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
 from multiview.words.compact import FIXED_VECTORS, unpack
 from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
-from multiview.words.vectors import VECTORS, WordVectors
+from multiview.words.vectors import VECTORS
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import build_in_float32, build_without_weights
 from runtime.errors import UserError
@@ -55,8 +55,6 @@ TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
 PARSER_KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
-ADAPTER = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
-"""The one module in modules.json."""
 
 
 def model_folder(name: Path | str) -> Path:
@@ -121,7 +119,6 @@ class ReadoutRecord:
     """The read-out, as config.json records it."""
 
     dim: Count
-    """K."""
     origin: str
     """The vectors or neighbours that it was fitted to."""
 
@@ -271,17 +268,15 @@ def save_members(folder: Path, names: list[str], *, card: str) -> None:
 def write_card(folder: Path, card: str) -> None:
     """Write README.md, and modules.json for sentence-transformers."""
     write_text(folder / "README.md", card)
-    write_json(folder / "modules.json", [ADAPTER])
+    module = {"idx": 0, "name": "0", "path": "", "type": "multiview.sentence_transformers.MultiViewModule"}
+    write_json(folder / "modules.json", [module])
 
 
 def copy_card(source: Path | None, target: Path) -> None:
-    """Write the card and the seconds of training of another model, if it has them, into a new folder.
-
-    A README.md that is a link may be any file of this machine, so it is no card.
-    """
+    """Write the card and the seconds of training of another model, if it has them, into a new folder."""
     card = "# A model\n\nconfig.json says how it was trained, if it was.\n"
     if source is not None:
-        readme = source / "README.md"
+        readme = source / "README.md"  # a link may lead to any file of this machine
         if readme.is_file() and not readme.is_symlink():
             with contextlib.suppress(UnicodeDecodeError):
                 card = readme.read_bytes().decode("utf-8")
@@ -354,7 +349,6 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
 
 
 def _empty_network(record: ModelRecord, words: WordTable) -> ViewStack:
-    """Return a model's network, whose weights are still to be loaded."""
     network = ViewStack(record.views, words, record.encoder)
     if record.readout is not None:
         weight_KD = torch.empty(record.readout.dim, network.dim)
@@ -388,11 +382,3 @@ def _load_words(
     empty = functools.partial(torch.empty, device="cpu")
     words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]
     return words
-
-
-def expand_model(folder: Path, vectors: WordVectors) -> None:
-    """Add the words of a file to a model whose words are trained; the caller holds the folder's lock."""
-    members = load_members(folder)
-    for member in members:
-        member.network.words.expand(vectors)
-    save_model(members, folder, folder)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +170,6 @@ class SentenceReader:
     def _chunks(
         self, texts: Sequence[str | Tokens] | None, requires: Set[str], trees: TreeCache | None
     ) -> Iterator[tuple[NDArray[np.int64], Batch]]:
-        """Yield the places in the input and parsed sentences, a chunk at a time."""
         fields = fields_of(requires)
         if trees is not None:
             self.check_trees(trees, requires)
@@ -222,14 +222,7 @@ def select(batch: Batch, rows: NDArray[np.integer]) -> Batch:
     tokens = places_of_ranges(batch.sentence_offsets[:-1][rows], lengths)
     nodes = places_of_ranges(batch.node_offsets[:-1][rows], lengths - 1)
     arrays = {name: getattr(batch, name)[nodes if name in NODE_FIELDS else tokens] for name in batch.fields}
-    return Batch(
-        sentence_offsets=offsets_of(lengths),
-        flags=batch.flags[rows],
-        fields=batch.fields,
-        types=batch.types,
-        relations=batch.relations,
-        **arrays,
-    )
+    return replace(batch, sentence_offsets=offsets_of(lengths), flags=batch.flags[rows], **arrays)
 
 
 def _summary(identity: Any) -> str:

@@ -58,20 +58,16 @@ def lookup_of(words: str, dim: int | None = None, *, seed: int = 0) -> Lookup:
     elif model_folder(words).is_dir():
         vectors_of = MultiViewEncoder.load(words, "cpu").word_vectors
     else:
-        return _file_lookup(model_folder(words))
+        word_vectors = load_word_vectors(model_folder(words))
+        row_of = places_of(word_vectors.words)
+
+        def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
+            rows = [row_of.get(word, row_of.get(word.lower(), -1)) for word in map(plain, tokens)]
+            rows_N = np.array(rows, np.int64)
+            return np.asarray(word_vectors.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
+
+        return look_up
     return lambda tokens: (vectors_of(tokens), np.ones(len(tokens), np.bool_))
-
-
-def _file_lookup(file: Path) -> Lookup:
-    word_vectors = load_word_vectors(file)
-    row_of = places_of(word_vectors.words)
-
-    def look_up(tokens: Sequence[str]) -> tuple[Float, NDArray[np.bool_]]:
-        rows = [row_of.get(word, row_of.get(word.lower(), -1)) for word in map(plain, tokens)]
-        rows_N = np.array(rows, np.int64)
-        return np.asarray(word_vectors.vectors[np.maximum(rows_N, 0)]), rows_N >= 0
-
-    return look_up
 
 
 def random_vectors(dim: int, seed: int, *, with_ngrams: bool) -> Callable[[Sequence[str]], Float]:

@@ -90,10 +90,7 @@ class SingleEncoder:
         return self._function_or_error
 
     def encode(self, sentences: Sequence[Any]) -> Float:
-        """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
-
-        Another shape or dimension, or values that are not finite, are a UserError.
-        """
+        """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept."""
         encode = self.function
         if not sentences:
             return self.encode([["."] if self.tokens else "."])[:, :0]
@@ -143,7 +140,6 @@ class OpenedEncoder:
 
     parts: Sequence[SingleEncoder]
     name: str = "encoder"
-    """For tables."""
     spec: str = ""
     """The name as the user gave it."""
     project: int | None = None

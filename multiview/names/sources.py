@@ -210,7 +210,6 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 
 
 def _source(name: EncoderName, kind: str, load: Load, *content: object) -> Source:
-    """Return the source of a name, whose vectors ``content`` and the name's own options decide."""
     options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
     if name.file is not None:
         options["file"] = sha256_file(name.file)
@@ -222,7 +221,6 @@ def _source(name: EncoderName, kind: str, load: Load, *content: object) -> Sourc
 
 
 def _inner_source(name: EncoderName, *kinds: str) -> Source:
-    """Return the encoder that one with a prefix is made of, which must be of one of these kinds."""
     source = find_source(name.base)
     if source.kind not in kinds:
         raise name.wrong_form()

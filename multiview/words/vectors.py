@@ -86,10 +86,7 @@ class VectorSource:
 
 
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open the first ``limit`` word vectors of a file (:func:`file_source`), converted into ``cache`` once.
-
-    A line that is not a word and E numbers is named in a UserError.
-    """
+    """Open the first ``limit`` vectors of a file (:func:`file_source`), converted into ``cache`` once."""
     return open_source(file_source(path, limit), cache)
 
 
@@ -129,7 +126,6 @@ def open_source(source: VectorSource, cache: Path) -> WordVectors:
 
 
 def _is_intact(folder: Path, source_record: Mapping[str, object]) -> bool:
-    """Tell whether a converted folder is complete, undamaged and of this source."""
     try:
         record = read_record(folder / "source.json")
         for name in (VECTORS, WORDS):
@@ -163,10 +159,7 @@ def _convert(source: VectorSource, folder: Path) -> None:
 
 
 def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
-    """Yield the words and vectors [E], one per line; a first line of two integers is word2vec's header.
-
-    GloVe 840B has words with spaces in them, so the last E fields are taken as the numbers.
-    """
+    """Yield the words and vectors [E], one per line; a first line of two integers is word2vec's header."""
     with readable(path) as stream:
         first_line = stream.readline()
         fields = first_line.split()
@@ -181,7 +174,7 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
             raise UserError(f"{path}, line 1: {first_line[:40]!r} is not a word and its numbers")
         row_count = 0
         for row_count, line in enumerate(lines, start=1):
-            word, *numbers = line.rstrip().rsplit(b" ", dim)
+            word, *numbers = line.rstrip().rsplit(b" ", dim)  # words of GloVe 840B have spaces
             try:
                 vector = np.array(numbers, dtype=np.float32)
             except ValueError:
@@ -220,8 +213,6 @@ def read_words(path: Path) -> list[str]:
     """Return the words of a file of one word per line, in UTF-8."""
     try:
         return path.read_bytes().decode("utf-8").split("\n")[:-1]
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; the model folder is not complete") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 ({error})") from None
 

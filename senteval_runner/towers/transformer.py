@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from multiview.pretrained import assemble, load_pretrained, pooling_module
+from multiview.pretrained import assemble, load_pretrained
 from runtime.errors import UserError
 from senteval_runner.towers import Pooling
 
@@ -37,12 +37,13 @@ class Tower(nn.Module):
 
     def embed(self, texts: Sequence[str | tuple[str, str]], pooling: Pooling | None = None) -> Tensor:
         """Return the pooled last hidden states, [B, D]; a pair is one text: [CLS] a [SEP] b [SEP]."""
+        from sentence_transformers.sentence_transformer import modules
         from sentence_transformers.util import batch_to_device
 
         features = batch_to_device(self.model.preprocess(list(texts)), next(self.parameters()).device)
         pool: nn.Module = nn.Sequential(*list(self.model)[1:])
         if pooling not in (None, self.pooling):
-            pool = pooling_module(self.dim, pooling)
+            pool = modules.Pooling(self.dim, pooling)
         vectors: Tensor = pool(self.model[0](features))["sentence_embedding"]
         return vectors
 

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from multiview import readout
 from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.files import (
-    expand_model,
     load_members,
     model_sha256,
     save_member,
@@ -62,7 +61,10 @@ def read_out(folder: Path) -> None:
 
 def expand(folder: Path) -> None:
     with lock_folder(folder):
-        expand_model(folder, NEW_WORDS)
+        members = load_members(folder)
+        for member in members:
+            member.network.words.expand(NEW_WORDS)
+        save_model(members, folder, folder)
 
 
 def weights(folder: Path):
