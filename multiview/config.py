@@ -1,7 +1,6 @@
 """What a training run is: frozen dataclasses, one per part of the program, and the presets.
 
-Each part reads only its own group: the word tables ``table``, the encoders ``encoder``, and so on. On the
-command line an option carries the name of its group: ``--encoder.dim 128``.
+Each part reads only its own group, whose name an option carries on the command line: ``--encoder.dim 128``.
 
 The defaults are the preset ``laptop``, which learns within minutes on two cores: recurrent weights so small
 that a tree starts as a weighted bag of words, tables and input weights equal in all views so that these match

@@ -97,8 +97,6 @@ class VectorOptions(ModelOptions):
             options += f"?expand={self.expand}"
         if self.structure is not None:
             options += f"?structure={abs(self.structure):f}"
-        if not options:
-            return self.model
         return "+".join(part + options for part in split_parts(self.model))
 
     def encoder(self) -> OpenedEncoder:

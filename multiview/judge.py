@@ -311,7 +311,6 @@ def _normalise(text: Text) -> str:
 
 
 def _source_for(encoder: Any, source: MultiViewEncoder | None) -> MultiViewEncoder:
-    """Check both encoders, and return the one that parses."""
     from multiview.model import MultiViewEncoder
     from multiview.pretrained import check_encoder
 

@@ -245,7 +245,12 @@ class MultiViewEncoder:
         if inputs is not None:
             texts = read_sentences([inputs] if isinstance(inputs, str) else inputs, "encode")
         if device is not None:
-            self._move(pick_device(device))
+            target = pick_device(device)
+            if target != self.device:
+                self.device = target
+                self.reader.move(target)
+                for member in self.members:
+                    member.network.to(target)
         vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
         if normalize_embeddings:
             vectors = normalize(vectors, dim=1)
@@ -367,13 +372,6 @@ class MultiViewEncoder:
                 sentence_vectors["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
                 sentence_vectors["structure"] = self.structure_vectors(sentences)
         return explain_pair(batch, self.reader.inventories(), nodes, sentence_vectors, top)
-
-    def _move(self, device: torch.device) -> None:
-        if device != self.device:
-            self.device = device
-            self.reader.move(device)
-            for member in self.members:
-                member.network.to(device)
 
     def _encode(
         self,

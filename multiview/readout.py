@@ -50,7 +50,7 @@ class ReadoutConfig(ModelOptions):
 
 def main(config: ReadoutConfig) -> None:
     """Fit a read-out, report its gain on held-out text, and store it."""
-    from multiview.folder.files import BUILTIN, model_folder, model_records
+    from multiview.folder.files import model_folder, model_records
     from multiview.training.data import open_trees
     from multiview.training.fit import Target, best_readout, compare, read_text, store_readout
     from multiview.words.compact import pack_matrix, unpack
@@ -58,8 +58,6 @@ def main(config: ReadoutConfig) -> None:
     folder = model_folder(config.model)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such model folder")
-    if config.output is None and str(config.model) == BUILTIN:
-        raise UserError(f"--output: needed for {BUILTIN}, which stays as it is")
     encoder, trees = config.load(), open_trees(config.trees)
     if len(encoder.members) > 1:
         raise UserError(f"{folder}: holds several models; fit a read-out for one of them")
@@ -85,12 +83,12 @@ def main(config: ReadoutConfig) -> None:
         print(f"no gain    on the documents that were held out{advice}")
 
 
-def written_folder(config: ReadoutConfig) -> Path | None:
-    """Return the folder of the new model; None for ``builtin``, which is refused without ``--output``."""
+def written_folder(config: ReadoutConfig) -> Path:
+    """Return the folder of the new model; refuse one that holds something else."""
     from multiview.folder.files import BUILTIN, refuse_other_content
 
     if config.output is None and config.model == BUILTIN:
-        return None
+        raise UserError(f"--output: needed for {BUILTIN}, which stays as it is")
     folder = config.output or Path(config.model)
     refuse_other_content(folder)
     return folder

@@ -29,9 +29,6 @@ from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, printable
 from runtime.files import json_digest, read_array, write_array
 
-VECTOR_FOLDER = Path("runs/vectors")
-"""Folder of the vectors that ``--keep`` keeps, under names made of what they depend on."""
-
 
 class Hit(NamedTuple):
     """One result of a search."""
@@ -105,7 +102,7 @@ def main(config: SearchConfig) -> None:
     elif config.keep:
         # The encoder's key leaves out the code of plugins.
         digest = json_digest([corpus.content, encoder.key, __version__], 16)
-        path = VECTOR_FOLDER / f"search-{digest}.npy"
+        path = Path(f"runs/vectors/search-{digest}.npy")
         try:
             corpus_ND = read_array(path, 2)
         except UserError:

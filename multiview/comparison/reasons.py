@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from multiview.comparison.facts import Form, PairFacts, WordClass
 from multiview.encoders.poles import agreement, poles
@@ -53,33 +52,25 @@ class Reason:
         return f"{self.kind}: {place}{self.a or '-'} | {self.b or '-'}"
 
 
-class _Arc(NamedTuple):
-    """An arc as it is shown; words that are denied have a not before them."""
-
-    head: str
-    dependent: str
-    dependent_base: int
-
-
 def bindings(pairs: PairFacts, pair: int) -> list[Binding]:
     """Return who did what to whom in the two sentences of a pair, what differs first."""
     arcs_a, arcs_b = (_arcs_by_slot(pairs, row) for row in pairs.row_n2[pair].tolist())
     bindings = []
     for slot in arcs_a | arcs_b:
         sides = arcs_a.get(slot, []), arcs_b.get(slot, [])
-        heads = list(dict.fromkeys(arc.head for arcs in sides for arc in arcs))
+        heads = list(dict.fromkeys(head for arcs in sides for head, _ in arcs))
         is_denied_once = len({head.startswith("not ") for head in heads}) > 1
         head = " | ".join(heads) if is_denied_once and all(sides) else heads[0]
-        words_a, words_b = (tuple(arc.dependent for arc in arcs) for arcs in sides)
-        bases_a, bases_b = (frozenset(arc.dependent_base for arc in arcs) for arcs in sides)
+        words_a, words_b = (tuple(word.text for _, word in arcs) for arcs in sides)
+        bases_a, bases_b = (frozenset(word.base_number for _, word in arcs) for arcs in sides)
         bindings.append(Binding(ROLES[slot[0]], head, words_a, words_b, (bases_a, bases_b)))
     return sorted(bindings, key=lambda binding: binding.is_same)
 
 
-def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[_Arc]]:
-    """Return the arcs of a sentence by role and the base of the head."""
+def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[tuple[str, Form]]]:
+    """Return a sentence's arcs, head and dependent as they are shown, by role and the base of the head."""
     facts, forms = pairs.facts, pairs.forms.forms
-    arcs_by_slot: dict[tuple[int, int], list[_Arc]] = {}
+    arcs_by_slot: dict[tuple[int, int], list[tuple[str, Form]]] = {}
     start = int(facts.arc_count[:row].sum())
     for arc in range(start, start + int(facts.arc_count[row])):
         head, dependent = forms[facts.head[arc]], forms[facts.dependent[arc]]
@@ -88,7 +79,7 @@ def _arcs_by_slot(pairs: PairFacts, row: int) -> dict[tuple[int, int], list[_Arc
         head_text = _with_not(head.text.lower(), head_sign)
         dependent_text = _with_not(dependent.text.lower(), dependent_sign)
         slot = (int(facts.role[arc]), head.base_number)
-        arcs_by_slot.setdefault(slot, []).append(_Arc(head_text, dependent_text, dependent.base_number))
+        arcs_by_slot.setdefault(slot, []).append((head_text, dependent._replace(text=dependent_text)))
     return arcs_by_slot
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, decisive_options, options_of, preset
 from multiview.encoders.registry import BAG, plugin_modules
 from multiview.folder.files import BUILTIN, PARSER_KINDS, Member, parsers_of
-from runtime.cli import config_to_json
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -37,8 +36,6 @@ class Card:
 
     def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
         self.config, self.trees = config, trees
-        self.command = training_command(config)
-        self.config_json = config_to_json(config)
         content = str(trees.identity.get("content_sha256", ""))
         self.identity = {**decisive_options(options_of(config)), "content of --trees": content}
         """Options and text that a resumed run must have in common with the one before."""
@@ -101,7 +98,7 @@ class Card:
             + "".join(f"    import {module}\n" for module in plugin_modules(network.views))
             + "    from multiview.model import MultiViewEncoder\n"
             f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
-            f"## Training\n\n    {self.command}\n\n"
+            f"## Training\n\n    {training_command(config)}\n\n"
             f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content "
             f"{member.training['trees'][:16]}. The weights are those of {origin}. The configuration is in "
             "config.json.\n\n"

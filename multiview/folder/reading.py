@@ -2,8 +2,6 @@
 
 A model records the identity (name, version, SHA-256 of the weights) of the parsers it was trained with. The
 encoders only know the trees of those parsers, so any other parser is refused.
-
-Legend of dimension suffixes: B sentences, N tokens.
 """
 
 from __future__ import annotations

@@ -77,14 +77,11 @@ class SingleEncoder:
         try:
             return self.load()
         except UserError as error:
-            return error
+            return error  # which took over a minute if a name was looked up without a network
 
     @property
     def function(self) -> Encode:
-        """The function that encodes; reading it raises the UserError of loading.
-
-        Loading is not tried again: a name that is looked up without a network takes over a minute to fail.
-        """
+        """The function that encodes; reading it raises the UserError of loading, which is tried once."""
         if isinstance(self._function_or_error, UserError):
             raise self._function_or_error
         return self._function_or_error
@@ -126,7 +123,6 @@ class SingleEncoder:
         return texts
 
     def _chunks(self, sentences: Sequence[Any], show: bool | None = None) -> Iterator[Sequence[Any]]:
-        """Yield the sentences that are encoded between two steps of progress."""
         with progress(total=len(sentences), description=f"encode {self.name}", show=show) as bar:
             for start in range(0, len(sentences), CHUNK):
                 chunk = sentences[start : start + CHUNK]

@@ -186,10 +186,7 @@ class Source(EncoderName):
 
 
 def find_source(spec: str, *, seed: int = 0) -> Source:
-    """Find out what the name of one encoder means without loading it; folders and files are hashed.
-
-    ``seed`` is that of random encoders. A name that cannot mean any model is a UserError.
-    """
+    """Find out what an encoder's name means, without loading it; ``seed`` is that of random encoders."""
     name = parse_name(spec)
     match name.prefix:
         case "":

@@ -2,8 +2,7 @@
 
 A store is a folder of shards that never change: ``NAME.npy`` [K, n, D], memory-mapped when read, and
 ``NAME.json`` with the texts' digests and the array's size and SHA-256, which are checked when the store is
-opened. A shard exists when its record does, so a kill at any instant loses at most the chunk that was being
-encoded. Space: 100,000 sentences, 13 layers of 768 numbers, float16, take 2.0 GB.
+opened. A shard exists when its record does, so a kill loses at most the chunk that was being encoded.
 
 Legend of dimension suffixes: K vectors of a sentence (layers of an encoder; else 1), n sentences, D size.
 """

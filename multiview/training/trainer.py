@@ -49,7 +49,7 @@ from multiview.training.objective import neighbour_recall
 from multiview.words.sources import new_table
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
-from runtime.cli import LOGGER
+from runtime.cli import LOGGER, config_to_json
 from runtime.device import chosen_threads, pick_device, torch_threads
 from runtime.errors import UserError
 from runtime.training_loop import Loop, Schedule
@@ -243,7 +243,7 @@ class Trainer(Task[Job]):
         """Write the model folder, with the current weights and their metrics."""
         identity, extra = self.cache.identity, self.position.extra
         training = {
-            "config": self.card.config_json,
+            "config": config_to_json(self.config),
             "trees": str(identity.get("content_sha256", "")),
             "step": row["step"],
             "sentences": extra.get("sentences", 0),

@@ -7,9 +7,6 @@ then to the unknown word, which has a vector like any other.
 ``trained``: one table per view; the tables are parameters of the network. ``fixed``: pre-trained vectors for
 all views, memory-mapped; only the rows of a batch are copied to the device.
 
-A training step gathers the distinct rows that it needs into a small leaf tensor per view, so that a gradient
-is [U, E] and not a dense [W, E].
-
 Legend of dimension suffixes: W table rows, U distinct rows of a batch, E word-vector size.
 """
 
@@ -270,7 +267,7 @@ class WordTable(nn.Module):
         return vectors
 
     def leaves(self, table_rows: Tensor) -> list[Tensor]:
-        """Copy the rows int64 [U] of each trained table, as leaf tensors [U, E] that receive gradients."""
+        """Copy rows [U] of each trained table, as leaf tensors, so that gradients are [U, E], not [W, E]."""
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
 
     def expand(self, vectors: WordVectors) -> int:
