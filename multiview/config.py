@@ -258,7 +258,7 @@ def preset(name: str, **changes: Any) -> TrainConfig:
 
 
 def find_trees(trees: Path | None) -> Path:
-    """Return the tree cache of ``--trees``, else the only one under ``runs/trees``, or list those there."""
+    """Return ``--trees``, else the only tree cache under ``runs/trees``; a UserError lists several."""
     if trees is not None:
         return trees
     root = Path("runs/trees")

@@ -142,7 +142,8 @@ def check_arguments(
 
 def units(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
     """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero."""
-    left, right = read_vectors(first, "similarity"), read_vectors(second, "similarity")
+    left = read_vectors(first, "similarity")
+    right = read_vectors(second, "similarity")
     if left.shape[1] != right.shape[1]:
         raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
     return normalize_rows(left), normalize_rows(right).to(left.device)

@@ -275,7 +275,8 @@ def _opposites(bases: Sequence[str], a: Words, b: Words) -> NumbersByName:
     word_K, key_a, sign_a = _poles_of_lone_words(a, bases, pole_numbers)
     _, key_b, sign_b = _poles_of_lone_words(b, bases, pole_numbers)
     match_K = _match(key_a, sign_a, key_b, sign_b)
-    opposed_words, agreeing_words = np.unique(word_K[match_K < 0]), np.unique(word_K[match_K > 0])
+    opposed_words = np.unique(word_K[match_K < 0])
+    agreeing_words = np.unique(word_K[match_K > 0])
     is_turned = (a.match < 0) & (a.is_content | (a.word_class == WordClass.PARTICLE))
     return {"opposites": a.count(opposed_words) + a.count(is_turned), "agreeing": a.count(agreeing_words)}
 

@@ -136,6 +136,7 @@ class OpenedEncoder:
 
     parts: Sequence[SingleEncoder]
     name: str = "encoder"
+    """For tables."""
     spec: str = ""
     """The name as the user gave it."""
     project: int | None = None

@@ -207,6 +207,7 @@ def find_source(spec: str, *, seed: int = 0) -> Source:
 
 
 def _source(name: EncoderName, kind: str, load: Load, *content: object) -> Source:
+    """Return the source of a name, whose vectors ``content`` and the name's own options decide."""
     options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
     if name.file is not None:
         options["file"] = sha256_file(name.file)
