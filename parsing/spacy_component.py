@@ -173,7 +173,6 @@ def _encode_constituents(value: Any, chain: Any = None) -> Any:
 
 
 def _decode_constituents(value: Any, chain: Any = None) -> Any:
-    """Undo :func:`_encode_constituents`."""
     if "multiview_constituents" not in value:
         return value if chain is None else chain(value)
     from benepar.integrations.spacy_extensions import ConstituentData
@@ -207,5 +206,4 @@ def noun_chunks(part: Doc | Span) -> Iterator[tuple[int, int, int]]:
 
 
 def _is_within_chunk(token: Token) -> bool:
-    """Tell whether a token is in the chunk of its head."""
     return token.dep_ in CHUNK_RELATIONS or token.dep_.partition(":")[0] in CHUNK_RELATIONS

@@ -319,7 +319,6 @@ def _dependency_fields(
 
 
 def _dependency_defect(parse: DependencyParse, tokens: int, relations: int) -> str:
-    """Return what is wrong with a parse, "" if nothing is."""
     if len(parse.heads) != tokens or not _are_ids(parse.relations, tokens, relations):
         return "ids outside the parser's inventories, or not one per word"
     _, defects = dependency_heights(parse.heads, np.array([0, tokens]))
@@ -364,7 +363,6 @@ def _constituency_fields(
 
 
 def _are_ids(values: Int, length: int, bound: int) -> bool:
-    """Tell whether ``values`` has ``length`` entries, all in ``0..bound-1``."""
     return len(values) == length and bool(((values >= 0) & (values < bound)).all())
 
 

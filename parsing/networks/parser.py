@@ -146,8 +146,7 @@ class DeviceParser:
     memory is too small, batches are halved for good.
 
     Its identity is the name, version and sha256 of the weights, and the type of the device unless that is the
-    CPU. The rule: whatever may change a tree is part of the identity. On a CPU the trees do not depend on the
-    processor, the batches or the number of workers. A GPU adds in another order, so they may.
+    CPU: a GPU adds in another order, which may change a tree.
     """
 
     def __init__(self, module: nn.Module, identity: dict[str, str]) -> None:
@@ -200,7 +199,6 @@ class DeviceParser:
     def _finish_batches(
         self, batches: list[list[int]], start: Callable[[list[int]], Stages[Result]]
     ) -> Iterator[tuple[list[int], Sequence[Result]]]:
-        """Yield the indices and results of each batch when it is finished."""
         running: list[tuple[list[int], Stages[Result]]] = []
         later_batches = batches[::-1]
         while later_batches or running:

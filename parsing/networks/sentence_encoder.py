@@ -201,7 +201,6 @@ class CharacterEncoder(nn.Module):
 
 
 def _last_states(states_UCE: Tensor, counts_U: Tensor) -> Tensor:
-    """Pick the last state of each direction, [U, E]."""
     ahead_UCH, back_UCH = states_UCE.chunk(2, -1)
     rows = torch.arange(len(counts_U), device=counts_U.device)
     return torch.cat([ahead_UCH[rows, counts_U - 1], back_UCH[:, 0]], -1)
@@ -285,7 +284,7 @@ class TypeVectors:
     def forget(self) -> None:
         """Start anew, on the device where the encoder is now."""
         with TABLE_LOCK:
-            self._has_vector = np.zeros(0, dtype=bool)
+            self._finished = 0  # rows of the table that have a vector
             self._vectors = self.encoder.words.weight.new_zeros(0, self.encoder.input_dim)
             self.table.clear()
 
@@ -296,17 +295,12 @@ class TypeVectors:
             if len(self.table) > self.max_types:
                 self.forget()
             batch = make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
-            size = len(self._has_vector)
-            if len(self.table) > size:
-                growth = max(len(self.table), 2 * size) - size
-                # The vectors first: no exception in between leaves a word without one.
-                new_vectors = self._vectors.new_zeros(growth, self.encoder.input_dim)
-                self._vectors = torch.cat([self._vectors[:size], new_vectors])
-                self._has_vector = np.append(self._has_vector, np.zeros(growth, dtype=bool))
-            missing_rows = batch.rows_U[~self._has_vector[batch.rows_U]]
-            device = self._vectors.device
-            if len(missing_rows):
-                missing_UE = self.encoder.type_vectors(*self.table.features(missing_rows))
-                self._vectors[torch.from_numpy(missing_rows).to(device)] = missing_UE
-                self._has_vector[missing_rows] = True
-            return batch, self._vectors[torch.from_numpy(batch.rows_U).to(device)]
+            size = len(self.table)
+            if size > len(self._vectors):
+                spare_vectors = self._vectors.new_zeros(size, self.encoder.input_dim)
+                self._vectors = torch.cat([self._vectors, spare_vectors])
+            if size > self._finished:
+                features = self.table.features(np.arange(self._finished, size))
+                self._vectors[self._finished : size] = self.encoder.type_vectors(*features)
+                self._finished = size  # last: no exception in between leaves a word without a vector
+            return batch, self._vectors[torch.from_numpy(batch.rows_U).to(self._vectors.device)]

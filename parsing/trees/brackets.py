@@ -82,17 +82,13 @@ def read_tree(text: str, *, where: str = "tree") -> SpanTree:
         children[-1] += 1
     if open_phrases or not words:
         raise refusal
-    return SpanTree(tuple(words), tuple(tags), _join_chains(nodes, len(words)))
-
-
-def _join_chains(nodes: Sequence[Span], words: int) -> tuple[Span, ...]:
-    """Return the spans of nodes, children before their parents, in preorder; unary chains are one span."""
     chains: dict[tuple[int, int], list[str]] = {}
     for start, end, label in reversed(nodes):
         chains.setdefault((start, end), []).append(label)
-    chains.setdefault((0, words), [""])
-    spans = sorted(chains, key=lambda span: (span[0], -span[1]))
-    return tuple((start, end, CHAIN.join(chains[start, end])) for start, end in spans)
+    chains.setdefault((0, len(words)), [""])
+    preorder = sorted(chains, key=lambda span: (span[0], -span[1]))
+    spans = tuple((start, end, CHAIN.join(chains[start, end])) for start, end in preorder)
+    return SpanTree(tuple(words), tuple(tags), spans)
 
 
 def write_tree(tree: SpanTree) -> str:
@@ -126,14 +122,9 @@ def from_parse(
     parse: ConstituencyParse, words: Sequence[str], labels: Sequence[str], tags: Sequence[str]
 ) -> SpanTree:
     """Return a parse as a tree over ``words``; its ids are indices into ``labels`` and ``tags``."""
-    return SpanTree(
-        words=tuple(words),
-        tags=tuple(tags[i] for i in parse.tags),
-        spans=tuple(
-            (int(start), int(end), labels[label])
-            for start, end, label in zip(parse.starts, parse.ends, parse.labels, strict=True)
-        ),
-    )
+    names = [labels[label] for label in parse.labels]
+    spans = tuple(zip(parse.starts.tolist(), parse.ends.tolist(), names, strict=True))
+    return SpanTree(tuple(words), tuple(tags[tag] for tag in parse.tags), spans)
 
 
 def labels_and_tags(trees: Iterable[SpanTree]) -> tuple[list[str], list[str]]:

@@ -4,9 +4,6 @@
     batch = cache.read(0, 400)                      # every field, word types as strings
     batch = cache.read(400, 800, ("token", "head"), vocabulary)
 
-HDF5 can loop for ever over a file in which one bit has changed, inside a call that nothing interrupts. So the
-manifest has the SHA-256 of every shard, which is compared before HDF5 opens it; its content is checked then.
-
 A shard that is read sequentially, or a second time, is decoded completely and kept while it is among the most
 recently used; batches are then slices of it. The first read from a shard out of sequence decodes only the
 batch's range, since training shuffles. Memory holds ``open_shards`` decoded shards (about 4 MB each), however
@@ -350,7 +347,6 @@ class _Shard:
         return Batch(sentence_offsets=offsets - tokens.start, flags=flags, fields=tuple(fields), **arrays)
 
     def _vocabulary_ids(self, token: Int32, types: list[str], vocabulary: WordIds) -> Int32:
-        """Return the vocabulary's id of each token, of which ``types`` are the words."""
         if self.keeps_arrays and vocabulary.key not in self._ids_of_types:
             self._ids_of_types[vocabulary.key] = vocabulary.lookup(types)
         if vocabulary.key in self._ids_of_types:

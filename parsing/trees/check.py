@@ -1,8 +1,4 @@
-"""Checks that a shard is what its row in the manifest says and what docs/cache-format.md describes.
-
-It is checked when it is first opened. The hash is compared before HDF5 opens the file, then the content of
-all sentences at once: a right hash only says that the file is the one that the manifest was written for.
-"""
+"""Checks that a shard is what its row in the manifest says and what docs/cache-format.md describes."""
 
 from __future__ import annotations
 
@@ -150,8 +146,7 @@ def _filters(data: h5py.Dataset) -> dict[int, tuple[int, ...]]:
 def _read_values(name: str, data: h5py.Dataset) -> Int:
     """Decompress the integers of a dataset, not by HDF5, which fills short chunks from foreign memory."""
     if data.chunks is None:
-        values: Int = data[:]
-        return values
+        return np.asarray(data[:])
     size, width = data.chunks[0], data.dtype.itemsize
     filters = _filters(data)
     chunks = []

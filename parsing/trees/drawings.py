@@ -85,8 +85,7 @@ def constituency_svg(words: Sequence[str], tags: Sequence[str], spans: Sequence[
 
     drawing = svgling.draw_tree(nested_lists(words, tags, spans), leaf_nodes_align=True).get_svg()
     drawing["style"] = f"{drawing['style']};{FIT};padding:4px"
-    svg: str = drawing.tostring()
-    return svg
+    return str(drawing.tostring())
 
 
 def nested_lists(words: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -> list[Any]:

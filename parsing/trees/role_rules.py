@@ -44,7 +44,6 @@ FUNCTION_WORD = KIND.DETERMINER | KIND.CASE | KIND.AUXILIARY | KIND.COPULA | KIN
 
 
 def _bits_of_members(sets: dict[str, list[str]], bits: dict[str, int]) -> Counter[str]:
-    """Return the bits of all sets that a member is in, by member."""
     bits_of_member: Counter[str] = Counter()
     for name, members in sets.items():
         bits_of_member.update(dict.fromkeys(members, bits[name]))
