@@ -70,11 +70,9 @@ def main(config: ScoreConfig) -> None:
 
 def equal_trees(parses: Sequence[Any], reference: Sequence[Any]) -> float:
     """Return the per cent of parses that are equal in every detail."""
-    equal_parses = 0
-    for parse, reference_parse in zip(parses, reference, strict=True):
-        arrays, reference_arrays = dataclasses.astuple(parse), dataclasses.astuple(reference_parse)
-        equal_parses += all(map(np.array_equal, arrays, reference_arrays))
-    return 100 * equal_parses / len(parses)
+    pairs = zip(map(dataclasses.astuple, parses), map(dataclasses.astuple, reference), strict=True)
+    are_equal = [all(map(np.array_equal, arrays, reference_arrays)) for arrays, reference_arrays in pairs]
+    return 100 * sum(are_equal) / len(parses)
 
 
 cli = Command(ScoreConfig, main, "parsing.score", "Score a parser on a treebank.")

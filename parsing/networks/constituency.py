@@ -58,14 +58,10 @@ class SpanHead(nn.Sequential):
         """The three layers that have weights."""
         return cast(tuple[nn.Linear, nn.LayerNorm, nn.Linear], (self[0], self[1], self[3]))
 
-    def project(self, posts_PD: Tensor) -> Tensor:
-        """Compute W f_i of each fencepost: [P, H]."""
-        return F.linear(posts_PD, self.parts[0].weight)
-
     def best_labels(self, posts_PH: Tensor, lengths: Int, gold: Int | None = None) -> WaitForLabels:
         """Find the best label of each span, without gradients; does not wait for a GPU.
 
-        ``posts_PH`` come from :meth:`project`, ``lengths`` are int64 [B], in words. Whole sentences may not
+        ``posts_PH`` are W f_i of the fenceposts, ``lengths`` are int64 [B], in words. Whole sentences may not
         take the null label. In training all labels but ``gold``, int32 [S], get the margin 1.
         """
         offsets = span_offsets(lengths)
@@ -239,7 +235,8 @@ def margin_loss(
     for parse, base in zip(parses, offsets[:-1], strict=True):
         n, starts = len(parse.tags), parse.starts.astype(np.int64)
         gold[base + starts * n - starts * (starts - 1) // 2 + parse.ends - starts - 1] = parse.labels
-    posts_PH = head.project(posts_PD)
+    hidden_layer, norm, output_layer = head.parts
+    posts_PH = F.linear(posts_PD, hidden_layer.weight)
     best, label = head.best_labels(posts_PH, lengths, gold)()
     _, _, spans = best_trees(best, lengths, offsets)
     owners = np.repeat(np.arange(len(lengths)), 2 * lengths - 1)
@@ -262,7 +259,6 @@ def margin_loss(
     def to_device(values: Int | Float) -> Tensor:
         return torch.from_numpy(values).to(posts_PD.device)
 
-    hidden_layer, norm, output_layer = head.parts
     hidden_states = norm(posts_PH[to_device(right)] - posts_PH[to_device(left)] + hidden_layer.bias).relu()
     label_ids = to_device(labels[order]) - 1  # the null label has no weights
     scores = (hidden_states * output_layer.weight[label_ids]).sum(-1) + output_layer.bias[label_ids]
@@ -283,7 +279,8 @@ class SpanParser(EncodedParser[ConstituencyParse]):
         """Find the trees, see :meth:`EncodedParser.parse_states`."""
         head = self.model.span_head
         lengths = positions_B.numpy().astype(np.int64) - 2
-        wait_for_labels = head.best_labels(head.project(fencepost_vectors(states_BTD, positions_B)), lengths)
+        posts_PH = F.linear(fencepost_vectors(states_BTD, positions_B), head.parts[0].weight)
+        wait_for_labels = head.best_labels(posts_PH, lengths)
         wait_for_tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))
         yield
         starts, ends, labels, counts = decode_batch(*wait_for_labels(), lengths)

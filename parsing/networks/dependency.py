@@ -161,9 +161,15 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     s[0] = MIN
     np.fill_diagonal(s, MIN)
     heads: Int64 = s.argmax(1)
-    cycle = _first_cycle(heads)
-    if cycle is None:
+    ends = _path_ends(heads)
+    if not ends.any():
         return heads
+    # The cycle with the smallest token i, in supar's order: head(i), head(head(i)), ..., i.
+    smallest = ends[ends > 0].min()
+    members = [heads[smallest]]
+    while members[-1] != smallest:
+        members.append(heads[members[-1]])
+    cycle = np.array(members)
     outside = np.delete(np.arange(len(s)), cycle)
     exit_scores = s[outside][:, cycle]
     cycle_scores = s[cycle, heads[cycle]]
@@ -181,18 +187,6 @@ def chu_liu_edmonds(scores: Float) -> Int64:
     heads[outside] = np.where(is_below_cycle, exits, outside.take(head_of_outside, mode="clip"))
     heads[entries[head_of_cycle]] = outside[head_of_cycle]
     return heads
-
-
-def _first_cycle(heads: Int64) -> Int64 | None:
-    """Return the cycle with the smallest token i in supar's order: head(i), head(head(i)), ..., i."""
-    ends = _path_ends(heads)
-    if not ends.any():
-        return None
-    smallest = ends[ends > 0].min()
-    members = [heads[smallest]]
-    while members[-1] != smallest:
-        members.append(heads[members[-1]])
-    return np.array(members)
 
 
 def spanning_tree(scores: Float) -> Int64:

@@ -113,8 +113,7 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
     """Read a model folder; raise UserError if it is none, of another kind or format, or damaged."""
     path = current_folder(path)
     if not (path / CONFIG).is_file():
-        folders = [file.parent for file in sorted(path.glob(f"*/{CONFIG}"))]
-        advice = " or ".join(f"give {folder}" for folder in folders)
+        advice = " or ".join(f"give {file.parent}" for file in sorted(path.glob(f"*/{CONFIG}")))
         advice = advice or "write one with python -m parsing.train"
         raise UserError(f"{path}: not a model folder (no {CONFIG}); {advice}")
     values = read_json(path / CONFIG)

@@ -38,7 +38,6 @@ WARMUP = 0.02
 CLIP = 5.0
 AVERAGE = 0.999
 """Decay per step of the average of the weights."""
-Model: TypeAlias = DependencyModel | ConstituencyModel
 Ids: TypeAlias = dict[str, int]
 
 
@@ -68,7 +67,7 @@ class ParserTask(Task[list[int]]):
         vocabulary = ParserVocabulary.build(self.words, min_count=config.min_count)
         self.constituency: ConstituencyModel | None = None
         self.dependency: DependencyModel | None = None
-        self.models: dict[str, Model] = {}
+        self.models: dict[str, DependencyModel | ConstituencyModel] = {}
         if trees:
             self.constituency = ConstituencyModel(vocabulary, labels, tags, config.encoder, config.spans)
             self.models["const"] = self.constituency

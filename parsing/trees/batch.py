@@ -89,7 +89,6 @@ def narrow(values: Int) -> Int:
 
 
 def _no_values() -> Int32:
-    """Return the empty array of a field that was not requested."""
     return np.zeros(0, np.int32)
 
 
