@@ -1,3 +1,3 @@
-"""The other four papers, one folder each, on a shared fine-tuning kit (``studies.finetune``)."""
+"""Experiments of the papers, a folder for each study, on ``studies.kit`` and ``studies.finetune``."""
 
 from runtime import __version__ as __version__

@@ -75,7 +75,7 @@ def own_text() -> str:
 
 
 def tree_hashes(text: str, folder: Path) -> str:
-    """Of the heads, relations, children and labels of each of 64 parts of a text; ``folder/trees`` stays."""
+    """Hash heads, relations, children and labels of each of 64 parts of a text; ``folder/trees`` stays."""
     source = folder / "text.txt"
     source.write_text(text, encoding="utf-8")
     parse(ParseConfig(corpus=str(source), output=folder / "trees", format="lines", workers=1, device="cpu"))
@@ -93,7 +93,7 @@ def tree_hashes(text: str, folder: Path) -> str:
 
 
 def assert_same_trees(found: str, kept: str) -> None:
-    """But for two parts: instructions turn a near tie in one of a thousand sentences or fewer."""
+    """Compare all parts but two: instructions turn a near tie in one of a thousand sentences or fewer."""
     assert sum(one != other for one, other in zip(found.split(), kept.split(), strict=True)) <= 2
 
 

@@ -163,7 +163,10 @@ def plan_const(batch: Batch) -> TreePlan:
     height_N = np.append(np.zeros(tokens, dtype=np.int32), np.array(batch.const_height, dtype=np.int32))
     child_I2 = np.stack([batch.left, batch.right], axis=1).astype(np.int64)
     is_outside_I2 = (child_I2 < 0) | (child_I2 >= 2 * words_I1 - 1)
-    child_I2 += first_I1 + (tokens - sentence_I[:, None] - words_I1) * (child_I2 >= words_I1)
+    # Sentence b with words from `first` on: its word k is first + k in the batch, its internal node n + k is
+    # tokens + (first - b) + k, since each sentence before it has one internal node less than words.
+    internal_shift_I1 = tokens - sentence_I[:, None] - words_I1
+    child_I2 += first_I1 + np.where(child_I2 >= words_I1, internal_shift_I1, 0)
     root_B = np.where(lengths == 1, offsets[:-1], tokens + offsets[1:] - sentence_B - 2)
     # A child outside its sentence becomes the root, which no node may have as a child.
     child_I2 = np.where(is_outside_I2, root_B[sentence_I, None], child_I2)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -197,7 +197,7 @@ class Objective(nn.Module):
         anchors = [view_BD[targets.anchor] for view_BD in views]
         needs_cosines = self.config.score == "cosine" or "same" in self.terms
         units = [normalize(view_BD, dim=1) for view_BD in views] if needs_cosines else []
-        same_targets = Targets(targets.anchor, targets.itself, targets.itself, targets.negative)
+        same_targets = replace(targets, positive=targets.itself)
         pair_losses, pair_hits, same_losses = [], [], []
         for pair, (left, right) in enumerate(self.pairs):
             ways = [(left, right), (right, left)] if self.config.direction == "both" else [(left, right)]

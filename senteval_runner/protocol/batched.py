@@ -112,7 +112,7 @@ def flat(tensor: Tensor) -> Float:
 def _adam(
     w: Float, g: Float, m: Float, v: Float, l2: Float, step: int, lr: float, b1: float, b2: float, eps: float
 ) -> None:
-    """Adam: m = β1 m + (1-β1) g; v = β2 v + (1-β2) g²; w -= lr/(1-β1ᵗ) m/(√v/√(1-β2ᵗ) + ε)."""
+    """Take a step of Adam: m = β1 m + (1-β1) g; v = β2 v + (1-β2) g²; w -= lr/(1-β1ᵗ) m/(√v/√(1-β2ᵗ) + ε)."""
     size = np.float32(lr / (1.0 - b1**step))
     root = np.float32(np.sqrt(1.0 - b2**step))
     c1, c2, e = np.float32(1.0 - b1), np.float32(1.0 - b2), np.float32(eps)
@@ -128,7 +128,7 @@ def _adam(
 
 @partial(compiled, fastmath={"contract"})
 def _rmsprop(w: Float, g: Float, v: Float, l2: Float, lr: float, alpha: float, eps: float) -> None:
-    """RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
+    """Take a step of RMSprop: v = α v + (1-α) g²; w -= lr g / (√v + ε)."""
     a, c, e, size = np.float32(alpha), np.float32(1.0 - alpha), np.float32(eps), np.float32(lr)
     for i in range(w.shape[0]):
         decay = l2[i]
@@ -325,7 +325,10 @@ class _GroupTrainer:
                 update(self.protocol.optim, w, flat(gradient), state, self.l2, self.step)
 
     def _keep_or_stop(self) -> None:
-        """Keep better weights, or stop a model at its (tenacity + 1)-th round without improvement."""
+        """Keep better weights, or stop a model at its (tenacity + 1)-th round without improvement.
+
+        ``f`` and ``r`` number folds and models from the start, ``position`` and ``slot`` those in training.
+        """
         for position, f in enumerate(self.folds.tolist()):
             params = [p[position : position + 1] for p in self.params]
             score_R = self.score(torch.as_tensor(self.fits[f].dev), params)

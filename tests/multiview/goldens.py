@@ -14,7 +14,7 @@ from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from runtime.training_loop import read_log
 from tests.fixtures.trees import TINY, changed
-from tests.oracles.training import ViewTraining, apart
+from tests.oracles.training import ViewTraining, largest_relative_distance
 
 PAIRS = [",".join(pair) for pair in itertools.combinations_with_replacement(("seq", "dep", "const"), 2)]
 STEPS = 25
@@ -46,7 +46,7 @@ def configuration(trees: Path, views: str, output: Path, **encoder: str) -> Trai
 
 @cache
 def equations(trees: Path, views: str) -> tuple[ViewTraining, dict[str, torch.Tensor]]:
-    """A run in float64, and the gradient of its first step."""
+    """Return a run in float64, and the gradient of its first step."""
     config = configuration(trees, views, Path())
     trainer = Trainer(config, open_trees(trees))
     run = ViewTraining(trainer.network, trainer.source, config, STEPS)
@@ -74,8 +74,10 @@ def follow(trees: Path, views: str, engine: str, folder: Path) -> dict[str, floa
     weights = load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
     zero = {name: torch.zeros_like(one) for name, one in first.items()}
     return {
-        "gradients": apart(found, first, zero),
+        "gradients": largest_relative_distance(found, first, zero),
         "losses": max(abs(row["loss"] / loss - 1) for row, loss in zip(steps, run.losses, strict=True)),
         "norms": max(abs(row["gradient_norm"] / one - 1) for row, one in zip(steps, run.norms, strict=True)),
-        "weights": apart(weights, run.weights, run.start, run.adam.felt()),
+        "weights": largest_relative_distance(
+            weights, run.weights, run.start, run.adam.resolvable_in_float32()
+        ),
     }

@@ -28,7 +28,7 @@ def to_benepar(model: ConstituencyModel) -> ChartParser:
 def stock_parse(
     parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
 ) -> list[ConstituencyParse]:
-    """Trees from benepar's untouched ``parse``; batches are of as many words."""
+    """Return the trees of benepar's own ``parse``, in batches of as many words."""
     found = BeneparParser(parser, {})
     found.positions = subbatch_max_tokens or found.positions
     return found.parse(sentences)

@@ -53,7 +53,7 @@ def surroundings(positions: Positions, boundary: str) -> list[Around]:
 
 
 def softmax_loss(positives: Tensor, others: Tensor) -> Tensor:
-    """Mean over the scores of positives of −log of their share in all."""
+    """Return the mean over positives of −log of their share in all scores."""
     return (torch.cat([positives, others]).logsumexp(0) - positives).mean()
 
 

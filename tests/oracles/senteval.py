@@ -107,7 +107,7 @@ def candidates(s, inverses):
 
 
 def search(x, y, folds, classes, seed, s, regs=REGULARISERS):
-    """Dev accuracy [folds, regularisers]."""
+    """Return the dev accuracies [folds, regularisers]."""
     return np.array(
         [
             [

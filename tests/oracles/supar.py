@@ -95,7 +95,7 @@ def stock_predict(
 
 
 def _rows(table: Tensor, ended: bool) -> Tensor:
-    """The rows of words or characters that supar gets: the end's only if sentences have one."""
+    """Return the rows of words or characters that supar gets: that of the end only if sentences have one."""
     return table if ended else torch.cat([table[:END], table[END + 1 :]])
 
 

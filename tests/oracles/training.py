@@ -56,7 +56,7 @@ class Adam:
         rates: Mapping[str, float],
         rows: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        """One step on the weights that have a gradient; ``rows`` are those that move, of some tables."""
+        """Take a step on the weights that have a gradient; of the tables in ``rows`` only these rows move."""
         self.steps += 1
         first, second = self.betas
         for name, g in gradients.items():
@@ -73,35 +73,39 @@ class Adam:
             direction = (m / (1 - first**t)) / ((v / (1 - second**t)).sqrt() + self.epsilon)
             w -= torch.where(moving, rates[name] * (self.decay * w + direction), 0.0)
 
-    def felt(self) -> Weights:
-        """Which numbers had a gradient that float32 resolves: rounding alone moves the others."""
+    def resolvable_in_float32(self) -> Weights:
+        """Tell which numbers had a gradient that float32 resolves: rounding alone moves the others."""
         least = 1e-10 * max(v.max() for _, _, v in self.moments.values())
         return {name: v > least for name, (_, _, v) in self.moments.items()}
 
 
 def norm(tensors: Mapping[str, Tensor]) -> float:
-    """Euclidean length of all numbers together."""
+    """Return the Euclidean length of all numbers together."""
     return math.sqrt(sum(float((tensor.double() ** 2).sum()) for tensor in tensors.values()))
 
 
-def clipped(gradients: Weights, largest: float) -> Weights:
-    """All by one factor, so that their length is at most ``largest``; 0 is no limit."""
+def clip_gradients(gradients: Weights, largest: float) -> Weights:
+    """Scale all gradients by one factor, so that their length is at most ``largest``; 0 is no limit."""
     factor = min(1.0, largest / norm(gradients)) if largest else 1.0
     return {name: gradient * factor for name, gradient in gradients.items()}
 
 
-def apart(one: Mapping[str, Tensor], other: Weights, start: Weights, felt: Weights | None = None) -> float:
-    """Largest distance of two tensors of a name, where 1 is how far the other one is from the start.
+def largest_relative_distance(
+    ours: Mapping[str, Tensor], oracle: Weights, start: Weights, compared: Weights | None = None
+) -> float:
+    """Return the largest distance of two tensors of a name, in units of the oracle's way from the start.
 
-    Only of numbers that are ``felt``, and of tensors that have some.
+    ``compared`` marks the numbers that count; without it all do, with it tensors that have none are left out.
     """
-    found = 0.0
-    for name, where in (felt or {name: value == value for name, value in other.items()}).items():
-        if where.any():
-            value = other[name][where]
-            off, way = (value - one[name].double()[where]).norm(), (value - start[name][where]).norm()
-            found = max(found, float(off / way))
-    return found
+    masks = compared or {name: torch.ones_like(value, dtype=torch.bool) for name, value in oracle.items()}
+    largest = 0.0
+    for name, mask in masks.items():
+        if mask.any():
+            target = oracle[name][mask]
+            distance = (target - ours[name].double()[mask]).norm()
+            way = (target - start[name][mask]).norm()
+            largest = max(largest, float(distance / way))
+    return largest
 
 
 class ViewTraining:
@@ -122,7 +126,7 @@ class ViewTraining:
         self.norms: list[float] = []
 
     def rate(self) -> float:
-        """Of the next step: constant, or it rises over a hundredth and falls as half a cosine to a tenth."""
+        """Return the rate of the next step: constant, or after a warm-up of 1 % half a cosine to a tenth."""
         loop, done = self.config.loop, self.adam.steps
         if loop.schedule == "constant":
             return loop.learning_rate
@@ -130,7 +134,7 @@ class ViewTraining:
         return loop.learning_rate * rising * (0.1 + 0.45 * (1 + math.cos(math.pi * done / self.steps)))
 
     def gradients(self, segments: Sequence[Span]) -> tuple[float, Weights, list[int]]:
-        """Mean loss over the anchors of a step, its gradient, and the rows of words that it has."""
+        """Return the mean loss over the anchors of a step, its gradient, and the rows of its words."""
         whole, anchors, rows = torch.zeros((), dtype=torch.float64), 0, set()
         for span in segments:
             batch = self.source.cache.read(*span, vocabulary=self.source.words.vocabulary)
@@ -151,7 +155,7 @@ class ViewTraining:
         return loss.item(), {name: one for name, one in named if one is not None}, sorted(rows)
 
     def step(self, segments: Sequence[Span]) -> None:
-        """One update."""
+        """Update the weights once."""
         loss, gradients, rows = self.gradients(segments)
         self.losses.append(loss)
         self.norms.append(norm(gradients))
@@ -159,13 +163,13 @@ class ViewTraining:
         rate, table = self.rate(), self.config.table
         rates = {name: rate * (table.rate if name in self.tables else 1.0) for name in self.weights}
         moving = dict.fromkeys(self.tables, rows) if table.update == "rows" else None
-        self.adam.update(self.weights, clipped(gradients, clip), rates, moving)
+        self.adam.update(self.weights, clip_gradients(gradients, clip), rates, moving)
 
 
 def ranker_weights(
     scorer: nn.Module, part: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[Weights]:
-    """Weights after each step of a scorer of passages: AdamW on max(0, margin − s(q, p⁺) + s(q, p⁻))."""
+    """Return the weights after each step of a scorer: AdamW on max(0, margin − s(q, p⁺) + s(q, p⁻))."""
     net, generator, found = copy.deepcopy(scorer).double(), np.random.default_rng(seed), []
     weights = {name: one.detach() for name, one in net.named_parameters()}
     adam, questions, passages = (
@@ -189,13 +193,13 @@ class Recipe:
     """How a task is to be trained, as its paper or page has it."""
 
     rate: Callable[[int, int], float]
-    """From the number of steps done, and of all steps."""
+    """Gives the learning rate by the number of steps done and of all steps."""
     betas: tuple[float, float]
     epsilon: float = 1e-8
     decay: float = 0.0
     clip: float = 0.0
     average: Callable[[int], float] | None = None
-    """How much of the average of the weights stays, from the number of steps done."""
+    """Gives the part of the average of the weights that stays, by the number of steps done."""
 
 
 class FollowedTraining:
@@ -217,7 +221,7 @@ class FollowedTraining:
 
     @contextmanager
     def in_double(self) -> Iterator[None]:
-        """Within it, the module has these weights."""
+        """Give the module these weights while the context lasts."""
         kept = {name: one.data for name, one in self.parameters.items()}
         for name, one in self.parameters.items():
             one.data = self.weights[name]
@@ -226,7 +230,7 @@ class FollowedTraining:
             one.data = kept[name]
 
     def loss(self, batch: Any) -> Tensor:
-        """The task's; ours and its gradient are taken first, with the same random numbers."""
+        """Return the task's loss; ours and its gradient are taken first, with the same random numbers."""
         state = torch.get_rng_state()
         with self.in_double():
             loss = self.real_loss(batch)
@@ -241,23 +245,29 @@ class FollowedTraining:
     def follow(self, position: Position) -> None:
         """Take the step that the task has just taken."""
         recipe, done = self.recipe, self.adam.steps
-        gradients = clipped(self.gradients, recipe.clip)
+        gradients = clip_gradients(self.gradients, recipe.clip)
         rate = recipe.rate(done, position.steps)
         self.adam.update(self.weights, gradients, dict.fromkeys(self.weights, rate))
         if not done:
             real = {name: one.grad for name, one in self.parameters.items() if one.grad is not None}
             zero = {name: torch.zeros_like(one) for name, one in gradients.items()}
-            self.off["gradients"] = apart(real, gradients, zero, self.adam.felt())
+            self.off["gradients"] = largest_relative_distance(
+                real, gradients, zero, self.adam.resolvable_in_float32()
+            )
         if recipe.average:
             kept = recipe.average(done)
             self.averages = {n: kept * one + (1 - kept) * self.weights[n] for n, one in self.averages.items()}
         if self.adam.steps == position.steps:
             real = {name: one.detach() for name, one in self.parameters.items()}
-            self.off["weights"] = apart(real, self.weights, self.start, self.adam.felt())
+            self.off["weights"] = largest_relative_distance(
+                real, self.weights, self.start, self.adam.resolvable_in_float32()
+            )
 
     def averaged(self) -> float:
-        """How far the task's average of the weights is off, after its last step."""
-        return apart(self.task.averages, self.averages, self.start, self.adam.felt())  # type: ignore[attr-defined]
+        """Return how far the task's average of the weights is off, after its last step."""
+        return largest_relative_distance(
+            self.task.averages, self.averages, self.start, self.adam.resolvable_in_float32()
+        )  # type: ignore[attr-defined]
 
 
 class Runs(list[FollowedTraining]):
@@ -265,12 +275,12 @@ class Runs(list[FollowedTraining]):
 
     def __init__(self) -> None:
         self.batches = hashlib.sha256()
-        """Of what they were trained on, in order."""
+        """Digest of what they were trained on, in order."""
 
 
 @contextmanager
 def beside(recipe: Recipe | None) -> Iterator[Runs]:
-    """Within it, every task that trains is followed in float64; without a recipe, none may train."""
+    """Follow in float64 every task that trains while the context lasts; without a recipe, none may train."""
     found = Runs()
     step, batch = Task.step, Stream.batch
 

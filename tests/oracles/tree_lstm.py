@@ -14,7 +14,7 @@ EPSILON = 1e-8
 
 
 def const_tree(encoder: ViewEncoder, x: Tensor, left: np.ndarray, right: np.ndarray) -> list[Tensor]:
-    """States of the 2n - 1 nodes of one sentence (Tai et al. 2015, equations 9-14, N = 2)."""
+    """Return the states of the 2n - 1 nodes of one sentence (Tai et al. 2015, equations 9-14, N = 2)."""
     D, n = encoder.dim, len(x)
     b_iou, b_f = encoder.bias.split([3 * D, D])
     words = (x @ encoder.input_weight.T + b_iou).split(D, dim=1)
@@ -33,7 +33,7 @@ def const_tree(encoder: ViewEncoder, x: Tensor, left: np.ndarray, right: np.ndar
 
 
 def dep_tree(encoder: ViewEncoder, x: Tensor, head: np.ndarray, role: np.ndarray | None) -> list[Tensor]:
-    """States of the n words of one sentence, children first by recursion; roles if the encoder knows them."""
+    """Return the states of the n words of a sentence, children first; with roles if the encoder has them."""
     D, n = encoder.dim, len(x)
     b_iou, b_q, b_f, b_p = encoder.bias.split([3 * D, D, D, D])
     of_role = torch.zeros(n, 2 * D, dtype=x.dtype) if role is None else encoder.role_bias[role]
@@ -66,7 +66,7 @@ def dep_tree(encoder: ViewEncoder, x: Tensor, head: np.ndarray, role: np.ndarray
 
 
 def reference(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> tuple[Tensor, Tensor]:
-    """Sentence vectors [B, D] and states of all nodes [N, D] in sentence order."""
+    """Return sentence vectors [B, D] and the states of all nodes [N, D] in sentence order."""
     roots, nodes = [], []
     for i, (start, stop) in enumerate(
         zip(batch.sentence_offsets[:-1], batch.sentence_offsets[1:], strict=True)
@@ -91,7 +91,7 @@ def reference(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> tuple[
 def outputs_and_gradients(
     encoder: ViewEncoder, x: Tensor, run: Callable[[Tensor], tuple[Tensor, Tensor]], seed: int = 0
 ) -> list[Tensor]:
-    """Roots and nodes of ``run``, and the gradients of a random linear functional of both."""
+    """Return roots and nodes of ``run``, and the gradients of a random linear functional of both."""
     generator = torch.Generator().manual_seed(seed)
     x = x.detach().requires_grad_()
     roots, nodes = run(x)

@@ -41,7 +41,7 @@ def first_gradient(config: TrainConfig, distributed: DistributedContext | None =
 
 
 def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> None:
-    """Relative to the largest number of each."""
+    """Compare tensors, relative to the largest number of each."""
     assert one.keys() == other.keys()
     for name, value in one.items():
         scale = float(value.abs().max()) or 1.0

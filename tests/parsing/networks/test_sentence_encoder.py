@@ -73,7 +73,7 @@ def encode(encoder, sentences):
 
 
 def torchs_states(layer: BidirectionalLayer, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """Of one bidirectional nn.LSTM with the layer's weights, over packed sentences."""
+    """Return the states of one bidirectional nn.LSTM with the layer's weights, over packed sentences."""
     reference = torch.nn.LSTM(5, 4, batch_first=True, bidirectional=True).to(x.dtype)
     for direction, suffix in ((layer.ahead, ""), (layer.back, "_reverse")):
         for name, value in direction.named_parameters():

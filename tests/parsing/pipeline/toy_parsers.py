@@ -17,7 +17,7 @@ from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
 
 
 def number(tokens: Sequence[str]) -> int:
-    """A number that depends on the words alone (Python's hash is salted per process)."""
+    """Return a number that depends on the words alone (Python's hash is salted per process)."""
     return sum(len(word) * (i + 1) for i, word in enumerate(tokens))
 
 

@@ -141,7 +141,7 @@ def by_nltk(tree):
 
 
 def height(tree) -> int:
-    """Of a tree as nested tuples; a leaf has 0."""
+    """Return the height of a tree of nested tuples; a leaf has 0."""
     return 0 if len(tree) == 2 else 1 + max(map(height, tree[1:]))
 
 

@@ -63,7 +63,7 @@ def rows_of(batch) -> list[ParsedSentence]:
 
 
 def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
-    """Each sentence's arrays, parsed alone."""
+    """The oracle is each sentence's arrays, parsed alone."""
     sentences, cache = corpus_of(70), TreeCache.open(folder, open_shards=2)
     oracle = [row for tokens in sentences for row in rows_of(toys().arrays([tokens]))]
     random = np.random.default_rng(3)
