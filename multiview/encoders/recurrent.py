@@ -1,26 +1,8 @@
 """The trained views: DEP and CONST are Tree-LSTMs, SEQ is a bidirectional GRU.
 
-DEP: attentive Child-Sum Tree-LSTM over dependency trees (Tai et al. 2015; attention: Zhou et al. 2016). Node
-j with word x_j and children k (its dependents):
-
-    q_j = W_q x_j + b_q   p_k = W_p h_k + b_p
-    a_kj = q_j·p_k / (max(‖q_j‖, ε) max(‖p_k‖, ε))   α = softmax of a over children   h̃_j = Σ α_kj h_k
-    i, o = σ(W x_j + U h̃_j + b)   u = tanh(W x_j + U h̃_j + b)
-    f_kj = σ(W_f x_j + U_f h_k + b_f)   c_j = i∘u + Σ f_kj∘c_k   h_j = o∘tanh(c_j)
-
-A word without dependents has h̃ = 0 and no forget gates; the sentence is the root's h. With relations
-(``--encoder.relations``) p_k and the forget gate of a child have biases of its role r(k) to its head as well,
-so that it matters which child is which: b_p + b_p^r(k), b_f + b_f^r(k).
-
-CONST: binary N-ary Tree-LSTM over binarised constituency trees (Tai et al. 2015, equations 9-14, N = 2).
-
-    word:      i = σ(W_i x + b_i)  o = σ(W_o x + b_o)  u = tanh(W_u x + b_u)  c = i∘u
-    internal:  i = σ(U_il h_l + U_ir h_r + b_i), o and u alike
-               f_l = σ(U_ll h_l + U_lr h_r + b_f)  f_r = σ(U_rl h_l + U_rr h_r + b_f)
-               c = i∘u + f_l∘c_l + f_r∘c_r
-    both:      h = o∘tanh(c); the sentence is the root's h.
-
-SEQ: D/2 in each direction; the sentence is the last state of both.
+Their equations, in these names, are in docs/equations.md. A word without dependents has h̃ = 0 and no forget
+gates; both forget gates of a constituent share a bias. The buffers of a sweep are described in
+:mod:`multiview.engines.kernels_numba`.
 """
 
 from __future__ import annotations
@@ -29,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -80,28 +62,6 @@ def kernels_for(x: Tensor) -> ModuleType:
     raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")
 
 
-class DepBuffers(NamedTuple):
-    """What the sweep of DEP writes and its gradients read; shapes as in :mod:`multiview.engines.plan`."""
-
-    h: Tensor  # [N, D], by slot
-    c: Tensor  # [N, D], by slot
-    gates: Tensor  # [N, 3D], by rank: i, o, u
-    parents: Tensor  # [I, 2D]: q and W_f x
-    children: Tensor  # [E, 2D], by slot: p and the forget gate
-    alpha: Tensor  # [E]
-    cosine: Tensor  # [E], of q and p
-    context: Tensor  # [I, D]: h̃
-    parent_x: Tensor  # [I, size of a word vector]: x
-
-    @staticmethod
-    def shapes(plan: TreePlan, dim: int, word_dim: int) -> list[tuple[int, ...]]:
-        """Return the shape of each buffer."""
-        nodes, internal, edges = len(plan.node_of_rank), plan.internal, plan.edges
-        by_node = [(nodes, dim), (nodes, dim), (nodes, 3 * dim)]
-        by_edge = [(edges, 2 * dim), (edges,), (edges,)]
-        return [*by_node, (internal, 2 * dim), *by_edge, (internal, dim), (internal, word_dim)]
-
-
 class DepSweep(torch.autograd.Function):
     """Runs DEP over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
 
@@ -113,11 +73,12 @@ class DepSweep(torch.autograd.Function):
         weights = DepWeights(*weight_tensors)
         kernels, products = kernels_for(x), Products.of(x)
         dim = weights.recurrent_weight.shape[1]
-        shapes = DepBuffers.shapes(plan, dim, x.shape[1])
-        *tensors, word_gates = workspace(x, *shapes, (len(x), 3 * dim))
-        buffers = DepBuffers(*tensors)
-        h, c, gates, parents, children, alpha, cosine, context, parent_x = buffers
-        leaves, edges = plan.leaves, plan.edges
+        leaves, nodes, internal, edges = plan.leaves, len(plan.node_of_rank), plan.internal, plan.edges
+        by_node = (nodes, dim), (nodes, dim), (nodes, 3 * dim)
+        by_edge = (edges, 2 * dim), (edges,), (edges,)
+        by_parent = (internal, 2 * dim), (internal, dim), (internal, x.shape[1])
+        buffers = workspace(x, *by_node, *by_edge, *by_parent, (len(x), 3 * dim))
+        h, c, gates, children, alpha, cosine, parents, context, parent_x, word_gates = buffers
 
         token = token[plan.tensor("node_of_rank")]
         products.multiply_words(x, token, weights.input_weight, word_gates, gates)
@@ -144,7 +105,7 @@ class DepSweep(torch.autograd.Function):
             attend(low, high)
             products.addmm(context[low:high], recurrent_product, inner_gates[low:high])
             activate(low, high)
-        ctx.save_for_backward(x, token, *weights, *buffers)
+        ctx.save_for_backward(x, token, *weights, *buffers[:-1])
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
         ctx.set_materialize_grads(False)
         return h[edges:].clone(), h
@@ -155,8 +116,8 @@ class DepSweep(torch.autograd.Function):
         """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
         x, token, *tensors = ctx.saved_tensors
         weights = DepWeights(*tensors[: len(DepWeights._fields)])
-        buffers = DepBuffers(*tensors[len(DepWeights._fields) :])
-        h, c, gates, parents, children, alpha, cosine, context, parent_x = buffers
+        buffers = tensors[len(DepWeights._fields) :]
+        h, c, gates, children, alpha, cosine, parents, context, parent_x = buffers
         plan, products = ctx.plan, ctx.products
         leaves, edges, dim = plan.leaves, plan.edges, h.shape[1]
         shapes = [buffer.shape for buffer in (h, c, gates, parents, children, context)]

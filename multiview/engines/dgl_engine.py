@@ -1,7 +1,7 @@
 """The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
 
 ``engine="dgl"`` selects it; the parameters are the encoders' own. The cells are DGL message, reduce and apply
-functions that read like the equations in ``multiview.encoders.recurrent``. It never ran on a GPU.
+functions that read like the equations in docs/equations.md. It never ran on a GPU.
 
 Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
 """

@@ -14,7 +14,7 @@ nodes, E edges (N - B), L levels of internal nodes, D hidden, V word vector, R r
 import math
 import weakref
 from bisect import bisect_left
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -75,11 +75,8 @@ class Plan:
         device = torch.device(device)
         if self.tensors is not None and self.tensors["node_slot"].device == device:
             return self
-        tensors = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                tensors[field.name] = to_device(torch.from_numpy(value), device)
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        tensors = {name: to_device(torch.from_numpy(array), device) for name, array in arrays.items()}
         return replace(self, tensors=tensors)
 
     def tensor(self, name: str) -> Tensor:

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import Boundary, find_trees
+from multiview.config import TrainConfig, find_trees
 from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
@@ -193,27 +193,17 @@ class _Part(NamedTuple):
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
-    Views and words are those of ``network``. With ``finds_itself`` the objective has the term of finding the
-    same sentence in another view; ``micro_batch`` sentences are encoded at a time, all if it is 0;
-    ``teacher`` are vectors of the corpus [sentences, K]. A cache without trees of a view is a UserError.
+    Views and words are those of ``network``; ``teacher`` are vectors of the corpus [sentences, K]. A cache
+    without trees of a view is a UserError.
     """
 
     def __init__(
-        self,
-        cache: TreeCache,
-        network: ViewStack,
-        *,
-        boundary: Boundary,
-        finds_itself: bool,
-        micro_batch: int,
-        dropout: float,
-        seed: int,
-        teacher: Float | None,
+        self, cache: TreeCache, network: ViewStack, config: TrainConfig, teacher: Float | None
     ) -> None:
-        self.cache, self.teacher = cache, teacher
+        self.cache, self.config, self.teacher = cache, config, teacher
         self.words, self.encoders = network.words, network.encoder_list
-        self.boundary, self.finds_itself = boundary, finds_itself
-        self.micro_batch, self.dropout, self.seed = micro_batch, dropout, seed
+        self.finds_itself = config.objective.same > 0
+        """Whether the objective has the term of finding the same sentence in another view."""
         requires = {annotation for encoder in self.encoders for annotation in encoder.requires}
         for annotation in sorted(requires - {"tokens"}):
             if not cache.has(annotation):
@@ -244,11 +234,14 @@ class StepSource:
         distinct_rows, inverse = np.unique(np.concatenate(all_rows), return_inverse=True)
         rows = distinct_rows.astype(np.int64)
         tokens = iter(torch.from_numpy(inverse).split([len(rows_N) for rows_N in all_rows]))
+        encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
         segments = []
         for span, parts in zip(own_spans, parts_of_segments, strict=True):
             micro_batches = []
             for batch, rows_of_views in parts:
-                plans = self._plans(batch)
+                # Views of the same kind share a plan, since it depends only on the trees.
+                plans_by_name = {name: encoder.plan(batch) for name, encoder in encoders_by_name.items()}
+                plans = [plans_by_name[encoder.name] for encoder in self.encoders]
                 offsets = torch.from_numpy(np.array(batch.sentence_offsets, dtype=np.int64))
                 micro_batches.append(MicroBatch([next(tokens) for _ in rows_of_views], plans, offsets))
             # A sentence that finds itself must not be told that its copies are others.
@@ -270,7 +263,7 @@ class StepSource:
 
     def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:
         positions = self.positions(np.arange(*span, dtype=np.int64))
-        return neighbour_targets(replace(positions, content=contents), self.boundary)
+        return neighbour_targets(replace(positions, content=contents), self.config.objective.boundary)
 
     def _read(self, start: int, stop: int, epoch: int | None) -> list[_Part]:
         """Read a segment in the parts that are encoded together; in training random words are unknown.
@@ -278,29 +271,24 @@ class StepSource:
         With the term of the same sentence each view loses words of its own: else what is missing would give
         the sentence away.
         """
-        size = (0 if epoch is None else self.micro_batch) or stop - start
+        size = (0 if epoch is None else self.config.loop.micro_batch) or stop - start
         batches = [
             self.cache.read(first, min(first + size, stop), self.fields, self.words.vocabulary)
             for first in range(start, stop, size)
         ]
-        if epoch is None or not self.dropout:
+        dropout = self.config.table.dropout
+        if epoch is None or not dropout:
             return [_Part(batch, [np.asarray(batch.row)]) for batch in batches]
-        seed = [self.seed, epoch, start, sum(len(batch.row) for batch in batches)]
+        seed = [self.config.seed, epoch, start, sum(len(batch.row) for batch in batches)]
         generators = [np.random.default_rng(seed)]
         if self.finds_itself:
             generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]
 
         def drop(rows_N: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
-            is_kept = generator.random(len(rows_N)) >= self.dropout
+            is_kept = generator.random(len(rows_N)) >= dropout
             return np.where(is_kept, rows_N, UNKNOWN_ROW).astype(np.int32)
 
         return [_Part(batch, [drop(batch.row, generator) for generator in generators]) for batch in batches]
-
-    def _plans(self, batch: Batch) -> list[Plan]:
-        """Return one plan per view; views of the same kind share it, since it depends only on the trees."""
-        encoders_by_name = {encoder.name: encoder for encoder in self.encoders}
-        plans_by_name = {name: encoder.plan(batch) for name, encoder in encoders_by_name.items()}
-        return [plans_by_name[encoder.name] for encoder in self.encoders]
 
 
 def _number_contents(batches: Sequence[Batch]) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from multiview.config import EncoderConfig, ObjectiveConfig
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.engines.plan import to_device
 from multiview.training.data import MicroBatch, Segment, Step
-from multiview.training.objective import Objective, ObjectiveValue
+from multiview.training.objective import Objective
 from multiview.words.table import WordTable
 from runtime.errors import UserError
 from runtime.training_task import adam_tensors, load_adam
@@ -165,9 +165,10 @@ def _backpropagate(
             return network.encode(micro_batch.tokens, micro_batch.plans, leaves)
 
     def backward(features: list[Tensor]) -> Tensor:
-        value: ObjectiveValue = network.objective(features, segment.targets, segment.teacher)
-        (value.loss * scale).backward()
-        return value.sums
+        value: tuple[Tensor, Tensor] = network.objective(features, segment.targets, segment.teacher)
+        loss, sums = value
+        (loss * scale).backward()
+        return sums
 
     micro_batches = segment.micro_batches
     if len(micro_batches) == 1:

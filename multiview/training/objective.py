@@ -101,12 +101,9 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
     """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 
-    With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
-
-    - ``paper``: Σ_p −log( e^{S_sp} / (e^{S_sp} + Σ_{u ∈ N(s)} e^{S_su}) ), each positive separately;
-    - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), one softmax over all;
-    - ``quickthought``: the same with the sentence itself in the denominator at score 0, as QuickThought's
-      code does by zeroing the diagonal instead of removing it.
+    ``paper`` takes each positive separately, ``all`` has one softmax over positives and negatives;
+    ``quickthought`` the same with the sentence itself in the denominator at score 0, as QuickThought's code
+    does by zeroing the diagonal instead of removing it.
     """
     in_denominator = targets.negative if denominator == "paper" else targets.negative | targets.positive
     denominator_AB = score_AB.masked_fill(~in_denominator, MASKED_SCORE)
@@ -142,20 +139,6 @@ def neighbour_recall(vectors_ND: Tensor, positions: Positions) -> float:
     return hits / max(anchors, 1)
 
 
-@dataclass(frozen=True)
-class ObjectiveValue:
-    """Sums over the anchors; divide by the number of anchors of the whole step for means.
-
-    The numbers stay on the device: reading one would wait for everything that was queued before it.
-    """
-
-    loss: Tensor
-    """Scalar with gradient: the mean over pairs of views and directions, plus the terms by their weights."""
-    anchors: int
-    sums: Tensor
-    """float64 [M], the numbers that :attr:`Objective.metrics` names."""
-
-
 class Objective(nn.Module):
     """The contrastive loss over all pairs of views; holds W_ij if the score is bilinear.
 
@@ -188,10 +171,12 @@ class Objective(nn.Module):
 
     def forward(
         self, features: Sequence[Tensor], targets: Targets, teacher_BK: Tensor | None = None
-    ) -> ObjectiveValue:
-        """Return the loss of a batch, summed over its anchors; scores are computed in at least float32.
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of a batch, and the numbers that ``metrics`` names, float64: sums over its anchors.
 
-        Features are [B, D] for each view, of any floating type; targets are on their device.
+        The loss, with gradient, is the mean over pairs of views and directions, plus the terms by their
+        weights. Features are [B, D] for each view, of any floating type; targets are on their device. Scores
+        are computed in at least float32. Nothing waits for the device.
         """
         views = [view_BD if view_BD.dtype == torch.float64 else view_BD.float() for view_BD in features]
         anchors = [view_BD[targets.anchor] for view_BD in views]
@@ -228,5 +213,4 @@ class Objective(nn.Module):
         for name, weight in self.terms.items():
             loss = loss + weight * terms[name]
         values = (loss, *pair_losses, *(terms[name] for name in self.terms), *pair_hits)
-        sums = torch.stack([value.detach().double() for value in values])
-        return ObjectiveValue(loss, len(targets.anchor), sums)
+        return loss, torch.stack([value.detach().double() for value in values])

@@ -95,16 +95,7 @@ class Trainer(Task[Job]):
         torch.manual_seed(config.seed)
         self.network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
         self.card = Card(config, cache)
-        self.source = StepSource(
-            cache,
-            self.network,
-            boundary=objective.boundary,
-            finds_itself=objective.same > 0,
-            micro_batch=loop.micro_batch,
-            dropout=table.dropout,
-            seed=config.seed,
-            teacher=teacher,
-        )
+        self.source = StepSource(cache, self.network, config, teacher)
         self.split = Split.of(self.source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
@@ -349,9 +340,8 @@ class ValidationSet:
             first_means.append(means[0])
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, leaves)
-            loss = network.objective(features, segment.targets, segment.teacher)
-            sums = sums + loss.sums
-            anchors = anchors + loss.anchors
+            sums = sums + network.objective(features, segment.targets, segment.teacher)[1]
+            anchors += step.anchors
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
         if not anchors:
             return {"anchors": 0}

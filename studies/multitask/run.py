@@ -1,20 +1,11 @@
 """Train SEQ-MT's stages under its names, on the data of their tasks, for the paper's two tables.
 
-A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``; all but the task may be
-missing. These are the names of the paper's Table 1::
-
-    SA                sentiment, single sentences: a head on [CLS]
-    P, STS, NLI       both texts of a pair read together, a head on [CLS] (BERT)
-    P(M)              both texts read alone and pooled (SBERT): features u, v, |u-v|; (C) and (X) likewise
-    P(M)*             with u*v added: u, v, |u-v|, u*v
-    P[sub](M)         trained on a fresh random tenth of the data each epoch
-    SA-P-STS(M)       sentiment first, then paraphrases, then similarity
-
-Siamese ``STS`` predicts the cosine itself, joint ``STS`` a logit; ``*`` has no meaning for either.
+A configuration is its stages joined by hyphens, a stage is ``TASK[sub](POOLING)*``, where all but the task
+may be missing (``--stages``, docs/papers/seq-mt.md). Siamese ``STS`` predicts the cosine itself, joint
+``STS`` a logit; ``*`` has no meaning for either.
 
 The data folder has tweets in place of Quora's pairs, in the same form, and SNLI's dev part in place of its
-training part. SEQ-MT splits Quora's one file and all 8,628 pairs of STS-B at random, 7 : 1 : 2; which pair
-went where it does not say.
+training part.
 """
 
 import re

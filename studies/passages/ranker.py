@@ -2,9 +2,7 @@
 
     L = max(0, m − s(q, p⁺) + s(q, p⁻))
 
-With m = 0, as EMP prints it, every scorer that gives p⁺ and p⁻ the same score is a minimum, and a pair has no
-gradient once s(q, p⁺) ≥ s(q, p⁻) (ReLU's subgradient at 0 is 0). Vectors are first scaled to length √D, so
-that components are near 1 for every encoder.
+Vectors are first scaled to length √D, so that components are near 1 for every encoder.
 
 The cross-encoder reads question and passage together and is fine-tuned on the set, an upper bound for
 vectors: s(q, p) = MLP(h), where h is the last hidden state at the first position of "[CLS] q [SEP] p [SEP]"
