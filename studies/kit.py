@@ -21,8 +21,6 @@ Presets are in ``presets.toml`` beside the configuration, a table per preset::
     requires = ["nli", "ppdb"]                                                  # options that give them
     [paper.options]                                                             # what differs from defaults
     backbone = "bert-base-uncased"
-
-The rows that a paper publishes are CSV files: a header, then a row's name and its figures, where published.
 """
 
 from __future__ import annotations
@@ -167,11 +165,7 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 
 
 def check_inputs(config: Any) -> None:
-    """Refuse a study of which no model or no set can be read, before anything heavy is imported.
-
-    Raises UserError: options that the preset requires are missing; none of the models, or none of the files
-    of an option, is there.
-    """
+    """Refuse a study without a model or set that is there, or without an option that its preset requires."""
     if preset := getattr(config, "preset", None):
         table = _preset_tables(type(config)).get(preset, {})  # or a preset of multiview.train
         missing = [name for name in table.get("requires", ()) if not getattr(config, name)]

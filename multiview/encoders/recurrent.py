@@ -368,8 +368,8 @@ class SeqEncoder(ViewEncoder):
         has_kernel = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
         if has_kernel and not torch.is_grad_enabled():
             token_T = token_N[token_of_row]
-            ahead_BH, ahead_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "")
-            back_BH, back_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "_reverse")
+            ahead_BH, ahead_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, backwards=False)
+            back_BH, back_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, backwards=True)
             sentence_BD = torch.cat([ahead_BH, back_BH], dim=1).index_select(0, column_B)
             return sentence_BD, torch.cat([ahead_TH, back_TH], dim=1)
         inputs = PackedSequence(
@@ -382,14 +382,12 @@ class SeqEncoder(ViewEncoder):
         return last_states.transpose(0, 1).flatten(1), words.data
 
     def _run_direction(
-        self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
+        self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, *, backwards: bool
     ) -> tuple[Tensor, Tensor]:
         """Return the last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
         from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
 
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        weights = (getattr(self.gru, f"{name}_l0{suffix}") for name in names)
-        input_weight, recurrent_weight, input_bias, recurrent_bias = weights
+        input_weight, recurrent_weight, input_bias, recurrent_bias = self.gru.all_weights[backwards]
         products, half = Products.of(x_UE), self.dim // 2
         gates_UG = products.new_mm(x_UE, input_weight.t()).add_(input_bias)
         state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)
@@ -399,7 +397,7 @@ class SeqEncoder(ViewEncoder):
         step = partial(gru_forward, *map(array, buffers))
         ends = np.cumsum(batch_sizes).tolist()
         positions = list(zip(ends, batch_sizes.tolist(), strict=True))
-        for end, sentences in reversed(positions) if suffix else positions:
+        for end, sentences in reversed(positions) if backwards else positions:
             products.mm(state_BH[:sentences], recurrent_weight.t(), recurrent_BG[:sentences])
             step(end - sentences, end)
         return state_BH, states_TH

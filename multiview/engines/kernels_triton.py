@@ -2,13 +2,11 @@
 
 Ran on an H100 on 26 November 2026 (``pytest -m gpu``); other tests run them under Triton's interpreter.
 
-Names (with an underscore) and arguments are those of ``kernels_numba``. A program handles one node and a
-block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's
+Names (with an underscore), arguments and shapes are those of ``kernels_numba``. A program handles one node
+and a block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's
 children in order: no atomics, the same bits every time. Bias gradients are summed once after the sweep.
 
 Imported only where triton is installed; ``TRITON_INTERPRET=1`` runs the kernels on the CPU, as the tests do.
-
-Shapes: as in ``kernels_numba``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What sweeps over the trees of a batch share: the order of nodes, weights and memory (docs/tree-engine.md).
 
-A node has a *rank*, its place in a stable sort by height, so that a level is a range of ranks. Its state is
-kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice
-of states, which nothing gathers or concatenates. Loader threads compute a plan with numpy.
+A node has a *rank*, its place in a stable sort by height, and its state is kept in a *slot*, by the rank of
+its parent and its side, roots last. Loader threads compute a plan with numpy.
 
 A sweep on the CPU takes one block of memory for all its buffers, which is free again when its last tensor is
 deleted. The C library would return hundreds of megabytes to the system each step, and ask for them again.

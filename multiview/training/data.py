@@ -293,11 +293,7 @@ class StepSource:
 
 def _number_contents(batches: Sequence[Batch]) -> NDArray[np.int64]:
     """Return a number for each sentence, equal for those of the same words, [B]."""
-    number_of_words: dict[bytes, int] = {}
-    numbers = []
-    for batch in batches:
-        rows = np.asarray(batch.row)
-        for start, stop in pairwise(batch.sentence_offsets.tolist()):
-            words = rows[start:stop].tobytes()
-            numbers.append(number_of_words.setdefault(words, len(number_of_words)))
-    return np.array(numbers)
+    sentences = [
+        words.tobytes() for batch in batches for words in np.split(batch.row, batch.sentence_offsets[1:-1])
+    ]
+    return np.unique(np.array(sentences, dtype=object), return_inverse=True)[1]

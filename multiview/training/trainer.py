@@ -1,8 +1,6 @@
 """One training run of views: what the shared loop (:mod:`runtime.training_loop`) does in a step.
 
-Each step depends only on the configuration, the cache and what a checkpoint holds. So a run that is killed
-and started again with the same command ends with the same bits, given the same machine, threads, processes
-and versions, and no time limit.
+Each step depends only on the configuration, the cache and what a checkpoint holds (docs/promises.md).
 
 A GPU runs behind the program that feeds it, and to read a number waits for it. So the metrics of many steps
 are read at once, and the device itself refuses a gradient that is not finite. It ran on an H100 on 26
@@ -101,7 +99,14 @@ class Trainer(Task[Job]):
         self.network.to(self.device)
         self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         super().__init__(self.network, self.updates.adam)
-        self.position = Position(steps=self._count_steps(), limit_s=60 * loop.max_minutes)
+        steps = sum(1 for _ in self.jobs())
+        if not steps:
+            raise UserError(
+                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
+                f"{len(cache)} sentences, which do not fill one step; lower them"
+            )
+        steps = min(steps, loop.max_steps or steps)
+        self.position = Position(steps=steps, limit_s=60 * loop.max_minutes)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
@@ -111,17 +116,6 @@ class Trainer(Task[Job]):
         self._time_of_reading = time.perf_counter()
         self._sentences_since_reading = 0
         self._validation_scores: Row = {}
-
-    def _count_steps(self) -> int:
-        """Count the steps of the whole run; a corpus that does not fill one is a UserError."""
-        loop = self.config.loop
-        steps = sum(1 for _ in self.jobs())
-        if not steps:
-            raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
-                f"{len(self.cache)} sentences, which do not fill one step; lower them"
-            )
-        return min(steps, loop.max_steps or steps)
 
     def batches(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""
@@ -329,7 +323,6 @@ class ValidationSet:
         anchors = 0
         embeddings: list[Tensor] = []
         word_means: list[Tensor] = []  # over every table
-        first_means: list[Tensor] = []  # over the first table, which the view BAG reads
         for step_on_host in self.steps:
             step = move_to_device(step_on_host, device)
             (segment,) = step.segments
@@ -337,7 +330,6 @@ class ValidationSet:
             leaves, (tokens,) = step.leaves(network.words), batch.tokens
             means = [embedding_bag(tokens, rows, batch.offsets, include_last_offset=True) for rows in leaves]
             word_means.append(torch.cat(means, dim=1))
-            first_means.append(means[0])
             with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
                 features = network.encode(batch.tokens, batch.plans, leaves)
             sums = sums + network.objective(features, segment.targets, segment.teacher)[1]
@@ -345,7 +337,9 @@ class ValidationSet:
             embeddings.append(torch.cat([feature.float() for feature in features], dim=1))
         if not anchors:
             return {"anchors": 0}
-        views_and_words = [torch.cat(pair, dim=1) for pair in zip(embeddings, first_means, strict=True)]
+        # The view BAG reads the first table.
+        pairs = zip(embeddings, word_means, strict=True)
+        views_and_words = [torch.cat([views, words[:, : network.words.dim]], dim=1) for views, words in pairs]
         vectors_by_metric = {
             "recall@1": embeddings,
             "recall@1/words": word_means,

@@ -1,8 +1,5 @@
 """Build the questions: pairs of facts, wrong answers, contexts. docs/papers/uni.md says what is UNI's.
 
-A word question has five candidates: the answer and the four words of a vector file that are nearest to
-b − a + c. Where the file lacks a word of the question, and without a file, the category's own words stand in.
-
 Semantic phrases and sentences have one context, found around A's word, in two wordings,
 
     the streets of Athens : the roads of Greece = the roads of Baghdad : the streets of Iraq

@@ -12,15 +12,13 @@ Slots are found by their tags and relations:
     adjective  between "the", "this", ... and a noun
     predicate  the sentence's head, after a copula
 
-A phrase is the smallest constituent of 3 to 7 words around the slot; sentences have 5 to 18 words. The
-paraphrase replaces every word that has a synonym (``synonyms.tsv``): at least one in a phrase, two in a
-sentence. If there is no cache or it gives too few frames, ``frames.tsv`` adds hand-made ones.
+A phrase is the smallest constituent of 3 to 7 words around the slot. The paraphrase replaces every word that
+has a synonym (``synonyms.tsv``). Where a cache gives too few frames, ``frames.tsv`` adds hand-made ones.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from corpora.inputs import read_table
@@ -72,10 +70,7 @@ def fill(frame: tuple[str, ...], filler: str) -> str:
     return text[0].upper() + text[1:] if frame[-1] == "." else text
 
 
-@cache
-def _synonyms() -> dict[str, str]:
-    rows = read_table(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True)
-    return {row.cells[0]: row.cells[1] for row in rows}
+SYNONYMS = dict(row.cells for row in read_table(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True))
 
 
 def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
@@ -84,7 +79,7 @@ def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     count = 0
     for place, word in enumerate(words):
         # A capital inside a sentence is a name: "the Opera House" stays.
-        synonym = _synonyms().get(word.lower()) if place == 0 or word.islower() else None
+        synonym = SYNONYMS.get(word.lower()) if place == 0 or word.islower() else None
         if synonym is None:
             new_words.append(word)
             continue

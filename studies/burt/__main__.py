@@ -6,9 +6,7 @@ r"""Train BURT: files in, an ordinary sentence-transformers folder out.
     python -m studies.burt --output runs/burt/ablation --ablation negatives --backbone ... --nli ...
 
 The output is the model (``SentenceTransformer(folder)`` loads it), with ``heads.safetensors`` and the
-report. An ablation trains the rows of a block of Table 4, one option changed at a time, each
-in a folder of its own; the blocks below one output share the full model.
-Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
+report. The blocks of an ablation below one output share the full model.
 """
 
 import sys

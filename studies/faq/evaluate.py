@@ -5,9 +5,7 @@
 ``relevance`` (relevant if above 0). Further columns are ignored. The files fix which queries train and which
 test, so the deviation is over trainings.
 
-A method gives one score for each query and entry; higher is better. The score of an encoder is the cosine of
-the two vectors. In training, a linear layer and a softmax over [u; v; |u-v|] tell the right entry of a query
-from K = 4 wrong ones.
+The score of an encoder is the cosine of the two vectors (docs/papers/uni.md).
 
 Legend: Q queries, N entries, D embedding size, K wrong entries.
 """

@@ -119,9 +119,8 @@ def hold_out(
 def usable_phrases(rows: Iterable[tuple[str, str, str | None]]) -> Examples:
     """Filter PPDB's rows: classes are those of :data:`RELATIONS`, -1 without a label (PPDB 1.0).
 
-    The phrases of a pair differ and have at most :data:`MAX_WORDS` words each; Exclusion and OtherRelated are
-    dropped. A pair counts once in each direction: PPDB lists both, and BURT's 3 x 354k pairs out of 1.53M
-    leave no room for one direction alone.
+    The phrases of a pair differ and have at most :data:`MAX_WORDS` words each. A pair counts once in each
+    direction, as PPDB lists both (docs/papers/burt.md).
     """
     classes: dict[tuple[str, str], int] = {}
     for a, b, label in rows:
@@ -137,8 +136,7 @@ def split_phrases(
     """Filter PPDB's rows, balance their classes, then hold out a fraction: (training, held out).
 
     Each class is cut to the size of the smallest, at most ``per_class`` rows; every row without a label
-    stays. The choice is random and always the same, so a test set is what training left of the same rows. In
-    this order the papers' figures agree: of BURT's 354,000 pairs of each label 97 % are UNI's 343,000.
+    stays. The choice is random and always the same, so a test set is what training left of the same rows.
     """
     usable = usable_phrases(rows)
     groups = [np.flatnonzero(usable.target == place) for place in range(len(RELATIONS))]

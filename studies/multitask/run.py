@@ -245,8 +245,7 @@ def _test(config: MultitaskConfig, tasks: Tasks, name: str, work: Path) -> Figur
 def best(dev: Mapping[str, Figures]) -> list[str]:
     """Choose the configurations with the highest overall dev score, best first; of equal ones the earlier.
 
-    Without a Siamese stage a configuration is a baseline. SEQ-MT leaves those out of Table 2, even SA-P-STS,
-    which is third on dev; here they count where nothing else ran.
+    Baselines, without a Siamese stage, count only where nothing else ran (docs/papers/seq-mt.md).
     """
     siamese = [name for name in dev if "(" in name]
     return sorted(siamese or dev, key=lambda name: -dev[name]["overall"])[:BEST]

@@ -1,10 +1,8 @@
 """Score models on sets of words, phrases and sentences: a cell each, and their table.
 
-SemEval-2013 task 5(a) asks whether a phrase means a word; the score is the accuracy on the test pairs in
-percent. Frozen vectors get a classifier on [|u - v|, u ∗ v] of word and phrase, its L2 weight chosen by
-cross-validation on the training pairs, as SentEval does for MRPC. Fine-tuning, as in BURT, trains the encoder
-together with a softmax head on [u; v; |u-v|]. BURT gives no settings; batch, length and optimiser are those
-of its pre-training. Tested on hand-made files only.
+SemEval-2013 task 5(a) asks whether a phrase means a word. Frozen vectors get a classifier on [|u - v|, u ∗ v]
+of word and phrase, as SentEval's MRPC; fine-tuning trains the encoder together with a softmax head on [u; v;
+|u-v|] (docs/papers/burt.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -195,9 +193,8 @@ def tuned_accuracy(
 def phrase_pairs(file: Path, held_out: float = 0.0) -> tuple[list[str], list[str], list[float]]:
     """Read PPDB's phrase pairs and their scores of equivalence, without pairs of two single words.
 
-    ``Equivalence`` is the probability of that relation by the authors' classifier. Pairs are filtered and
-    balanced as for training; ``held_out`` is the fraction that ``studies.burt --held-out`` does not train on,
-    and 0 takes all.
+    Pairs are filtered and balanced as for training; ``held_out`` is the fraction that ``studies.burt
+    --held-out`` does not train on, and 0 takes all.
     """
     lines = list(read_ppdb(file))
     rows = [(line.left, line.right, line.entailment or None) for line in lines]
