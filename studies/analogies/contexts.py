@@ -70,7 +70,10 @@ def fill(frame: tuple[str, ...], filler: str) -> str:
     return text[0].upper() + text[1:] if frame[-1] == "." else text
 
 
-SYNONYMS = dict(row.cells for row in read_table(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True))
+SYNONYMS = {
+    row.cells[0]: row.cells[1]
+    for row in read_table(FOLDER / "synonyms.tsv", ("word", "synonym"), unique=True)
+}
 
 
 def paraphrase(words: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
