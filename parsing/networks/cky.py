@@ -108,17 +108,16 @@ def best_trees(best: Float, lengths: Int, offsets: Int) -> tuple[Int, Int, Int]:
     return starts, ends, spans
 
 
-def decode_batch(best: Float, label: Int, lengths: Int) -> tuple[Int, Int, Int, Int]:
+def decode_batch(best: Float, label: Int, lengths: Int) -> list[list[Int]]:
     """Find the best trees of a batch, given the best label and its score of each span [S].
 
-    Return the first word, one past the last word and the label of M spans, int32 [M] each, in preorder,
-    sentence after sentence, and how many each sentence has, int64 [B]. Only whole sentences may be spans with
-    the null label.
+    Return the first words, the ends and the labels of spans, int32, each sentence's in preorder. Only whole
+    sentences may be spans with the null label.
     """
     starts, ends, spans = best_trees(best, lengths, span_offsets(lengths))
     labels = label[spans]
     roots = offsets_of(2 * lengths - 1)[:-1]
     is_constituent = labels != 0
     is_constituent[roots] = True
-    counts = np.add.reduceat(is_constituent, roots, dtype=np.int64)
-    return starts[is_constituent], ends[is_constituent], labels[is_constituent], counts
+    cuts = np.cumsum(np.add.reduceat(is_constituent, roots, dtype=np.int64))[:-1]
+    return [np.split(values[is_constituent], cuts) for values in (starts, ends, labels)]

@@ -45,8 +45,8 @@ WaitForLabels: TypeAlias = Callable[[], tuple[Float, Int]]
 """Waits for the score of each span's best label, and for this label, [S] each."""
 
 
-class SpanHead(nn.Sequential):
-    """benepar's span classifier from D to H to K: the same layers, so that weights carry over."""
+class LabelHead(nn.Sequential):
+    """benepar's classifier of spans or words, D to H to K: the same layers, so that weights carry over."""
 
     def __init__(self, features: int, hidden: int, labels: int) -> None:
         super().__init__(
@@ -157,13 +157,8 @@ class ConstituencyModel(EncodedModel):
         self.config = config
         self.labels, self.tags = tuple(labels), tuple(tags)
         width = self.encoder.output_dim
-        self.span_head = SpanHead(width, config.label_hidden, len(labels) - 1)
-        self.tag_head = nn.Sequential(
-            nn.Linear(width, config.tag_hidden),
-            nn.LayerNorm(config.tag_hidden),
-            nn.ReLU(),
-            nn.Linear(config.tag_hidden, len(tags)),
-        )
+        self.span_head = LabelHead(width, config.label_hidden, len(labels) - 1)
+        self.tag_head = LabelHead(width, config.tag_hidden, len(tags))
 
     @classmethod
     def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
@@ -216,7 +211,7 @@ def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
 
 
 def margin_loss(
-    head: SpanHead, posts_PD: Tensor, lengths: Int, parses: Sequence[ConstituencyParse]
+    head: LabelHead, posts_PD: Tensor, lengths: Int, parses: Sequence[ConstituencyParse]
 ) -> Tensor:
     """Compute each sentence's loss [B] from its n + 1 fencepost vectors, packed, and its n words [B].
 
@@ -283,8 +278,6 @@ class SpanParser(EncodedParser[ConstituencyParse]):
         wait_for_labels = head.best_labels(posts_PH, lengths)
         wait_for_tags = to_host(self.model.tag_head(word_states(states_BTD, positions_B)).argmax(-1))
         yield
-        starts, ends, labels, counts = decode_batch(*wait_for_labels(), lengths)
+        spans_by_sentence = decode_batch(*wait_for_labels(), lengths)
         tags_by_sentence = np.split(wait_for_tags().astype(np.int32), np.cumsum(lengths)[:-1])
-        cuts = np.cumsum(counts)[:-1]
-        spans_by_sentence = (np.split(values, cuts) for values in (starts, ends, labels))
         return list(map(ConstituencyParse, tags_by_sentence, *spans_by_sentence))

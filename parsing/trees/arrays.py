@@ -1,11 +1,7 @@
 """Trees as arrays: binarise constituents and back, compute heights and find defects of many trees at once.
 
-Binarisation is left markovisation of order 0 (Simoulin & Crabbé 2021): all children of a node but the last
-go under a dummy node, recursively, so that
-
-    A(b c d)  becomes  A(dummy(b c) d)
-
-and a sentence of n words has n - 1 internal nodes with exactly two children each. Unary chains are one label
+Binarisation is left markovisation of order 0 (docs/equations.md): A(b c d) becomes A(dummy(b c) d), and a
+sentence of n words has n - 1 internal nodes with exactly two children each. Unary chains are one label
 (``S::VP``) already in the spans, above words too. Label 0 is the parser's null label ``""``: it stands for
 "no chain above this word" and for a sentence without a label of its own.
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from parsing.networks.constituency import SpanHead
+from parsing.networks.constituency import LabelHead
 from parsing.train import cli
 from tests.fixtures.goldens import Section
 from tests.fixtures.treebanks import write_treebank
@@ -35,12 +35,12 @@ def train(kind: str, folder: Path) -> list[Path]:
 
 def follow(kind: str, folder: Path) -> dict[str, Any]:
     """Train; no figure is kept."""
-    with patch.object(SpanHead, "_best_labels_on_cpu", worst_spans):
+    with patch.object(LabelHead, "_best_labels_on_cpu", worst_spans):
         train(kind, folder)
     return {}
 
 
-def worst_spans(head: SpanHead, projected: Tensor, *rest: Any) -> Any:
+def worst_spans(head: LabelHead, projected: Tensor, *rest: Any) -> Any:
     """On a CPU the compiled kernels, which are of float32; in float64 what a device does."""
     return (of_device if projected.dtype == torch.float64 else on_cpu)(head, projected, *rest)
 
@@ -54,7 +54,7 @@ def rate(done: int, steps: int) -> float:
 RECIPE = Recipe(
     rate=rate, betas=(0.9, 0.98), clip=5.0, average=lambda done: min(0.999, (1 + done) / (10 + done))
 )
-on_cpu, of_device = SpanHead._best_labels_on_cpu, SpanHead._best_labels_on_gpu
+on_cpu, of_device = LabelHead._best_labels_on_cpu, LabelHead._best_labels_on_gpu
 KINDS = ("dep", "const", "both")
 SECTIONS: Mapping[str, Section] = {f"parser {kind}": Section(partial(follow, kind), RECIPE) for kind in KINDS}
 KILLED: Mapping[str, Callable[[Path], list[Path]]] = {

@@ -11,7 +11,7 @@ from benepar.integrations.nltk_plugin import InputSentence
 from parsing.convert import cli as convert
 from parsing.libraries.benepar import BeneparParser, load_benepar, todays_libraries
 from parsing.networks.cky import best_labels, decode_batch, span_offsets
-from parsing.networks.constituency import SpanHead, SpanParser, margin_loss
+from parsing.networks.constituency import LabelHead, SpanParser, margin_loss
 from parsing.text_parser import load_parser
 from runtime.errors import UserError
 from tests.fixtures.transformers import save_bert, save_roberta, save_t5
@@ -45,8 +45,7 @@ def test_equals_benepars_decoder(ties) -> None:
         labelled[offsets[:-1] + lengths - 1] = True
         best, label = np.empty(len(rows), np.float32), np.empty(len(rows), np.int32)
         best_labels(scores, np.zeros(len(rows), np.int32), 0.0, labelled, best, label)
-        *columns, counts = decode_batch(best, label, lengths)
-        ours = np.split(np.stack(columns, 1), np.cumsum(counts)[:-1])
+        ours = [np.stack(columns, 1) for columns in zip(*decode_batch(best, label, lengths), strict=True)]
         for chart, spans in zip(oracle, ours, strict=True):
             expected = theirs.compressed_output_from_chart(chart)
             kept = np.asarray(expected.labels) != 0
@@ -71,7 +70,7 @@ def plain_loss(head, posts, lengths, parses):
 def test_loss_and_gradient_equal_the_plain_formulation(seed) -> None:
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    head = SpanHead(12, 16, 5)
+    head = LabelHead(12, 16, 5)
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
@@ -94,14 +93,14 @@ def test_loss_and_gradient_equal_the_plain_formulation(seed) -> None:
 
 def test_spans_are_scored_alike_on_a_device(monkeypatch) -> None:
     torch.manual_seed(0)
-    head, lengths = SpanHead(12, 16, 5), np.array([1, 4, 9, 2])
+    head, lengths = LabelHead(12, 16, 5), np.array([1, 4, 9, 2])
     projected = torch.randn(int((lengths + 1).sum()), 16)
     gold = np.random.default_rng(0).integers(0, 4, (lengths * (lengths + 1) // 2).sum()).astype(np.int32)
     monkeypatch.setattr("parsing.networks.constituency.DEVICE_CHUNK_SPANS", 7)
     for given in (None, gold):
         best, label = head.best_labels(projected, lengths, given)()
         with monkeypatch.context() as on_device:
-            on_device.setattr(SpanHead, "_best_labels_on_cpu", SpanHead._best_labels_on_gpu)
+            on_device.setattr(LabelHead, "_best_labels_on_cpu", LabelHead._best_labels_on_gpu)
             found, found_label = head.best_labels(projected, lengths, given)()
         np.testing.assert_array_equal(found_label, label)
         np.testing.assert_allclose(found, best, rtol=1e-4, atol=1e-4)
