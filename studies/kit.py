@@ -136,10 +136,7 @@ class Run:
 
 
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
-    """Compute a study and write its report; return 2 if something was left out, else 0.
-
-    Raises UserError: everything was left out.
-    """
+    """Compute a study and write its report; return 0, or 2 if something was left out (a UserError if all)."""
     from senteval_runner.report.page import Section
     from senteval_runner.run import report_name
 

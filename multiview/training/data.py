@@ -107,10 +107,7 @@ def open_trees(trees: Path | None) -> TreeCache:
 
 
 def open_teacher(path: Path, cache: TreeCache) -> Float:
-    """Open a teacher's vectors [sentences, K]: a ``.npy`` with one row per sentence of the cache.
-
-    A file that is missing, damaged, or of another number of sentences is a UserError.
-    """
+    """Open a teacher's vectors [sentences, K]: a ``.npy`` with one row per sentence, else a UserError."""
     vectors: Float = read_array(path, 2)
     if len(vectors) != len(cache):
         shape = list(vectors.shape)
