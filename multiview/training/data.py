@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from multiview.config import TrainConfig, find_trees
+from multiview.config import Boundary, find_trees
 from multiview.encoders.meaning import Span
 from multiview.encoders.registry import ViewStack, fields_of
 from multiview.engines.plan import Plan, to_device
@@ -190,17 +190,27 @@ class _Part(NamedTuple):
 class StepSource:
     """Prepares steps from a cache. It keeps no state between steps, so any thread may use it.
 
-    Views and words are those of ``network``; ``teacher`` are vectors of the corpus [sentences, K]. A cache
-    without trees of a view is a UserError.
+    Views and words are those of ``network``. With ``finds_itself`` the objective has the term of finding the
+    same sentence in another view; ``micro_batch`` sentences are encoded at a time, all if it is 0;
+    ``teacher`` are vectors of the corpus [sentences, K]. A cache without trees of a view is a UserError.
     """
 
     def __init__(
-        self, cache: TreeCache, network: ViewStack, config: TrainConfig, teacher: Float | None
+        self,
+        cache: TreeCache,
+        network: ViewStack,
+        *,
+        boundary: Boundary,
+        finds_itself: bool,
+        micro_batch: int,
+        dropout: float,
+        seed: int,
+        teacher: Float | None,
     ) -> None:
-        self.cache, self.config, self.teacher = cache, config, teacher
+        self.cache, self.teacher = cache, teacher
         self.words, self.encoders = network.words, network.encoder_list
-        self.finds_itself = config.objective.same > 0
-        """Whether the objective has the term of finding the same sentence in another view."""
+        self.boundary, self.finds_itself = boundary, finds_itself
+        self.micro_batch, self.dropout, self.seed = micro_batch, dropout, seed
         requires = {annotation for encoder in self.encoders for annotation in encoder.requires}
         for annotation in sorted(requires - {"tokens"}):
             if not cache.has(annotation):
@@ -260,7 +270,7 @@ class StepSource:
 
     def _targets(self, span: Span, contents: NDArray[np.int64] | None = None) -> Targets:
         positions = self.positions(np.arange(*span, dtype=np.int64))
-        return neighbour_targets(replace(positions, content=contents), self.config.objective.boundary)
+        return neighbour_targets(replace(positions, content=contents), self.boundary)
 
     def _read(self, start: int, stop: int, epoch: int | None) -> list[_Part]:
         """Read a segment in the parts that are encoded together; in training random words are unknown.
@@ -268,21 +278,20 @@ class StepSource:
         With the term of the same sentence each view loses words of its own: else what is missing would give
         the sentence away.
         """
-        size = (0 if epoch is None else self.config.loop.micro_batch) or stop - start
+        size = (0 if epoch is None else self.micro_batch) or stop - start
         batches = [
             self.cache.read(first, min(first + size, stop), self.fields, self.words.vocabulary)
             for first in range(start, stop, size)
         ]
-        dropout = self.config.table.dropout
-        if epoch is None or not dropout:
+        if epoch is None or not self.dropout:
             return [_Part(batch, [np.asarray(batch.row)]) for batch in batches]
-        seed = [self.config.seed, epoch, start, sum(len(batch.row) for batch in batches)]
+        seed = [self.seed, epoch, start, sum(len(batch.row) for batch in batches)]
         generators = [np.random.default_rng(seed)]
         if self.finds_itself:
             generators += [np.random.default_rng([*seed, view]) for view in range(1, len(self.encoders))]
 
         def drop(rows_N: NDArray[np.int32], generator: np.random.Generator) -> NDArray[np.int32]:
-            is_kept = generator.random(len(rows_N)) >= dropout
+            is_kept = generator.random(len(rows_N)) >= self.dropout
             return np.where(is_kept, rows_N, UNKNOWN_ROW).astype(np.int32)
 
         return [_Part(batch, [drop(batch.row, generator) for generator in generators]) for batch in batches]

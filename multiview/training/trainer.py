@@ -93,7 +93,16 @@ class Trainer(Task[Job]):
         torch.manual_seed(config.seed)
         self.network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
         self.card = Card(config, cache)
-        self.source = StepSource(cache, self.network, config, teacher)
+        self.source = StepSource(
+            cache,
+            self.network,
+            boundary=objective.boundary,
+            finds_itself=objective.same > 0,
+            micro_batch=loop.micro_batch,
+            dropout=config.table.dropout,
+            seed=config.seed,
+            teacher=teacher,
+        )
         self.split = Split.of(self.source.documents, loop.validation, loop.batch)
         self.validation_set = ValidationSet(self.source, self.split.validation, loop.batch)
         self.network.to(self.device)
