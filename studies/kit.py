@@ -162,7 +162,11 @@ def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
 
 
 def check_inputs(config: Any) -> None:
-    """Refuse a study without a model or set that is there, or without an option that its preset requires."""
+    """Refuse a study of which no model or no set can be read, before anything heavy is imported.
+
+    Raises UserError: options that the preset requires are missing; none of the models, or none of the files
+    of an option, is there.
+    """
     if preset := getattr(config, "preset", None):
         table = _preset_tables(type(config)).get(preset, {})  # or a preset of multiview.train
         missing = [name for name in table.get("requires", ()) if not getattr(config, name)]

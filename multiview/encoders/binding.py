@@ -1,8 +1,17 @@
 """The views ROLES and ORDER: words bound to their places, without weights.
 
-Their equations, with the maps A and B, signs σ and weights w, are in docs/structure.md. The tree says which
-words are content words; the sign of a word is -1 where it is denied (:mod:`multiview.encoders.poles`). The
-words of a sentence without arcs are bound to nothing.
+    roles(s) = Σ over arcs  s_head s_dependent √w_role σ_role ∘ A x_head ∘ B x_dependent
+    order(s) = Σ over content words i before j, at most 4 apart,  s_i s_j √w_order A x_i ∘ B x_j
+
+σ are vectors of signs, A and B random maps (tensor-product and holographic binding: Smolensky 1990, Plate
+1995), so that the product of two such vectors is nearly the sum, over pairs of arcs of the same role, of the
+products of their heads' and of their dependents' words. The arcs are those of :mod:`parsing.trees.roles`, and
+those between two dependents of one head; the tree says which words are content words.
+
+x, the vector of a word, is 85 % its spelling, as in the view SPELLING, so that names that nobody has seen are
+told apart and inflections are near each other; and 15 % its word vector, so that a synonym is nearer than any
+other word. Opposites have signs, and s of a word is -1 where it is denied (:mod:`multiview.encoders.poles`).
+The words of a sentence without arcs are bound to nothing.
 
 Legend of dimension suffixes: B sentences, N tokens, M pairs of words, U distinct words, E word-vector size, S
 width, R roles.
@@ -80,8 +89,11 @@ def role_pairs(trees: WordTrees) -> Arcs:
     number_of_token[arcs.head[is_number]] = arcs.dependent[is_number]
     number_M = number_of_token[arcs.dependent]
     has_number = (number_M >= 0) & ~is_number
-    arcs_to_numbers = Arcs(arcs.role[has_number], arcs.head[has_number], number_M[has_number])
-    first, second = _siblings(_join_arcs([arcs, arcs_to_numbers]))
+    role = np.append(arcs.role, arcs.role[has_number])
+    head = np.append(arcs.head, arcs.head[has_number])
+    dependent = np.append(arcs.dependent, number_M[has_number])
+    by_head = np.argsort(head, kind="stable")
+    first, second = _siblings(role[by_head], head[by_head], dependent[by_head])
     sibling_role = np.full(len(first), SIBLINGS)
     return _join_arcs([arcs, Arcs(sibling_role, first, second)])
 
@@ -98,10 +110,10 @@ def order_pairs(trees: WordTrees) -> Arcs:
     return Arcs(np.full(len(first), ORDER), first, second)
 
 
-def _siblings(arcs: Arcs) -> NDArray[np.int64]:
-    """Pair the dependents of one head, in the order of their roles: int64 [2, M]."""
-    by_head = np.argsort(arcs.head, kind="stable")
-    role, head, dependent = arcs.role[by_head], arcs.head[by_head], arcs.dependent[by_head]
+def _siblings(
+    role: NDArray[np.int64], head: NDArray[np.int64], dependent: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Pair the dependents of one head, in the order of their roles: int64 [2, M]. Arcs come by head."""
     arc = np.arange(len(head))
     following = np.searchsorted(head, head, side="right") - arc - 1  # arcs of the same head after each
     first = np.repeat(arc, following)

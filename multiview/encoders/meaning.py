@@ -1,9 +1,16 @@
 """One vector made for cosine, or features for classifiers, from the views of a model side by side.
 
-The equations of read-out and features are in docs/equations.md. :class:`Moments` fits a read-out in closed
-form, from sums over the sentences. Its components are of the second moment, since cosines are taken about the
-origin, and the first k numbers are the best k. Numbers that the others predict best are left out of the
-features one at a time, so that one of two equal ones stays.
+    meaning(s) = unit(x W + b)          features(x) = L / √F · (x - m) / d
+
+x are the views one after the other. :class:`Moments` fits W and b in closed form, from sums over the
+sentences: by ridge regression to a teacher's vectors, rotated to the principal components of the predictions,
+so that the first k numbers are the best k; or, without a teacher, to the directions in which neighbours agree
+most (Hotelling 1936). The components are of the second moment, since cosines are taken about the origin.
+
+m and d are mean and deviation of each of the F numbers over a sample of text, so that a sentence there has
+the length L (root mean square). Classifiers hardly learn from numbers that are small, whatever these tell
+(docs/senteval.md). A model with a read-out leaves out of its features the numbers that the others predict
+best, one at a time, so that one of two equal ones stays.
 
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
 the read-out, F features.
@@ -191,8 +198,8 @@ class Moments:
         C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
         their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal
         components. ``of_neighbours`` says that pairs of neighbours were added, both ways; then W are
-        canonical directions (Hotelling 1936), C_xy w = ρ (C + s v I) w, and b = -x̄ W. An x that is the same
-        for all sentences is a UserError, and so is a teacher of fewer than ``dim`` numbers.
+        canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W. An x that is the same for all sentences
+        is a UserError, and so is a teacher of fewer than ``dim`` numbers.
         """
         from scipy.linalg import eigh, solve  # here, because the model's import goes without
 

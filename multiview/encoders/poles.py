@@ -1,10 +1,13 @@
 """Opposites: words with a pole and a sign, and the words of a sentence that a negation turns.
 
 Each pair of antonyms in ``opposites.tsv`` is a pole of its own, with a nearness: the cosine of their vectors
-in per cent (docs/structure.md). A form is read as its base. A word with a prefix of negation, or with -less,
-is read as its stem with the other sign if the stem is listed: *unhappy* is minus *happy*.
+in per cent. *Light* is opposed to *dark* and to *heavy*, by their nearness, and those two share nothing. A
+form is read as its base. A word with a prefix of negation, or with -less, is read as its stem with the other
+sign if the stem is listed: *unhappy* is minus *happy*. A negation turns its predicate: *not good* is minus
+*good*.
 
-Pairs are WordNet's antonyms in the list of Mrkšić et al. (2016), with 200 of our own. English only.
+Pairs are WordNet's antonyms in the list of Mrkšić et al. (2016), without kinship, gender, colours, directions
+and converses (buy | sell), with 200 of our own. English only.
 
 Legend of dimension suffixes: N tokens, M arcs, U distinct words, S width.
 """

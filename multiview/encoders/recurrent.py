@@ -1,8 +1,26 @@
 """The trained views: DEP and CONST are Tree-LSTMs, SEQ is a bidirectional GRU.
 
-Their equations, in these names, are in docs/equations.md. A word without dependents has h̃ = 0 and no forget
-gates; both forget gates of a constituent share a bias. The buffers of a sweep are described in
-:mod:`multiview.engines.kernels_numba`.
+DEP: attentive Child-Sum Tree-LSTM over dependency trees (Tai et al. 2015; attention: Zhou et al. 2016). Node
+j with word x_j and children k (its dependents):
+
+    q_j = W_q x_j + b_q   p_k = W_p h_k + b_p
+    a_kj = q_j·p_k / (max(‖q_j‖, ε) max(‖p_k‖, ε))   α = softmax of a over children   h̃_j = Σ α_kj h_k
+    i, o = σ(W x_j + U h̃_j + b)   u = tanh(W x_j + U h̃_j + b)
+    f_kj = σ(W_f x_j + U_f h_k + b_f)   c_j = i∘u + Σ f_kj∘c_k   h_j = o∘tanh(c_j)
+
+A word without dependents has h̃ = 0 and no forget gates; the sentence is the root's h. With relations
+(``--encoder.relations``) p_k and the forget gate of a child have biases of its role r(k) to its head as well,
+so that it matters which child is which: b_p + b_p^r(k), b_f + b_f^r(k).
+
+CONST: binary N-ary Tree-LSTM over binarised constituency trees (Tai et al. 2015, equations 9-14, N = 2).
+
+    word:      i = σ(W_i x + b_i)  o = σ(W_o x + b_o)  u = tanh(W_u x + b_u)  c = i∘u
+    internal:  i = σ(U_il h_l + U_ir h_r + b_i), o and u alike
+               f_l = σ(U_ll h_l + U_lr h_r + b_f)  f_r = σ(U_rl h_l + U_rr h_r + b_f)
+               c = i∘u + f_l∘c_l + f_r∘c_r
+    both:      h = o∘tanh(c); the sentence is the root's h.
+
+SEQ: D/2 in each direction; the sentence is the last state of both.
 """
 
 from __future__ import annotations
@@ -11,7 +29,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -62,6 +80,28 @@ def kernels_for(x: Tensor) -> ModuleType:
     raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")
 
 
+class DepBuffers(NamedTuple):
+    """What the sweep of DEP writes and its gradients read; shapes as in :mod:`multiview.engines.plan`."""
+
+    h: Tensor  # [N, D], by slot
+    c: Tensor  # [N, D], by slot
+    gates: Tensor  # [N, 3D], by rank: i, o, u
+    parents: Tensor  # [I, 2D]: q and W_f x
+    children: Tensor  # [E, 2D], by slot: p and the forget gate
+    alpha: Tensor  # [E]
+    cosine: Tensor  # [E], of q and p
+    context: Tensor  # [I, D]: h̃
+    parent_x: Tensor  # [I, size of a word vector]: x
+
+    @staticmethod
+    def shapes(plan: TreePlan, dim: int, word_dim: int) -> list[tuple[int, ...]]:
+        """Return the shape of each buffer."""
+        nodes, internal, edges = len(plan.node_of_rank), plan.internal, plan.edges
+        by_node = [(nodes, dim), (nodes, dim), (nodes, 3 * dim)]
+        by_edge = [(edges, 2 * dim), (edges,), (edges,)]
+        return [*by_node, (internal, 2 * dim), *by_edge, (internal, dim), (internal, word_dim)]
+
+
 class DepSweep(torch.autograd.Function):
     """Runs DEP over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
 
@@ -73,12 +113,11 @@ class DepSweep(torch.autograd.Function):
         weights = DepWeights(*weight_tensors)
         kernels, products = kernels_for(x), Products.of(x)
         dim = weights.recurrent_weight.shape[1]
-        leaves, nodes, internal, edges = plan.leaves, len(plan.node_of_rank), plan.internal, plan.edges
-        by_node = (nodes, dim), (nodes, dim), (nodes, 3 * dim)
-        by_edge = (edges, 2 * dim), (edges,), (edges,)
-        by_parent = (internal, 2 * dim), (internal, dim), (internal, x.shape[1])
-        buffers = workspace(x, *by_node, *by_edge, *by_parent, (len(x), 3 * dim))
-        h, c, gates, children, alpha, cosine, parents, context, parent_x, word_gates = buffers
+        shapes = DepBuffers.shapes(plan, dim, x.shape[1])
+        *tensors, word_gates = workspace(x, *shapes, (len(x), 3 * dim))
+        buffers = DepBuffers(*tensors)
+        h, c, gates, parents, children, alpha, cosine, context, parent_x = buffers
+        leaves, edges = plan.leaves, plan.edges
 
         token = token[plan.tensor("node_of_rank")]
         products.multiply_words(x, token, weights.input_weight, word_gates, gates)
@@ -105,7 +144,7 @@ class DepSweep(torch.autograd.Function):
             attend(low, high)
             products.addmm(context[low:high], recurrent_product, inner_gates[low:high])
             activate(low, high)
-        ctx.save_for_backward(x, token, *weights, *buffers[:-1])
+        ctx.save_for_backward(x, token, *weights, *buffers)
         ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
         ctx.set_materialize_grads(False)
         return h[edges:].clone(), h
@@ -116,8 +155,8 @@ class DepSweep(torch.autograd.Function):
         """Go through levels from the roots down; then each weight gradient is one product over all nodes."""
         x, token, *tensors = ctx.saved_tensors
         weights = DepWeights(*tensors[: len(DepWeights._fields)])
-        buffers = tensors[len(DepWeights._fields) :]
-        h, c, gates, children, alpha, cosine, parents, context, parent_x = buffers
+        buffers = DepBuffers(*tensors[len(DepWeights._fields) :])
+        h, c, gates, parents, children, alpha, cosine, context, parent_x = buffers
         plan, products = ctx.plan, ctx.products
         leaves, edges, dim = plan.leaves, plan.edges, h.shape[1]
         shapes = [buffer.shape for buffer in (h, c, gates, parents, children, context)]
@@ -368,8 +407,8 @@ class SeqEncoder(ViewEncoder):
         has_kernel = x_UE.device.type == "cpu" and x_UE.dtype in (torch.float32, torch.float64)
         if has_kernel and not torch.is_grad_enabled():
             token_T = token_N[token_of_row]
-            ahead_BH, ahead_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, backwards=False)
-            back_BH, back_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, backwards=True)
+            ahead_BH, ahead_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "")
+            back_BH, back_TH = self._run_direction(x_UE, token_T, plan.batch_sizes, "_reverse")
             sentence_BD = torch.cat([ahead_BH, back_BH], dim=1).index_select(0, column_B)
             return sentence_BD, torch.cat([ahead_TH, back_TH], dim=1)
         inputs = PackedSequence(
@@ -382,12 +421,14 @@ class SeqEncoder(ViewEncoder):
         return last_states.transpose(0, 1).flatten(1), words.data
 
     def _run_direction(
-        self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, *, backwards: bool
+        self, x_UE: Tensor, token_T: Tensor, batch_sizes: IntArray, suffix: str
     ) -> tuple[Tensor, Tensor]:
         """Return the last states [B, D/2] and all states [T, D/2] of a direction, in packed order."""
         from multiview.engines.kernels_numba import array, gru_forward  # numba takes time to import
 
-        input_weight, recurrent_weight, input_bias, recurrent_bias = self.gru.all_weights[backwards]
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        weights = (getattr(self.gru, f"{name}_l0{suffix}") for name in names)
+        input_weight, recurrent_weight, input_bias, recurrent_bias = weights
         products, half = Products.of(x_UE), self.dim // 2
         gates_UG = products.new_mm(x_UE, input_weight.t()).add_(input_bias)
         state_BH = x_UE.new_zeros(int(batch_sizes[0]), half)
@@ -397,7 +438,7 @@ class SeqEncoder(ViewEncoder):
         step = partial(gru_forward, *map(array, buffers))
         ends = np.cumsum(batch_sizes).tolist()
         positions = list(zip(ends, batch_sizes.tolist(), strict=True))
-        for end, sentences in reversed(positions) if backwards else positions:
+        for end, sentences in reversed(positions) if suffix else positions:
             products.mm(state_BH[:sentences], recurrent_weight.t(), recurrent_BG[:sentences])
             step(end - sentences, end)
         return state_BH, states_TH

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from itertools import chain, count
 from typing import ClassVar
 
@@ -175,13 +175,13 @@ def view_class(name: str) -> type[ViewEncoder]:
         import_module(f"multiview.encoders.{_MODULE_OF_VIEW[name]}")
     if name in _class_of_view:
         return _class_of_view[name]
-    entries = entry_points(group=ENTRY_POINTS)
-    if name in entries.names:
+    entries = _entries_by_view()
+    if name in entries:
         try:
             return register_view(name)(entries[name].load())
         except (ImportError, AttributeError) as error:
             raise UserError(f"view {name!r}: cannot be imported ({error})") from None
-    names = sorted({*_MODULE_OF_VIEW, *_class_of_view, *entries.names})
+    names = sorted({*_MODULE_OF_VIEW, *_class_of_view, *entries})
     raise UserError(
         f"view {name!r}: {did_you_mean(name, names)}choose one of {', '.join(names)}; a view of your own "
         "needs --plugin MODULE (in Python: import MODULE before)"
@@ -201,8 +201,12 @@ def table_indices(views: Sequence[str]) -> list[int]:
 
 def plugin_modules(views: Collection[str]) -> list[str]:
     """Return the modules of other packages that define these views, without those that entry points find."""
-    known_views = {*_MODULE_OF_VIEW, *entry_points(group=ENTRY_POINTS).names}
+    known_views = {*_MODULE_OF_VIEW, *_entries_by_view()}
     return sorted({view_class(view).__module__ for view in views if view not in known_views})
+
+
+def _entries_by_view() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
 
 
 class ViewStack(nn.Module):

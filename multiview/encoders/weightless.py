@@ -1,8 +1,12 @@
 """The views BAG, the mean of the word vectors, and SPELLING, words and neighbouring words by their letters.
 
-Nothing trains them. A word's spelling u is the sum of its own signs r and those of its trigrams, in lower
-case (docs/equations.md). Signs depend on the word alone (Achlioptas 2003, Weinberger et al. 2009), so they
-need no vocabulary; trigrams bring words of one stem near each other (fastText: Bojanowski et al. 2017).
+Nothing trains them. A word's spelling is the sum of its own signs and those of its m trigrams g, in lower
+case:
+
+    u(x) = r(x) + 1/√m Σ_g r(g),    spelling(s) = 1/n Σ_t (u(x_t) + ½ r(x_t-1, x_t))
+
+r is a vector of ±1/√K that depends on its words alone (Achlioptas 2003, Weinberger et al. 2009), so it needs
+no vocabulary; trigrams bring words of one stem near each other (fastText: Bojanowski et al. 2017).
 
 A key stands for K signs, which SplitMix64 (Steele, Lea & Flood 2014) makes from it, so that none is kept in
 memory: number c is ``mix(key + c · golden)``, c from 1, and gives eight bytes, lowest first. Bit j, from the

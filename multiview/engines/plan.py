@@ -1,7 +1,8 @@
 """What sweeps over the trees of a batch share: the order of nodes, weights and memory (docs/tree-engine.md).
 
-A node has a *rank*, its place in a stable sort by height, and its state is kept in a *slot*, by the rank of
-its parent and its side, roots last. Loader threads compute a plan with numpy.
+A node has a *rank*, its place in a stable sort by height, so that a level is a range of ranks. Its state is
+kept in a *slot*, by the rank of its parent and its side, roots last. So the children of a level are one slice
+of states, which nothing gathers or concatenates. Loader threads compute a plan with numpy.
 
 A sweep on the CPU takes one block of memory for all its buffers, which is free again when its last tensor is
 deleted. The C library would return hundreds of megabytes to the system each step, and ask for them again.
@@ -13,7 +14,7 @@ nodes, E edges (N - B), L levels of internal nodes, D hidden, V word vector, R r
 import math
 import weakref
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 
@@ -74,8 +75,11 @@ class Plan:
         device = torch.device(device)
         if self.tensors is not None and self.tensors["node_slot"].device == device:
             return self
-        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        tensors = {name: to_device(torch.from_numpy(array), device) for name, array in arrays.items()}
+        tensors = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                tensors[field.name] = to_device(torch.from_numpy(value), device)
         return replace(self, tensors=tensors)
 
     def tensor(self, name: str) -> Tensor:

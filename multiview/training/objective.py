@@ -5,6 +5,9 @@ sentence in view i (a row, the anchor) against every sentence in view j (a colum
 positives of an anchor are the sentences before and after it in its document (Simoulin & Crabbé 2021, section
 2.1; Logeswaran & Lee 2018).
 
+Two terms may be added: to find the same sentence in the other view (as SimCSE does, Gao, Yao & Chen 2021),
+and to come near a teacher's vectors by a linear map (EmbedDistill, Kim et al. 2023).
+
 Legend of dimension suffixes: B sentences of a batch, A anchors, D hidden, K size of the teacher's vectors.
 """
 
@@ -26,9 +29,9 @@ from parsing.trees.batch import CONST_FALLBACK, DEP_FALLBACK, EMPTY, TOO_LONG
 # A sentence in which only bytes were replaced still has real trees, so it stays usable.
 UNUSABLE_FLAGS = DEP_FALLBACK | CONST_FALLBACK | TOO_LONG | EMPTY
 TEMPERATURE = 0.05
-"""Divides cosines, as in SimCSE (Gao, Yao & Chen 2021)."""
+"""Divides cosines, as in SimCSE."""
 TEACHER_WEIGHT = 1000.0
-"""Weight of the teacher's term (EmbedDistill, Kim et al. 2023): beside it, neighbours hardly count."""
+"""Weight of the teacher's term: beside it, neighbours hardly count."""
 BLOCK_SENTENCES = 400
 """How many sentences ``neighbour_recall`` looks for a neighbour among."""
 # Finite: with -inf, a row in which every candidate is masked would have a NaN gradient.
@@ -98,9 +101,12 @@ def neighbour_targets(positions: Positions, boundary: Boundary) -> Targets:
 def contrastive_losses(score_AB: Tensor, targets: Targets, denominator: Denominator) -> Tensor:
     """Return the loss of each anchor [A], from its scores with every candidate, [A, B].
 
-    ``paper`` takes each positive separately, ``all`` has one softmax over positives and negatives;
-    ``quickthought`` the same with the sentence itself in the denominator at score 0, as QuickThought's code
-    does by zeroing the diagonal instead of removing it.
+    With s the anchor, p ∈ P(s) its positives, N(s) the sentences outside its context:
+
+    - ``paper``: Σ_p −log( e^{S_sp} / (e^{S_sp} + Σ_{u ∈ N(s)} e^{S_su}) ), each positive separately;
+    - ``all``: −1/|P(s)| Σ_p log( e^{S_sp} / Σ_{u ∈ P(s) ∪ N(s)} e^{S_su} ), one softmax over all;
+    - ``quickthought``: the same with the sentence itself in the denominator at score 0, as QuickThought's
+      code does by zeroing the diagonal instead of removing it.
     """
     in_denominator = targets.negative if denominator == "paper" else targets.negative | targets.positive
     denominator_AB = score_AB.masked_fill(~in_denominator, MASKED_SCORE)

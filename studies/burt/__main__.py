@@ -7,6 +7,7 @@ r"""Train BURT: files in, an ordinary sentence-transformers folder out.
 
 The output is the model (``SentenceTransformer(folder)`` loads it), with ``heads.safetensors`` and the
 report. The blocks of an ablation below one output share the full model.
+Source: Li & Zhao 2020 (BURT); rate and epochs Li & Zhao 2021 (UNI).
 """
 
 import sys

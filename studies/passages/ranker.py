@@ -4,8 +4,9 @@
 
 Vectors are first scaled to length √D, so that components are near 1 for every encoder.
 
-The cross-encoder reads question and passage together, an upper bound for vectors: s(q, p) = MLP(h) of the
-last hidden state at [CLS]. All weights are trained except the word embeddings.
+The cross-encoder reads question and passage together and is fine-tuned on the set, an upper bound for
+vectors: s(q, p) = MLP(h), where h is the last hidden state at the first position of "[CLS] q [SEP] p [SEP]"
+and the MLP has two layers with tanh between. All weights are trained except the word embeddings.
 
 Ties count against a scorer: a relevant candidate ranks behind irrelevant ones of the same score, so a scorer
 that gives every candidate one score ranks the relevant ones last. Precision divides by k even with fewer than

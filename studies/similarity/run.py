@@ -2,7 +2,7 @@
 
 SemEval-2013 task 5(a) asks whether a phrase means a word. Frozen vectors get a classifier on [|u - v|, u ∗ v]
 of word and phrase, as SentEval's MRPC; fine-tuning trains the encoder together with a softmax head on [u; v;
-|u-v|] (docs/papers/burt.md).
+|u-v|] (docs/papers/burt.md). Both were tested on hand-made files only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
