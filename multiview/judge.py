@@ -118,7 +118,7 @@ class Weights:
         design_nW = _design(numbers_nF, mean_F, deviation_F)
         weight_W, ridge_W = np.zeros(design_nW.shape[1]), np.full(design_nW.shape[1], strength)
         ridge_W[0] = 1e-6
-        for _ in range(30):
+        for _ in range(30):  # steps of Newton's method at most
             chance_n = expit(design_nW @ weight_W)
             gradient_W = design_nW.T @ (share_n * (label_n - chance_n)) - ridge_W * weight_W
             variance_n = share_n * chance_n * (1 - chance_n)

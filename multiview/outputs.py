@@ -83,7 +83,11 @@ def resolve_output(
     structure: float | None,
     truncate_dim: int | None,
 ) -> Output:
-    """Decide how the vectors of a call of ``encode`` are made; ``kind`` is what is called readout there."""
+    """Decide how the vectors of a call of ``encode`` are made; a UserError names an option without meaning.
+
+    ``kind`` is ``meaning``, ``features``, ``raw`` or None, for the other options see
+    :meth:`multiview.model.MultiViewEncoder.encode`.
+    """
     views, readout, first_member = chosen_views(members, view_names), readout_of(members), members[0]
     if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
         raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
@@ -141,7 +145,10 @@ def check_arguments(
 
 
 def units(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
-    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero."""
+    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+
+    What are no vectors, or of different sizes, is a UserError.
+    """
     left = read_vectors(first, "similarity")
     right = read_vectors(second, "similarity")
     if left.shape[1] != right.shape[1]:

@@ -41,7 +41,10 @@ class Card:
         """Options and text that a resumed run must have in common with the one before."""
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
-        """Say what training gained from its first to its best metrics, and what to try next, with labels."""
+        """Say what training gained on the validation set, and one command to go on with, each with a label.
+
+        ``start`` are the metrics before the first step, ``best`` those of the weights that are kept.
+        """
         if not best.get("anchors"):
             return [("gained", "unknown: no sentence was held out, see --loop.validation")]
         step, with_words = best["step"], self.includes_words(best)

@@ -87,7 +87,10 @@ class SingleEncoder:
         return self._function_or_error
 
     def encode(self, sentences: Sequence[Any]) -> Float:
-        """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept."""
+        """Return the vectors [K, n, D] of sentences as the encoder takes them; they are not kept.
+
+        Another shape or dimension, or values that are not finite, are a UserError.
+        """
         encode = self.function
         if not sentences:
             return self.encode([["."] if self.tokens else "."])[:, :0]

@@ -67,7 +67,10 @@ def open_vectors(
 
 
 def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
-    """Open vectors of ``--table.expand`` words, that expand trained ones, of a file or by ``distil:``."""
+    """Open vectors that expand trained words: of the ``--table.expand`` first words of a file.
+
+    ``distil:`` encodes as many of the corpus's words, with the rare ones that training leaves out.
+    """
     max_words = config.table.expand
     table = replace(config.table, size=max_words, buckets=0)  # also those too rare to be trained
     return open_vectors(replace(config, table=table), trees, max_words=max_words)
@@ -156,7 +159,10 @@ def _builtin_source(dim: int) -> VectorSource:
 
 
 def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:
-    """Make the words of a new model, with so many ``tables`` if they are trained."""
+    """Make the words of a new model, with so many ``tables`` if they are trained.
+
+    Vectors that have none of the corpus's words are a UserError.
+    """
     buckets, case = config.table.buckets, config.table.case
     vectors = None if config.words_mode == "trained" else open_vectors(config, trees)
     if vectors is not None and config.words_mode == "fixed":
@@ -238,7 +244,10 @@ class _Sentences:
 
 
 def distilled_vectors(encoder_WT: Float, counts_W: NDArray[np.int64], dim: int) -> Float:
-    """Return the vectors [W, E] of words with these counts in the corpus: PCA, mean square 1, weighted."""
+    """Return the vectors [W, E] of words: PCA, mean square 1, times the words' weights.
+
+    Their ``counts_W`` are those in the corpus; E is ``dim``, at most W and T.
+    """
     offsets_WT = encoder_WT.astype(np.float64)
     offsets_WT -= offsets_WT.mean(axis=0)
     vectors_WE = offsets_WT @ principal_axes(offsets_WT, dim)

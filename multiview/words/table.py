@@ -96,7 +96,10 @@ class Vocabulary:
 
 
 def corpus_words(counts: Mapping[str, int], config: TableConfig) -> tuple[list[str], NDArray[np.int64]]:
-    """Return a corpus's most frequent words that ``vocab.txt`` can hold, ties by alphabet, and counts [W]."""
+    """Return the most frequent words of a corpus and their counts [W]; ties are in alphabetical order.
+
+    Words with a line break or a lone surrogate are left out: ``vocab.txt`` cannot hold them.
+    """
     totals: Counter[str] = Counter()
     for word, count in counts.items():
         spelling = plain(word)
@@ -108,7 +111,11 @@ def corpus_words(counts: Mapping[str, int], config: TableConfig) -> tuple[list[s
 
 
 def sif_weights(counts: NDArray[np.int64], rows: int) -> NDArray[np.float32]:
-    """Return the smooth inverse frequency of each table row, [rows]; rows without a count are rare: 1."""
+    """Return the smooth inverse frequency a / (a + p(w)) of each table row, float32 [rows].
+
+    ``counts`` [W] are those of the words. Rows without a count (the unknown word, hash buckets) stand for
+    rare words and have weight 1.
+    """
     weight = np.ones(rows, dtype=np.float32)
     weight[1 : 1 + len(counts)] = SIF_A / (SIF_A + counts / max(int(counts.sum()), 1))
     return weight
@@ -271,7 +278,10 @@ class WordTable(nn.Module):
         return [table.detach()[table_rows].requires_grad_() for table in self.tables]
 
     def expand(self, vectors: WordVectors) -> int:
-        """Add the words that trained tables lack, in place of an earlier expansion, and return how many."""
+        """Add the words of pre-trained vectors that the trained tables lack, and return how many these are.
+
+        They replace the words of an earlier expansion. With fixed vectors none is added.
+        """
         if self.mode == "trained":
             vocabulary = self.trained_vocabulary
             tables = [table.detach().cpu().numpy() for table in self.tables]

@@ -86,7 +86,10 @@ class VectorSource:
 
 
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open the first ``limit`` vectors of a file (:func:`file_source`), converted into ``cache`` once."""
+    """Open the first ``limit`` word vectors of a file (:func:`file_source`), converted into ``cache`` once.
+
+    A line that is not a word and E numbers is named in a UserError.
+    """
     return open_source(file_source(path, limit), cache)
 
 
