@@ -74,16 +74,20 @@ def open_corpus(
             f"{name or repr(name)}: no such corpus, file or folder; "
             f"{suggestion}named ones are {', '.join(CORPUS_NAMES)}"
         )
-    path = Path(spec)
+    return _open_path(Path(spec), format, tokenize, sentence_limit)
+
+
+def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
+    """Open a file or folder of text, or a treebank."""
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower(), "text") for file in files}
     if kinds == {"text"}:
-        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=sentence_limit)
+        return text_corpus(path, format=format or "lines", tokenize=tokenize or "spacy", limit=limit)
     if len(kinds) > 1:
         raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
     if (format, tokenize) != (None, None):
         raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
-    return treebank_corpus(path, files, kinds.pop(), limit=sentence_limit)
+    return treebank_corpus(path, files, kinds.pop(), limit=limit)
 
 
 def parse_limit(text: str | int | None) -> int | None:

@@ -75,6 +75,26 @@ def readout_of(members: Sequence[Member]) -> Readout | None:
     return members[0].network.readout if len(members) == 1 else None
 
 
+def _check_kind(kind: object, name: str, *, is_fitted: bool, reads_all_views: bool) -> None:
+    if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
+        raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
+    if kind == "meaning" and not (is_fitted and reads_all_views):
+        reason = "reads all views, not some" if is_fitted else "was never fitted (multiview.readout does)"
+        raise UserError(f"encode: readout='meaning': that of {name or 'this model'} {reason}")
+
+
+def _transform_of(
+    views: Sequence[ChosenViews], readout: Readout | None, *, to_features: bool
+) -> tuple[Readout | Scale | None, int]:
+    """Return what maps the views side by side to vectors, None if nothing does, and how long these are."""
+    if to_features and all(network.scale is not None for network, _ in views):
+        scale = join_scales([network.scale_of(positions) for network, positions in views])
+        return scale, len(scale.feature_indices)
+    if readout is not None:
+        return readout, readout.dim
+    return None, sum(network.widths[position] for network, positions in views for position in positions)
+
+
 def resolve_output(
     members: Sequence[Member],
     name: str,
@@ -88,20 +108,11 @@ def resolve_output(
     ``kind`` is ``meaning``, ``features``, ``raw`` or None, for the other options see
     :meth:`multiview.model.MultiViewEncoder.encode`.
     """
-    views, readout, first_member = chosen_views(members, view_names), readout_of(members), members[0]
-    if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
-        raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
-    if kind == "meaning" and (readout is None or view_names is not None):
-        reason = "reads all views, not some" if readout else "was never fitted (multiview.readout does)"
-        raise UserError(f"encode: readout='meaning': that of {name or 'this model'} {reason}")
+    readout, first_member = readout_of(members), members[0]
+    _check_kind(kind, name, is_fitted=readout is not None, reads_all_views=view_names is None)
+    views = chosen_views(members, view_names)
     for_cosine = view_names is None and kind in (None, "meaning")
-    transform: Readout | Scale | None = None
-    width = sum(network.widths[position] for network, positions in views for position in positions)
-    if kind == "features" and all(network.scale is not None for network, _ in views):
-        transform = join_scales([network.scale_of(positions) for network, positions in views])
-        width = len(transform.feature_indices)
-    elif readout is not None and for_cosine:
-        transform, width = readout, readout.dim
+    transform, width = _transform_of(views, readout if for_cosine else None, to_features=kind == "features")
     if truncate_dim is not None:
         width = min(truncate_dim, width)
     default_share = first_member.structure if for_cosine else 0.0

@@ -132,8 +132,7 @@ def main(config: ParseConfig) -> None:
         if config.ray is not None:
             from parsing.pipeline.ray import RayPool
 
-            gpus = 0 if devices == ["cpu"] else 1
-            pool = RayPool(loaders[0], config.workers, address=config.ray, gpus=gpus)
+            pool = RayPool(loaders[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
         summary = run_corpus(corpus, output, pool, config=config_to_json(config))
         print(report(corpus.name, output, summary))
 

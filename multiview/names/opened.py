@@ -241,6 +241,16 @@ def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
     return OpenedEncoder(parts=[SingleEncoder(load, tokens=takes_tokens)])
 
 
+def _open_part(source: Source, cache: Path | None, options: Mapping[str, Any]) -> SingleEncoder:
+    return SingleEncoder(
+        functools.partial(source.load, **options),
+        tokens=source.kind not in STRINGS,
+        name=source.name,
+        store=VectorStore(cache and cache / source.key),
+        source=source,
+    )
+
+
 def open_encoder(
     spec: str,
     *,
@@ -262,14 +272,9 @@ def open_encoder(
     name = "+".join(source.name for source in sources)
 
     def side_by_side(sources: list[Source], for_classifiers: OpenedEncoder | None = None) -> OpenedEncoder:
-        parts = []
-        for source in sources:
-            load = functools.partial(source.load, device=device, trees=trees, parsers=parsers)
-            store = VectorStore(cache and cache / source.key)
-            tokens = source.kind not in STRINGS
-            parts.append(SingleEncoder(load, tokens=tokens, name=source.name, store=store, source=source))
+        options = {"device": device, "trees": trees, "parsers": parsers}
         return OpenedEncoder(
-            parts=parts,
+            parts=[_open_part(source, cache, options) for source in sources],
             name=name,
             spec=spec,
             project=project,

@@ -197,11 +197,8 @@ class Objective(nn.Module):
                     same_losses.append(contrastive_losses(cosine_AB, same_targets, "all").sum())
                 if self.config.score == "cosine":
                     score_AB = cosine_AB
-                elif self.config.score == "dot":
-                    score_AB = anchors[i] @ views[j].T
                 else:
-                    weight_DD = self.bilinear[pair] if i == left else self.bilinear[pair].T
-                    score_AB = anchors[i] @ weight_DD @ views[j].T
+                    score_AB = self._products(anchors[i], views[j], pair, transposed=i != left)
                 losses.append(contrastive_losses(score_AB, targets, self.config.denominator).sum())
                 hits.append(best_is_positive(score_AB.detach(), targets).sum())
             pair_losses.append(torch.stack(losses).mean())
@@ -217,3 +214,10 @@ class Objective(nn.Module):
             loss = loss + weight * terms[name]
         values = (loss, *pair_losses, *(terms[name] for name in self.terms), *pair_hits)
         return loss, torch.stack([value.detach().double() for value in values])
+
+    def _products(self, anchor_AD: Tensor, view_BD: Tensor, pair: int, *, transposed: bool) -> Tensor:
+        """Score each anchor with each candidate, [A, B]: by the dot product, or with W of a pair of views."""
+        if self.config.score == "dot":
+            return anchor_AD @ view_BD.T
+        weight_DD = self.bilinear[pair]
+        return anchor_AD @ (weight_DD.T if transposed else weight_DD) @ view_BD.T

@@ -108,14 +108,7 @@ class Trainer(Task[Job]):
         self.network.to(self.device)
         self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         super().__init__(self.network, self.updates.adam)
-        steps = sum(1 for _ in self.jobs())
-        if not steps:
-            raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
-                f"{len(cache)} sentences, which do not fill one step; lower them"
-            )
-        steps = min(steps, loop.max_steps or steps)
-        self.position = Position(steps=steps, limit_s=60 * loop.max_minutes)
+        self.position = Position(steps=self._count_steps(), limit_s=60 * loop.max_minutes)
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
@@ -125,6 +118,16 @@ class Trainer(Task[Job]):
         self._time_of_reading = time.perf_counter()
         self._sentences_since_reading = 0
         self._validation_scores: Row = {}
+
+    def _count_steps(self) -> int:
+        """Count the steps of the whole run; a corpus that does not fill one is a UserError."""
+        loop, steps = self.config.loop, sum(1 for _ in self.jobs())
+        if not steps:
+            raise UserError(
+                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
+                f"{len(self.cache)} sentences, which do not fill one step; lower them"
+            )
+        return min(steps, loop.max_steps or steps)
 
     def batches(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""

@@ -210,6 +210,15 @@ def word_states(states_BTD: Tensor, positions_B: Tensor) -> Tensor:
     return pick_masked(states_BTD, (positions_T > 0) & (positions_T < positions_B[:, None] - 1))
 
 
+def gold_labels(parses: Sequence[ConstituencyParse], offsets: Int) -> Int:
+    """Return the gold label of each span of a batch, 0 where there is no constituent: int32 [S]."""
+    gold = np.zeros(int(offsets[-1]), np.int32)
+    for parse, base in zip(parses, offsets[:-1], strict=True):
+        n, starts = len(parse.tags), parse.starts.astype(np.int64)
+        gold[base + starts * n - starts * (starts - 1) // 2 + parse.ends - starts - 1] = parse.labels
+    return gold
+
+
 def margin_loss(
     head: LabelHead, posts_PD: Tensor, lengths: Int, parses: Sequence[ConstituencyParse]
 ) -> Tensor:
@@ -226,10 +235,7 @@ def margin_loss(
     """
     lengths = np.asarray(lengths, np.int64)
     offsets = span_offsets(lengths)
-    gold = np.zeros(int(offsets[-1]), np.int32)  # the label of each span, 0 where there is no constituent
-    for parse, base in zip(parses, offsets[:-1], strict=True):
-        n, starts = len(parse.tags), parse.starts.astype(np.int64)
-        gold[base + starts * n - starts * (starts - 1) // 2 + parse.ends - starts - 1] = parse.labels
+    gold = gold_labels(parses, offsets)
     hidden_layer, norm, output_layer = head.parts
     posts_PH = F.linear(posts_PD, hidden_layer.weight)
     best, label = head.best_labels(posts_PH, lengths, gold)()
