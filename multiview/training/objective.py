@@ -219,5 +219,5 @@ class Objective(nn.Module):
         """Score each anchor with each candidate, [A, B]: by the dot product, or with W of a pair of views."""
         if self.config.score == "dot":
             return anchor_AD @ view_BD.T
-        weight_DD = self.bilinear[pair]
+        weight_DD: Tensor = self.bilinear[pair]
         return anchor_AD @ (weight_DD.T if transposed else weight_DD) @ view_BD.T
