@@ -1,5 +1,9 @@
 """Atomic files: a file under its final name is complete, even if the process is killed at any moment.
 
+What is kept on disk has a *record*: a file of JSON that is sealed by the digest of its values, with size and
+SHA-256 of the files beside it. Checkpoints, models, parsers and stored vectors have one. Files of a folder
+change in one step (:mod:`runtime.folders`).
+
 Only regular files are read and written here, for a pipe or a device may never end, and a link inside a folder
 leads out of it. Where the user names an output, :func:`output_file` follows links.
 """
@@ -15,7 +19,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -267,21 +271,40 @@ def read_array(path: Path, dims: int) -> NDArray[Any]:
     return finite_array
 
 
-def write_record(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a JSON object atomically, with the digest of its values as ``seal``."""
+def write_record(path: Path, values: Mapping[str, Any], files: Iterable[str] = ()) -> None:
+    """Write a JSON object atomically, with the digest of its values as ``seal``.
+
+    Size and SHA-256 of ``files`` of the same folder become its value ``files``, by their names.
+    """
     json_values = json.loads(json.dumps(values, allow_nan=False))
+    if hashes := {name: file_record(path.parent / name) for name in files}:
+        json_values["files"] = hashes
     write_json(path, {**json_values, SEAL: json_digest(json_values, 64)})
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """Read what :func:`write_record` wrote, without the seal; refuse values that were changed since."""
+def read_record(path: Path, files: Iterable[str] = ()) -> dict[str, Any]:
+    """Read what :func:`write_record` wrote, without the seal.
+
+    Values that were changed since are refused, and so are ``files`` that it does not list or that changed.
+    """
     values = read_json(path)
     if not isinstance(values, dict) or SEAL not in values:
         raise UserError(f"{path}: not a record of this program (no {SEAL!r})")
     seal = values.pop(SEAL)
     if seal != json_digest(values, 64):
         raise UserError(f"{path}: damaged: its values do not match its {SEAL}")
+    check_files(path, values.get("files"), files)
     return values
+
+
+def check_files(path: Path, hashes: Any, files: Iterable[str]) -> None:
+    """Refuse files that are not in ``hashes``, the value ``files`` of a record, or were changed since."""
+    for name in files:
+        try:
+            size, sha256 = hashes[name]["bytes"], hashes[name]["sha256"]
+        except (KeyError, TypeError):
+            raise UserError(f"{path}: files: does not list {name}") from None
+        check_file(path.parent / name, size, sha256)
 
 
 def file_record(path: Path) -> dict[str, Any]:

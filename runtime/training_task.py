@@ -1,8 +1,8 @@
 """What :mod:`runtime.training_loop` trains: tasks, the position of a run, and checkpoints.
 
-A checkpoint is a folder, ``step-00001200/``, with ``weights.safetensors``, ``optimiser.safetensors`` and
-``state.json`` (position, random state, SHA-256 of the two files, under a seal of its own). It is written
-under a temporary name, flushed and renamed, so a kill or a full disk leaves the previous one as the newest.
+A checkpoint is a folder, ``step-00001200/``, with ``weights.safetensors``, ``optimiser.safetensors`` and the
+record of both, ``state.json`` (position, random state). It is written under a temporary name, flushed and
+renamed, so a kill or a full disk leaves the previous one as the newest.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from runtime.cli import LOGGER
 from runtime.errors import UserError
-from runtime.files import read_record, sha256_file, write_record
+from runtime.files import read_record, write_record
 from runtime.folders import write_folder
 
 AnyBatch = TypeVar("AnyBatch")
@@ -60,12 +60,9 @@ class Checkpoints:
                         key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()
                     }
                     save_file(host_tensors, temporary / name)
-                state = {
-                    **checkpoint.state,
-                    "sha256": {name: sha256_file(temporary / name) for name in FILES},
-                    "random_state": torch.get_rng_state().numpy().tobytes().hex(),
-                }
-                write_record(temporary / "state.json", state)
+                random_state = torch.get_rng_state().numpy().tobytes().hex()
+                state = {**checkpoint.state, "random_state": random_state}
+                write_record(temporary / "state.json", state, FILES)
         except SafetensorError as error:  # which it raises when the disk is full
             raise OSError(f"{temporary}: {error}") from None
 
@@ -87,9 +84,7 @@ class Checkpoints:
         """Load the newest undamaged checkpoint, or that of a step, and its random state."""
         for path in reversed(self.folders()) if step is None else [self._path(step)]:
             try:
-                state = read_record(path / "state.json")
-                if state["sha256"] != {name: sha256_file(path / name) for name in FILES}:
-                    raise UserError("content that does not match its SHA-256")
+                state = read_record(path / "state.json", FILES)
                 random_state = np.frombuffer(bytes.fromhex(state["random_state"]), dtype=np.uint8)
                 torch.set_rng_state(torch.from_numpy(random_state.copy()))
                 return Checkpoint(load_file(path / FILES[0]), load_file(path / FILES[1]), state)

@@ -1,9 +1,9 @@
 """What both parsers share: model folders, batches on a device, and one pass of the encoder for two parsers.
 
 A model folder holds ``config.json``, ``vocab.json``, ``model.safetensors`` and a card ``README.md``; nothing
-in it is executable. ``config.json`` names the kind of parser, the format version and the SHA-256 of the two
-other files, so that damaged or mixed folders are refused. The folder's identity (name, version, one SHA-256
-over all three) becomes part of a tree cache's identity.
+in it is executable. ``config.json`` names the kind of parser and the format version, and is the record of the
+two other files, so that damaged or mixed folders are refused. The folder's identity (name, version, one
+SHA-256 over all three) becomes part of a tree cache's identity.
 
 Shape suffixes: B sentences, T positions (boundaries included), D states.
 """
@@ -36,7 +36,7 @@ from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
 from runtime.device import build_without_weights, with_torch_defaults
 from runtime.errors import UserError, out_of_memory
-from runtime.files import read_json, sha256_file, write_json
+from runtime.files import read_json, read_record, write_record
 from runtime.folders import current_folder, refuse_others, replace_folder
 from runtime.surroundings import state_without
 
@@ -61,7 +61,7 @@ class FolderConfig:
     name: str
     version: str
     model: dict[str, Any]
-    sha256: dict[str, str]  # of the two other files
+    files: dict[str, Any]  # size and SHA-256 of the two other files
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,12 @@ class ModelFolder:
         return module.eval()
 
 
-def _identity(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return name, version and SHA-256 of a folder, given ``config.json``, which hashes the other files."""
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-    return {"name": config["name"], "version": config["version"], "sha256": digest}
+def _identity(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return name, version and SHA-256 of a folder, given its record, which has the hashes of its files."""
+    content = {key: value for key, value in record.items() if key != "files"}
+    content["sha256"] = {name: file["sha256"] for name, file in record["files"].items()}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return {"name": record["name"], "version": record["version"], "sha256": digest}
 
 
 def load_model_folder(path: Path, kind: str) -> ModelFolder:
@@ -116,15 +118,10 @@ def load_model_folder(path: Path, kind: str) -> ModelFolder:
         advice = " or ".join(f"give {file.parent}" for file in sorted(path.glob(f"*/{CONFIG}")))
         advice = advice or "write one with python -m parsing.train"
         raise UserError(f"{path}: not a model folder (no {CONFIG}); {advice}")
-    values = read_json(path / CONFIG)
+    values = read_record(path / CONFIG, (VOCABULARY, WEIGHTS))
     config = config_from_json(FolderConfig, values, where=path / CONFIG)
-    if foreign_files := sorted(config.sha256.keys() - {VOCABULARY, WEIGHTS}):
-        raise UserError(f"{path / CONFIG}: sha256 {foreign_files[0]!r}: no file of a parser")
     if config.kind != kind:
         raise UserError(f"{path / CONFIG}: a {config.kind} model where a {kind} model is needed")
-    for file in (VOCABULARY, WEIGHTS):
-        if not (path / file).is_file() or sha256_file(path / file) != config.sha256.get(file):
-            raise UserError(f"{path / file}: does not match the SHA-256 in {CONFIG}; copy the folder again")
     try:
         tensors = load_file(path / WEIGHTS)
     except SafetensorError as error:
@@ -249,10 +246,9 @@ class EncodedModel(nn.Module):
             text = json.dumps(names, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
             (new / VOCABULARY).write_text(text + "\n", encoding="utf-8")
             model = {"encoder": config_to_json(self.encoder.config), **self.sizes}
-            hashes = {file: sha256_file(new / file) for file in (VOCABULARY, WEIGHTS)}
-            config = FolderConfig(kind=self.kind, name=name, version=version, model=model, sha256=hashes)
-            write_json(new / CONFIG, vars(config))
-        return _identity(read_json(path / CONFIG))
+            record = {"format": 1, "kind": self.kind, "name": name, "version": version, "model": model}
+            write_record(new / CONFIG, record, (VOCABULARY, WEIGHTS))
+        return _identity(read_record(path / CONFIG))
 
 
 class EncodedParser(DeviceParser, Generic[Parse]):

@@ -12,6 +12,7 @@ import pytest
 from runtime.errors import UserError
 from runtime.files import (
     atomic_path,
+    file_record,
     lock_folder,
     output_file,
     read_array,
@@ -80,6 +81,27 @@ def test_a_record_is_sealed(tmp_path: Path) -> None:
         path.write_text(damaged)
         with pytest.raises(UserError, match=r"state\.json: "):
             read_record(path)
+
+
+def test_a_record_has_size_and_hash_of_the_files_beside_it(tmp_path: Path) -> None:
+    path, content = tmp_path / "state.json", tmp_path / "content.txt"
+    content.write_text("1234")
+    write_record(path, {"step": 7}, ["content.txt"])
+    values = read_record(path, ["content.txt"])
+    assert values == {"step": 7, "files": {"content.txt": file_record(content)}}
+    with pytest.raises(UserError, match=r"state\.json: files: does not list other\.txt"):
+        read_record(path, ["content.txt", "other.txt"])
+    for text, message in (("12345", "5 bytes, 4 were written"), ("1235", "does not match its SHA-256")):
+        content.write_text(text)
+        with pytest.raises(UserError, match=rf"content\.txt: damaged: .*{message}"):
+            read_record(path, ["content.txt"])
+    content.unlink()
+    with pytest.raises(UserError, match=r"content\.txt: no such file"):
+        read_record(path, ["content.txt"])
+    for odd in (None, [], "text", {"content.txt": [4]}, {"content.txt": {"bytes": 4}}):
+        write_record(path, {"files": odd})
+        with pytest.raises(UserError, match=r"state\.json: files: does not list content\.txt"):
+            read_record(path, ["content.txt"])
 
 
 def test_temporary_files_of_killed_runs_are_removed(tmp_path: Path) -> None:
