@@ -125,17 +125,17 @@ def _conllu_sentence(path: Path, rows: list[Line], tags: TagColumn) -> Sentence:
     return Sentence(tokens, word_tags, tuple(heads), tuple(columns[7] for _, columns in words))
 
 
-def write_conllu(path: Path, documents: Iterable[Document]) -> None:
+def write_conllu(path: Path, documents: Iterable[Document], *, guess_spaces: bool = False) -> None:
     """Write documents as CoNLL-U, see :func:`conllu_lines`."""
     with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
-        stream.writelines(conllu_lines(documents))
+        stream.writelines(conllu_lines(documents, guess_spaces=guess_spaces))
 
 
-def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
+def conllu_lines(documents: Iterable[Document], *, guess_spaces: bool = False) -> Iterator[str]:
     """Yield the lines of CoNLL-U, with tags as XPOS and, mapped, as UPOS; missing annotation is ``_``.
 
-    A corpus of words does not say where spaces were: ``# text`` and ``SpaceAfter`` follow English print.
-    Words that CoNLL-U cannot hold (empty, or with a tab or line break) are refused.
+    A corpus of words does not say where spaces were. With ``guess_spaces``, ``# text`` and ``SpaceAfter``
+    follow English print. Words that CoNLL-U cannot hold (empty, or with a tab or line break) are refused.
     """
     row = 0
     for document in documents:
@@ -147,7 +147,7 @@ def conllu_lines(documents: Iterable[Document]) -> Iterator[str]:
             words = sentence.tokens
             blanks = ("_",) * len(words)
             tags, relations = sentence.tags or blanks, sentence.relations or blanks
-            spaces = _spaces_after(words, tags, relations)
+            spaces = _spaces_after(words, tags, relations) if guess_spaces else [" "] * len(words)
             text = "".join(word + space for word, space in zip(words, spaces, strict=True))
             yield f"# sent_id = {row}\n# text = {text.rstrip()}\n"
             upos_tags = universal_tags(words, tags, relations)

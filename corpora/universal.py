@@ -4,6 +4,7 @@ A parser's trees have mistakes that the guidelines exclude, such as a second sub
 crosses others. A relation that cannot be becomes ``dep`` (or ``nmod``, ``flat``), and punctuation moves.
 """
 
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unicodedata import normalize
@@ -11,16 +12,11 @@ from unicodedata import normalize
 from corpora.text import Sentence
 from corpora.treebanks import read_packaged_table, strip_subtypes, universal_tags
 
-NOUNS = ("NOUN", "PRON", "PROPN")
 NOMINALS = ("dislocated", "expl", "iobj", "nmod", "nsubj", "obj", "obl", "vocative")
 RIGHTWARD = ("appos", "conj", "fixed", "flat", "goeswith")
 """Relations whose head comes before the word."""
-MAX_WORDS = 256
-"""Longest sentence to mend, because the time grows with the square."""
-_ROWS = read_packaged_table("relations.tsv")
-RELATIONS = {row["relation"] for row in _ROWS}
-_DEPENDENTS = {row["relation"]: row["dependents"] for row in _ROWS if row["dependents"]}
-"""By relation of a function word: the relations that its dependents may have, or "none"."""
+RELATIONS = {row["relation"]: row["dependents"] for row in read_packaged_table("relations.tsv")}
+"""By relation, for those of function words: the relations that its dependents may have, or "none"."""
 
 
 def mend_tree(sentence: Sentence) -> Sentence:
@@ -33,8 +29,8 @@ def mend_tree(sentence: Sentence) -> Sentence:
     relations = tuple(name if name != "_" else "dep" if head else "root" for head, name in arcs)
     sentence = replace(sentence, tokens=words, relations=relations or None)
     bases = strip_subtypes(relations)
-    if not sentence.heads or not bases or len(bases) > MAX_WORDS or not RELATIONS.issuperset(bases):
-        return sentence
+    if not sentence.heads or not bases or len(bases) > 256 or not RELATIONS.keys() >= {*bases}:
+        return sentence  # the time grows with the square of the length
     while (changed_relations := _relabel(sentence, sentence.heads, relations)) != relations:
         relations = changed_relations
     heads = _reattach_punctuation(sentence.heads, strip_subtypes(relations))
@@ -47,13 +43,15 @@ def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...
     bases = strip_subtypes(relations)
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(heads), relations)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
-    filled_slots = set()  # head, and "ubj" or "obj"
+    nominals = {word for word, tag in enumerate(upos, 1) if tag in ("NOUN", "PRON", "PROPN")} - clauses
+    filled_slots: set[object] = set()  # head, and "ubj" or "obj"; for other relations the word itself
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
     for place in sorted(range(len(heads)), key=lambda place: abs(heads[place] - place - 1)):
         head, base, base_of_head = heads[place], bases[place], bases[heads[place] - 1]
-        slot = (head, base[-3:])
         is_unique = base in ("csubj", "nsubj", "obj") and not relations[place].endswith("subj:outer")
-        is_second = is_unique and slot in filled_slots
+        slot = (head, base[-3:]) if is_unique else place
+        is_second = slot in filled_slots
+        filled_slots.add(slot)
         follows_part = head == place or (heads[place - 1], bases[place - 1]) == (head, base)
         is_detached = base == "goeswith" and not follows_part
         if not head:
@@ -62,12 +60,10 @@ def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...
             mended[place] = "dep"
         elif base == "fixed" and upos[head - 1] == "PROPN":
             mended[place] = "flat"
-        elif base == "obl" and base_of_head in NOMINALS and upos[head - 1] in NOUNS and head not in clauses:
+        elif base == "obl" and base_of_head in NOMINALS and head in nominals:
             mended[place] = "nmod" + relations[place][3:]
-        if head and base not in _DEPENDENTS.get(base_of_head, base).split():
+        if head and base not in (RELATIONS[base_of_head] or base).split():
             mended[head - 1] = "dep"
-        if is_unique:
-            filled_slots.add(slot)
     return tuple(mended)
 
 
@@ -76,18 +72,17 @@ def _reattach_punctuation(heads: Sequence[int], bases: Sequence[str]) -> tuple[i
     new_heads = list(heads)
     marks = [word for word, base in enumerate(bases, 1) if base == "punct"]
     words = [word for word, base in enumerate(bases, 1) if base not in ("goeswith", "punct")]
-    arcs = sorted((abs(word - heads[word - 1]), word, heads[word - 1]) for word in words if heads[word - 1])
-    neighbours = {
-        mark: [*[word for word in words if word < mark][-1:], *[word for word in words if word > mark][:1]]
-        for mark in marks
-    }
+    arcs = [(word, heads[word - 1]) for word in words if heads[word - 1]]
+    arcs.sort(key=lambda arc: abs(arc[0] - arc[1]))
+    places = {mark: bisect(words, mark) for mark in marks}  # the next word's
+    neighbours = {mark: words[max(place - 1, 0) : place + 1] for mark, place in places.items()}
     for mark in marks * 3:
-        if not _count_crossings(new_heads, mark, new_heads[mark - 1]):
-            continue
-        # It stays, or goes to an end of the shortest arc over it (or to the root), or to a neighbour.
-        ends = [[word, head] for _, word, head in arcs if min(word, head) < mark < max(word, head)]
-        candidates = [new_heads[mark - 1], *(ends[0] if ends else [heads.index(0) + 1]), *neighbours[mark]]
-        new_heads[mark - 1] = min(candidates, key=lambda head: _count_crossings(new_heads, mark, head))
+        if _count_crossings(new_heads, mark, new_heads[mark - 1]):
+            # It stays, or goes to an end of the shortest arc over it (or to the root), or to a neighbour.
+            arcs_over_mark = (arc for arc in arcs if min(arc) < mark < max(arc))
+            ends = next(arcs_over_mark, [heads.index(0) + 1])
+            candidates = [new_heads[mark - 1], *ends, *neighbours[mark]]
+            new_heads[mark - 1] = min(candidates, key=lambda head: _count_crossings(new_heads, mark, head))
     for mark in marks * 2:
         if _count_crossings(new_heads, mark, new_heads[mark - 1]):  # arcs of words cross each other
             for other_mark in marks:
@@ -98,14 +93,13 @@ def _reattach_punctuation(heads: Sequence[int], bases: Sequence[str]) -> tuple[i
 
 def _count_crossings(heads: Sequence[int], mark: int, head: int) -> int:
     """Count the words and arcs that an arc from ``head`` to ``mark`` crosses."""
-    ancestors = set(_path_to_root(heads, head))
+    ancestors = [*_path_to_root(heads, head)]
     words_between = range(min(mark, head) + 1, max(mark, head))
     count = sum(head not in _path_to_root(heads, word) for word in words_between)
-    for word, head_of_word in enumerate(heads, 1):
-        low, high = min(word, head_of_word), max(word, head_of_word)
-        is_over_mark = head_of_word and head_of_word not in ancestors and low < mark < high
-        if is_over_mark and (low if head < mark else high) in words_between:
-            count += 1
+    for arc in enumerate(heads, 1):
+        low, high = sorted(arc)
+        is_over_mark = low < mark < high and arc[1] not in (0, *ancestors)
+        count += is_over_mark and (low if head < mark else high) in words_between
     return count
 
 

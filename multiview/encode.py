@@ -22,7 +22,7 @@ from tyro.conf import Positional, arg
 from corpora.characters import plain
 from corpora.inputs import is_stream, read_lines
 from multiview.names.grammar import check_names, split_parts
-from parsing import check_parser
+from parsing.names import find_parser
 from runtime.cli import Command, Share, config_to_json, configuration
 from runtime.errors import UserError
 from runtime.files import output_file, write_array, write_json
@@ -50,7 +50,7 @@ class ModelOptions:
         """Refuse meaningless names of encoders and parsers, before anything heavy is imported."""
         check_names([self.spec])
         for need, name in self.parsers.items():
-            check_parser(need, name)
+            find_parser(need, name)
 
     @property
     def spec(self) -> str:

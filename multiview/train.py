@@ -25,7 +25,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from multiview.config import LAPTOP, TrainConfig, find_trees, preset
-from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
+from parsing.costs import PAPER_SENTENCES, SAMPLE, paper_cost
 from runtime.cli import LOGGER, Command, Estimate, log_to
 from runtime.errors import MissingExtraError, UserError, collect_refusals
 from runtime.files import atomic_path, lock_folder, read_json, write_json
@@ -154,8 +154,8 @@ def estimate_on_sample(config: TrainConfig, distributed: DistributedContext) -> 
     from parsing.text_parser import load
     from parsing.trees.cache import TreeCache
 
-    corpus, parser, workers = open_corpus("books", limit=SAMPLE), load(), available_cores()
-    parsing = parsing_cost(corpus, parser, workers, PAPER_SENTENCES)
+    workers = available_cores()
+    parsing = paper_cost(workers)
     facts = {
         "sample": f"{SAMPLE:,} sentences of books, for {PAPER_SENTENCES:,}; one of two models",
         "parsing": f"{parsing.seconds(PAPER_SENTENCES)} by {workers} workers, "
@@ -163,7 +163,7 @@ def estimate_on_sample(config: TrainConfig, distributed: DistributedContext) -> 
         "trees": f"{parsing.facts['disk']} on disk",
     }
     with tempfile.TemporaryDirectory() as folder:
-        run_corpus(corpus, Path(folder), Pool(lambda: parser))
+        run_corpus(open_corpus("books", limit=SAMPLE), Path(folder), Pool(load))
         dry_run(Trainer(config, TreeCache.open(folder), distributed), facts)
 
 

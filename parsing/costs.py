@@ -22,22 +22,30 @@ PAPER_SENTENCES = 40_000_000
 """How many sentences Simoulin & Crabbé 2021 have, section 3.1."""
 
 
+def paper_cost(workers: int) -> Estimate:
+    """Estimate what the paper's sentences would cost, from a sample of books and the builtin parsers."""
+    from corpora.registry import open_corpus
+    from parsing.text_parser import load
+
+    return parsing_cost(open_corpus("books", limit=SAMPLE), load(), workers, PAPER_SENTENCES)
+
+
 def parsing_cost(corpus: Corpus, parser: TextParser, workers: int, sentences: int | None = None) -> Estimate:
     """Parse the first sentences in this process and scale up, by default to as many as the corpus has."""
-    from parsing.pipeline.driver import shards_of
+    from parsing.pipeline.driver import Pool, shards_of
     from parsing.trees.batch import join_batches
     from parsing.trees.cache import write_shard
     from runtime.progress import progress
 
     shards = shards_of(corpus, SAMPLE)  # a reader that goes on living: the estimate looks at how far it is
     sample = next(shards)
-    parser.arrays(sample.sentences[:WARM_UP])
+    worker = Pool(lambda: parser)
+    worker.parse(sample.sentences[:WARM_UP])
     batches = []
     start_time = time.perf_counter()
     with progress(total=len(sample.sentences), description="sample") as bar:
         for start in range(0, len(sample.sentences), SAMPLE_PART):
-            part = slice(start, start + SAMPLE_PART)
-            batches.append(parser.arrays(sample.sentences[part], sample.flags[part]))
+            batches.append(worker.parse(sample.sentences[start : start + SAMPLE_PART]).trees)
             bar.update(len(batches[-1]))
     batch = join_batches(batches)
     per_second = len(batch) / (time.perf_counter() - start_time)

@@ -6,7 +6,7 @@ Input: a folder written by parsing.run or parsing.import_trees. Output: the file
 brackets is sentence i of the CoNLL-U. An empty word is written ``_``, because neither format can hold it.
 Words of fallback trees have the relation and the tag ``_``. With ``--validate``, what UD's ``validate.py``
 would refuse at its first three levels is mended in the CoNLL-U, for labels of Universal Dependencies
-(:mod:`corpora.universal`), and the words that this changes are counted.
+(:mod:`corpora.universal`), the words that this changes are counted, and spaces are guessed by English print.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +43,7 @@ class ExportConfig:
     ptb: Path | None = None
     """Bracket file to write, one tree per line."""
     validate: bool = False
-    """Mend arcs and relations of the CoNLL-U that UD's validator would refuse."""
+    """Mend arcs and relations of the CoNLL-U that UD's validator would refuse; guess where no space was."""
 
 
 def main(config: ExportConfig) -> None:
@@ -62,8 +62,8 @@ def main(config: ExportConfig) -> None:
         counts: Counter[str] = Counter()
         documents = cached_documents(cache)
         if config.validate:
-            documents = (valid_document(document, counts) for document in documents)
-        write_conllu(config.conllu, documents)
+            documents = valid_documents(documents, counts)
+        write_conllu(config.conllu, documents, guess_spaces=config.validate)
         print(f"{config.conllu}: written")
         if config.validate:
             print(f"  {counts['changed']:,} of {counts['words']:,} words changed by --validate")
@@ -72,13 +72,14 @@ def main(config: ExportConfig) -> None:
         print(f"{config.ptb}: written")
 
 
-def valid_document(document: Document, counts: Counter[str]) -> Document:
-    """Return the document as UD's validator wants it; counts its ``words`` and those ``changed``."""
-    sentences = tuple(map(mend_tree, document.sentences))
-    for old, new in zip(document.sentences, sentences, strict=True):
-        counts["changed"] += sum(map(operator.ne, _conllu_words(old), _conllu_words(new)))
-        counts["words"] += len(old.tokens)
-    return replace(document, id=normalize("NFC", document.id), sentences=sentences)
+def valid_documents(documents: Iterable[Document], counts: Counter[str]) -> Iterator[Document]:
+    """Yield documents as UD's validator wants them; counts their ``words`` and those ``changed``."""
+    for document in documents:
+        sentences = tuple(map(mend_tree, document.sentences))
+        for old, new in zip(document.sentences, sentences, strict=True):
+            counts["changed"] += sum(map(operator.ne, _conllu_words(old), _conllu_words(new)))
+            counts["words"] += len(old.tokens)
+        yield replace(document, id=normalize("NFC", document.id), sentences=sentences)
 
 
 def _conllu_words(sentence: Sentence) -> Iterator[tuple[str, int, str]]:

@@ -9,7 +9,6 @@ brackets alone are one document.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,45 +40,32 @@ class ImportConfig:
 
 
 def main(config: ImportConfig) -> None:
-    """Import the files and print what is in the cache."""
-    manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
-    units = ("sentences", "tokens", "documents", "flagged")
-    counts = ", ".join(f"{manifest.total(unit):,} {unit}" for unit in units)
-    print(f"{config.output}: {counts}")
-    print(f"content sha256 {manifest.content_sha256()}")
-
-
-def import_trees(
-    output: Path,
-    *,
-    conllu: Path | None = None,
-    ptb: Path | None = None,
-    shard_sentences: int = SHARD_SENTENCES,
-) -> Manifest:
-    """Write a treebank into the new tree cache ``output``; raises UserError where its files do not fit."""
+    """Write the treebank into a new tree cache, and print what is in it."""
     from parsing.pipeline.driver import shards_of
 
+    output, conllu, ptb = config.output, config.conllu, config.ptb
     path = conllu or ptb
     if path is None:
         raise UserError("--conllu or --ptb is needed")
-    manifest = treebank_manifest(output.name, conllu, ptb, shard_sentences)
+    manifest = treebank_manifest(output.name, conllu, ptb)
     with lock_folder(output):
         if (output / NAME).exists():
             raise UserError(f"{output}: holds a tree cache already; use another --output or delete it")
         rows = []
-        documents, same_documents = itertools.tee(gold_documents(conllu, ptb))
-        sentences = (sentence for document in same_documents for sentence in document.sentences)
-        for shard in shards_of(documents, shard_sentences):
-            batch = gold_batch(list(itertools.islice(sentences, len(shard.sentences))), manifest, path)
+        for shard in shards_of(gold_documents(conllu, ptb), SHARD_SENTENCES):
+            batch = gold_batch(shard.sentences, manifest, path)
             rows.append(write_shard(output, shard.index, batch, shard.document_starts, shard.document_ids))
         if not rows:
             raise UserError(f"{path}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
-    return manifest
+    units = ("sentences", "tokens", "documents", "flagged")
+    counts = ", ".join(f"{manifest.total(unit):,} {unit}" for unit in units)
+    print(f"{output}: {counts}")
+    print(f"content sha256 {manifest.content_sha256()}")
 
 
-def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_sentences: int) -> Manifest:
+def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manifest:
     """Make the manifest of a treebank's cache, which lists no shard yet."""
     files = {"conllu_sha256": conllu, "ptb_sha256": ptb}
     hashes = {key: input_hash(path, [path]) for key, path in files.items() if path is not None}
@@ -96,7 +82,7 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None, shard_se
         relations=(*sorted(relations), FALLBACK_NAME) if conllu else (),
         labels=(*labels, DUMMY_NAME) if ptb else (),
         tags=(*(tag for tag in tags if tag != FALLBACK_NAME), FALLBACK_NAME) if ptb else (),
-        shard_sentences=shard_sentences,
+        shard_sentences=SHARD_SENTENCES,
         complete=True,
     )
 

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Le
 from tyro.conf import Positional
 
-from parsing import check_parser
-from parsing.costs import PAPER_SENTENCES, SAMPLE, parsing_cost
+from parsing.costs import PAPER_SENTENCES, paper_cost, parsing_cost
+from parsing.names import find_parser
 from runtime.cli import Command, Count, config_to_json, configuration, with_defaults
 from runtime.errors import UserError, collect_refusals
 
@@ -115,7 +115,7 @@ def main(config: ParseConfig) -> None:
             check_paper(config, open_text, loaders[0], workers)
         for kind, name in (("dep", dep), ("const", const)):
             if name is not None:
-                check_parser(kind, name)
+                find_parser(kind, name)
         corpus = open_text()
         output = config.output or Path("runs/trees") / corpus.name
         refuse_own_input(spec, output)
@@ -138,19 +138,15 @@ def main(config: ParseConfig) -> None:
 
 
 def check_paper(
-    config: ParseConfig, open_text: Callable[[], Corpus], load: Callable[..., TextParser], workers: int
+    config: ParseConfig, open_text: Callable[[], Corpus], load: Callable[[], TextParser], workers: int
 ) -> None:
     """Refuse the preset paper without its parsers; a dry run first says what its trees would cost."""
-    from corpora.registry import open_corpus
-
     missing = [PAPER_PARSERS] if "builtin" in (config.dep_model, config.const_model) else []
     if config.dry_run:
         missing += collect_refusals(open_text) if missing else collect_refusals(open_text, load)
         if missing:
             print(" | ".join(missing), PAPER_SAMPLE, sep="\n", flush=True)
-            books = open_corpus("books", limit=SAMPLE)
-            parser = load(dep="builtin", const="builtin")
-            print(parsing_cost(books, parser, workers, PAPER_SENTENCES).text(config))
+            print(paper_cost(workers).text(config))
     if missing:
         raise UserError(" | ".join(missing))
 

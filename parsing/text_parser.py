@@ -12,7 +12,6 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from corpora.characters import VERSION, plain
 from corpora.inputs import NOT_UTF8, is_encodable
 from corpora.sentences import read_sentences
 from corpora.text import Tokenizer, Tokens
-from parsing import check_parser
+from parsing.names import find_parser
 from parsing.trees.arrays import DEFECTS, NULL_LABEL, binarise, constituency_heights, dependency_heights
 from parsing.trees.batch import (
     BLANK_TOKEN,
@@ -53,8 +52,6 @@ from runtime.surroundings import state_without
 if TYPE_CHECKING:
     import torch
 
-BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
-"""The model folders in the package."""
 MAX_TOKENS = 128
 SAMPLE = 50
 """How many sentences are looked at to tell whether a text is English."""
@@ -179,26 +176,22 @@ def load_parser(kind: str, spec: str = "builtin", device: str | torch.device = "
     type is part of the parser's identity, unless it is the CPU. Raises UserError for a model or device that
     is not there, and for a model that is damaged or has to be converted first.
     """
-    check_parser(kind, spec)
-    from parsing.networks.parser import load_model_folder
     from runtime.device import pick_device
 
     parser: Any
-    path = BUILTIN[kind] if spec == "builtin" else Path(spec)
-    if kind == "const" and not (path.is_dir() and not (path / "benepar_model.bin").exists()):
+    folder = find_parser(kind, spec)
+    if folder is None:
         from parsing.libraries.benepar import load_benepar
 
         parser = load_benepar(spec)
     elif kind == "dep":
         from parsing.networks.dependency import BiaffineParser, DependencyModel
 
-        folder = load_model_folder(path, "dependency")
-        parser = BiaffineParser(DependencyModel.from_folder(folder), folder.identity)
+        parser = BiaffineParser(DependencyModel.load(folder))
     else:
         from parsing.networks.constituency import ConstituencyModel, SpanParser
 
-        folder = load_model_folder(path, "constituency")
-        parser = SpanParser(ConstituencyModel.from_folder(folder), folder.identity)
+        parser = SpanParser(ConstituencyModel.load(folder))
     torch_device = pick_device(device)
     if torch_device.type != "cpu":
         parser.to(torch_device)

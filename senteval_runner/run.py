@@ -20,7 +20,7 @@ from tyro.conf import Positional, arg
 
 from corpora.senteval.tasks import STRUCTURE_TASKS, data_folder, expand_tasks
 from multiview.names.grammar import check_names
-from parsing import check_parser
+from parsing.names import find_parser
 from runtime.cli import Command, Count, CountOrNone, Seed, config_to_json, configuration, log_to
 from runtime.errors import UserError
 from runtime.files import json_digest, write_json
@@ -113,7 +113,7 @@ def main(config: SentEvalConfig) -> int:
     check_names(config.models)
     parsers = {"dep": config.dep_model, "const": config.const_model}
     for kind, parser in parsers.items():
-        check_parser(kind, parser or "builtin")
+        find_parser(kind, parser or "builtin")
     seeds = seeds_of(config.seeds)
     names = expand_tasks(config.tasks)
     data = data_folder(config.data, names)

@@ -1,1 +1,1 @@
-"""Questions and what answers them: FAQ tables, passage sets, judgements, lexical search."""
+"""Questions with passages that may answer them, and lexical search."""

@@ -1,1 +1,1 @@
-"""The SentEval tasks: their files, their rows, and all their sentences as one corpus."""
+"""The SentEval tasks: their names and files, their rows, and tasks of structure beside them."""

@@ -1,1 +1,1 @@
-"""Contrastive training: batches of neighbours, the objective, gradients, updates, checkpoints."""
+"""Contrastive training: batches of neighbours, the objective, gradients; and the fit of a read-out."""

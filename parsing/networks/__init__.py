@@ -1,1 +1,1 @@
-"""What both parsers are built of: features, sentence encoders, the training loop, model folders."""
+"""Both parsers: sizes, vocabularies, the sentence encoder, scorers and decoders, model folders, batches."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ from torch.nn import functional as F
 from parsing.networks.cky import Float, best_labels, best_trees, decode_batch, fenceposts, span_offsets
 from parsing.networks.config import EncoderSizes, SpanSizes
 from parsing.networks.features import ParserVocabulary
-from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
+from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, Stages, load_model_folder
 from parsing.trees.batch import ConstituencyParse, Int
 from runtime.cli import config_to_json
 from runtime.compiled import compiled
@@ -161,8 +162,9 @@ class ConstituencyModel(EncodedModel):
         self.tag_head = LabelHead(width, config.tag_hidden, len(tags))
 
     @classmethod
-    def from_folder(cls, folder: ModelFolder) -> ConstituencyModel:
-        """Build the model that a folder holds, in eval mode; raise UserError if it does not fit."""
+    def load(cls, path: Path) -> ConstituencyModel:
+        """Load a model folder, in eval mode; raise UserError if it is damaged or its files do not fit."""
+        folder = load_model_folder(path, cls.kind)
         encoder = folder.part(EncoderSizes, key="encoder")
         config = folder.part(SpanSizes)
         vocabulary = folder.part(ParserVocabulary, VOCABULARY)
@@ -271,8 +273,8 @@ def margin_loss(
 class SpanParser(EncodedParser[ConstituencyParse]):
     """A :class:`ConstituencyModel` as a :class:`parsing.trees.batch.ConstituencyParser`."""
 
-    def __init__(self, model: ConstituencyModel, identity: dict[str, str]) -> None:
-        super().__init__(model, identity)
+    def __init__(self, model: ConstituencyModel) -> None:
+        super().__init__(model)
         self.model, self.labels, self.tags = model, model.labels, model.tags
 
     @torch.inference_mode()

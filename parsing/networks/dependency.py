@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from torch.nn import functional
 
 from parsing.networks.config import EncoderSizes, ScorerSizes
 from parsing.networks.features import ParserVocabulary
-from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, ModelFolder, Stages
+from parsing.networks.parser import VOCABULARY, EncodedModel, EncodedParser, Stages, load_model_folder
 from parsing.networks.sentence_encoder import shared_dropout
 from parsing.trees.batch import DependencyParse, Int64
 from runtime.cli import config_to_json
@@ -73,8 +74,9 @@ class DependencyModel(EncodedModel):
         self.relation_weight = nn.Parameter(torch.zeros(len(relations), relation_dim + 1, relation_dim + 1))
 
     @classmethod
-    def from_folder(cls, folder: ModelFolder) -> DependencyModel:
-        """Build the model that a folder holds, in eval mode; raise UserError if it does not fit."""
+    def load(cls, path: Path) -> DependencyModel:
+        """Load a model folder, in eval mode; raise UserError if it is damaged or its files do not fit."""
+        folder = load_model_folder(path, cls.kind)
         vocabulary = folder.part(ParserVocabulary, VOCABULARY)
         relations = folder.names("relations")
         encoder = folder.part(EncoderSizes, key="encoder")
@@ -228,8 +230,8 @@ def decode_heads(scores_BTT: Float, tokens_B: Int64) -> Int64:
 class BiaffineParser(EncodedParser[DependencyParse]):
     """A :class:`DependencyModel` as a :class:`parsing.trees.batch.DependencyParser`."""
 
-    def __init__(self, model: DependencyModel, identity: dict[str, str]) -> None:
-        super().__init__(model, identity)
+    def __init__(self, model: DependencyModel) -> None:
+        super().__init__(model)
         self.model, self.relations = model, model.relations
 
     @torch.inference_mode()

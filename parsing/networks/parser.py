@@ -17,6 +17,7 @@ import json
 import logging
 import re
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,11 +45,12 @@ CPU_POSITIONS, GPU_POSITIONS = 2_000, 32_768
 """Padded positions in a batch: few, to stay in a core's cache, or many, to fill a GPU."""
 CONFIG, VOCABULARY, WEIGHTS, CARD = "config.json", "vocab.json", "model.safetensors", "README.md"
 
-Module = TypeVar("Module", bound=nn.Module)
+Model = TypeVar("Model", bound="EncodedModel")
 Parse = TypeVar("Parse")
 Result = TypeVar("Result")
 Stages = Generator[None, None, Sequence[Parse]]
 """The work on a batch, which yields whenever it has queued work on the device and is about to wait."""
+FINISHED = object()
 log = logging.getLogger(LOGGER)
 
 
@@ -89,18 +91,19 @@ class ModelFolder:
             raise UserError(f"{self.path / VOCABULARY}: {key!r} is missing or no list of names")
         return tuple(value)
 
-    def build(self, make: Callable[[], Module]) -> Module:
-        """Build a module with the folder's weights, which must have its sizes, in eval mode."""
+    def build(self, make: Callable[[], Model]) -> Model:
+        """Build a model with the folder's weights, which must have its sizes, in eval mode."""
         try:
             with build_without_weights():
-                module = make()
-            module.load_state_dict(self.tensors, assign=True)
+                model = make()
+            model.load_state_dict(self.tensors, assign=True)
         except (OverflowError, RuntimeError, TypeError) as error:
             if out_of_memory(error):
                 raise
             reason = str(error).splitlines()[:2][-1].strip()  # torch's first line says that there are errors
             raise UserError(f"{self.path / CONFIG}: does not fit {WEIGHTS} ({reason})") from None
-        return module.eval()
+        model.identity = self.identity
+        return model.eval()
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, str]:
@@ -138,8 +141,16 @@ class DeviceParser:
     """A parser whose batches run on a device: that of its network until :meth:`to` moves it.
 
     A batch has at most ``positions`` positions, padding included. On a CPU it is finished before the next one
-    begins. On a GPU some are in flight: while the device scores one, the host decodes another. If the GPU's
-    memory is too small, batches are halved for good.
+    begins. On a GPU several are in flight: each round begins a batch, then moves the older ones on by a stage
+    (:data:`Stages`), so that the host does not wait for the device. Of dependency trees, with what is queued
+    on the device in brackets::
+
+        round      1         2               3               4
+        batch 1    [arcs]    heads [labels]  trees
+        batch 2              [arcs]          heads [labels]  trees
+        batch 3                              [arcs]          heads [labels]
+
+    If the GPU's memory is too small, batches are halved for good.
 
     Its identity is the name, version and sha256 of the weights, and the type of the device unless that is the
     CPU: a GPU adds in another order, which may change a tree.
@@ -164,10 +175,14 @@ class DeviceParser:
         the GPU fails.
         """
         results: dict[int, Result] = {}
+
+        def work(indices: list[int]) -> Iterator[None]:
+            parses = yield from start(indices)
+            results.update(zip(indices, parses, strict=True))
+
         while len(results) < len(sizes):
             try:
-                for indices, parses in self._finish_batches(self._batches(sizes, results), start):
-                    results.update(zip(indices, parses, strict=True))
+                self._finish(deque(map(work, self._batches(sizes, results))))
             except Exception as error:
                 if self.on_gpu and out_of_memory(error) and self.positions > max(sizes):
                     self.positions //= 2
@@ -192,33 +207,22 @@ class DeviceParser:
             batches[-1].append(i)
         return batches
 
-    def _finish_batches(
-        self, batches: list[list[int]], start: Callable[[list[int]], Stages[Result]]
-    ) -> Iterator[tuple[list[int], Sequence[Result]]]:
-        running: list[tuple[list[int], Stages[Result]]] = []
-        later_batches = batches[::-1]
-        while later_batches or running:
-            older, running = running, []
-            newest = []
-            if later_batches and (self.on_gpu or not older):
-                indices = later_batches.pop()
-                stages = start(indices)
-                next(stages)
-                newest = [(indices, stages)]
-            # While the device works on the newest batch, each older one goes on by a stage.
-            for indices, stages in older:
-                try:
-                    next(stages)
-                    running.append((indices, stages))
-                except StopIteration as end:
-                    yield indices, end.value
-            running += newest
+    def _finish(self, waiting: deque[Iterator[None]]) -> None:
+        """Do the work on all batches, in rounds."""
+        running: list[Iterator[None]] = []
+        while waiting or running:
+            newest = [waiting.popleft()] if waiting and (self.on_gpu or not running) else []
+            for batch in newest:
+                next(batch)
+            running = [batch for batch in running if next(batch, FINISHED) is not FINISHED] + newest
 
 
 class EncodedModel(nn.Module):
     """A network over the sentence encoder, with the sizes of its own layers and its inventories of names."""
 
     kind: ClassVar[str]
+    identity: dict[str, str]
+    """That of the model folder; empty for a model that comes from none."""
 
     def __init__(
         self,
@@ -228,7 +232,7 @@ class EncodedModel(nn.Module):
         **inventories: Sequence[str],
     ) -> None:
         super().__init__()
-        self.vocabulary, self.sizes = vocabulary, sizes
+        self.vocabulary, self.sizes, self.identity = vocabulary, sizes, {}
         self.inventories = {key: list(names) for key, names in inventories.items()}
         self.encoder = SentenceEncoder(len(vocabulary.words), len(vocabulary.characters), encoder)
 
@@ -254,9 +258,9 @@ class EncodedModel(nn.Module):
 class EncodedParser(DeviceParser, Generic[Parse]):
     """Parses tokenised sentences with an :class:`EncodedModel`."""
 
-    def __init__(self, model: EncodedModel, identity: dict[str, str]) -> None:
+    def __init__(self, model: EncodedModel) -> None:
         self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
-        super().__init__(model, identity)
+        super().__init__(model, model.identity)
 
     def __getstate__(self) -> dict[str, object]:
         return state_without(self, "encoder_sha256")

@@ -4,8 +4,8 @@ Only this process writes. A run that is killed anywhere is finished by the same 
 of the finished cache equals that of an uninterrupted run. A shard is handed out in parts, so that all cores
 are busy to the end even if a corpus has only a few shards.
 
-A pool calls methods of its :class:`Worker` objects and returns futures; that of a cluster is in
-:mod:`parsing.pipeline.ray`. The number of workers does not change the cache.
+A pool calls methods of its workers and returns futures; that of a cluster is in :mod:`parsing.pipeline.ray`.
+The number of workers does not change the cache.
 """
 
 import ctypes
@@ -24,12 +24,12 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
-from corpora.text import Corpus, Document
+from corpora.text import Corpus, Document, Sentence
 from parsing.text_parser import TextParser
-from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, Inventories, join_batches
+from parsing.trees.batch import REPLACED_BYTES, TOO_LONG, Batch, join_batches
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, TreeCache, write_shard
 from parsing.trees.check import ShardRow, open_shard
 from runtime.cli import LOGGER, log_to, warn_once
@@ -64,16 +64,15 @@ class Shard:
     """The text of one shard, and the trees of those parts that are parsed."""
 
     index: int
-    sentences: list[tuple[str, ...]] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)  # the reader's
+    sentences: list[Sentence] = field(default_factory=list)
     document_starts: list[int] = field(default_factory=list)  # sentences
     document_ids: list[str] = field(default_factory=list)
     trees: dict[int, Batch] = field(default_factory=dict)  # by the first sentence of their part
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The sentences ``start`` to ``stop`` (excluded) of a shard."""
+class ShardPart:
+    """The sentences ``start`` to ``stop`` (excluded) of a shard, which one worker parses."""
 
     shard: Shard
     start: int
@@ -83,67 +82,81 @@ class Part:
         return f"shard {self.shard.index}, sentences {self.start} to {self.stop}"
 
 
-class Worker:
-    """Parses, in this process, parts that a pool hands to it."""
+@dataclass(frozen=True, slots=True)
+class ParsedPart:
+    """What a worker made of a part."""
+
+    trees: Batch
+    faults: list[str]
+    """A line for each of the first faults, to be logged by the driver."""
+
+
+class Pool(AbstractContextManager["Pool"]):
+    """Parses in this process, which for a few sentences is faster than starting others.
+
+    In larger pools, each process or actor has an object of this class, its worker.
+    """
+
+    size = 1
 
     def __init__(self, make: MakeParser) -> None:
         self._make = make
+
+    def __exit__(self, *error: object) -> None: ...
 
     @functools.cached_property
     def parser(self) -> TextParser:
         """The parsers, loaded when they are first needed."""
         return self._make()
 
-    def describe(self) -> tuple[dict[str, Any], Inventories]:
-        """Return the parsers' identity and the names of their ids."""
-        return self.parser.identity, self.parser.inventories
+    def describe(self) -> Manifest:
+        """Return a manifest of the parsers alone: their identity and the names of their ids."""
+        return Manifest(identity=self.parser.identity, **asdict(self.parser.inventories))
 
-    def parse(self, sentences: Sequence[Sequence[str]], flags: Sequence[int]) -> tuple[Batch, list[str]]:
-        """Parse the sentences of a part; return their trees and the faults to log."""
+    def parse(self, sentences: Sequence[Sentence]) -> ParsedPart:
+        """Parse the sentences of a part."""
         faults: list[str] = []
-        batch = self.parser.arrays(sentences, flags, faults.append)
-        return batch, faults[:MAX_FAULTS]
-
-
-class Pool(AbstractContextManager["Pool"]):
-    """Parses in this process: for a few sentences that is faster than starting workers."""
-
-    size = 1
-
-    def __init__(self, make: MakeParser) -> None:
-        self._worker = Worker(make)
-
-    def __exit__(self, *error: object) -> None: ...
+        flags = [TOO_LONG * s.is_truncated + REPLACED_BYTES * s.has_replaced_bytes for s in sentences]
+        trees = self.parser.arrays([s.tokens for s in sentences], flags, faults.append)
+        return ParsedPart(trees, faults[:MAX_FAULTS])
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
-        """Call a method of the worker at once; if it fails, its error is raised here."""
+        """Call ``describe`` or ``parse`` of a worker: here at once, so that its error is raised here."""
         future: Future[Any] = Future()
-        future.set_result(getattr(self._worker, method)(*args))
+        future.set_result(getattr(self, method)(*args))
         return future
 
 
 class LocalPool(Pool):
-    """Parses in spawned processes of one thread (None: one per core), which take turns among ``makes``."""
+    """Parses in spawned processes of one thread (None: one per core), which take turns among ``makes``.
+
+    Where the system lets no processes share a lock (a read-only /dev/shm), this process parses alone.
+    """
+
+    _executor: ProcessPoolExecutor | None = None
 
     def __init__(self, makes: MakeParser | Sequence[MakeParser], workers: int | None = None) -> None:
         self._makes = [makes] if callable(makes) else list(makes)
+        super().__init__(self._makes[0])
         self.size = workers or available_cores()
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Self:
         try:
             self._start()
-        except (OSError, ImportError) as error:  # such as a read-only /dev/shm: no lock can be shared
+        except (OSError, ImportError) as error:
             log.warning("no processes can be started (%s): this one parses alone", error)
-            return Pool(self._makes[0])
+            self.size = 1
         return self
 
     def __exit__(self, *error: object) -> None:
-        if hasattr(self, "_executor"):
+        if self._executor is not None:
             self._driver_end.close()  # ends the workers at once, whatever they still have to do
             self._executor.shutdown(cancel_futures=True)
 
     def submit(self, method: str, *args: Any) -> Future[Any]:
         """Call a method of the next idle process's worker; all are started anew once one has died."""
+        if self._executor is None:
+            return super().submit(method, *args)
         try:
             return self._executor.submit(_call_worker, method, *args)
         except BrokenExecutor:
@@ -172,7 +185,7 @@ class LocalPool(Pool):
             signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
 
 
-_worker: Worker
+_worker: Pool
 """The worker of this process, if it is one of a :class:`LocalPool`."""
 _computing = threading.Lock()
 
@@ -194,7 +207,7 @@ def _set_up_worker(makes: Sequence[MakeParser], worker_count: Any, worker_end: C
 
     threading.Thread(target=end_with_driver, daemon=True).start()
     with worker_count.get_lock():
-        _worker = Worker(makes[worker_count.value % len(makes)])
+        _worker = Pool(makes[worker_count.value % len(makes)])
         worker_count.value += 1
 
 
@@ -228,7 +241,7 @@ def run_corpus(
         identity = {"corpus": {"name": corpus.name, **corpus.identity}}
         _refuse_other_run(output, old_manifest, identity)  # before workers load parsers
         next(iter(corpus), None)  # refuses a corpus without sentences
-        with pool as pool:
+        with pool:
             new_manifest = _make_manifest(pool, identity, shard_sentences)
             _refuse_other_run(output, old_manifest, new_manifest.identity)
             manifest = old_manifest or new_manifest
@@ -244,50 +257,48 @@ def run_corpus(
 
 def _refuse_other_run(output: Path, manifest: Manifest | None, identity: Mapping[str, Any]) -> None:
     """Refuse a cache whose manifest has another value for one of these parts of its identity."""
-    for part, value in sorted(identity.items()):
-        change = difference(manifest.identity.get(part), value, part) if manifest else None
-        if change:
-            reason = f"holds the trees of another run ({change})"
-            raise UserError(f"{output}: {reason}; use another --output or delete it")
+    old_identity = {part: manifest.identity.get(part) for part in identity} if manifest else identity
+    if change := difference(old_identity, identity):
+        reason = f"holds the trees of another run ({change})"
+        raise UserError(f"{output}: {reason}; use another --output or delete it")
 
 
-def difference(old: Any, new: Any, name: str) -> str | None:
+def difference(old: Any, new: Any, name: str = "") -> str | None:
     """Name the first value that differs between two identities: ``corpus.sha256: 'a' is now 'b'``."""
     if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted(set(old) | set(new))
+        keys = sorted({*old, *new})
         changes = (difference(old.get(key), new.get(key), f"{name}.{key}") for key in keys)
         return next(filter(None, changes), None)
-    return None if old == new else f"{name}: {old!r} is now {new!r}"
+    return None if old == new else f"{name.lstrip('.')}: {old!r} is now {new!r}"
 
 
 def _make_manifest(pool: Pool, corpus: Mapping[str, Any], shard_sentences: int) -> Manifest:
     """Make the manifest of a corpus that the workers' parsers will parse; it lists no shard yet."""
     description = pool.submit("describe")
     try:
-        parsers, inventories = description.result()
+        parsers: Manifest = description.result()
     except (BrokenExecutor, MemoryError) as error:
         raise UserError(f"no worker could load the parsers ({error}); {ADVICE}") from None
-    options = {**parsers["options"], "shard_sentences": shard_sentences}
-    identity = {**parsers, **corpus, "options": options}
-    return Manifest(identity=identity, shard_sentences=shard_sentences, **asdict(inventories))
+    options = {**parsers.identity["options"], "shard_sentences": shard_sentences}
+    identity = {**parsers.identity, **corpus, "options": options}
+    return replace(parsers, identity=identity, shard_sentences=shard_sentences)
 
 
 def _parse_shards(manifest: Manifest, corpus: Corpus, output: Path, pool: Pool) -> Manifest:
     """Parse the shards that are not listed, list each when it is written, and return the manifest of all."""
     rows = {row.index: row for row in manifest.shards}
     parts = (
-        Part(shard, start, min(start + PART_SENTENCES, len(shard.sentences)))
+        ShardPart(shard, start, min(start + PART_SENTENCES, len(shard.sentences)))
         for shard in shards_of(corpus, manifest.shard_sentences)
         if shard.index not in rows
         for start in range(0, len(shard.sentences), PART_SENTENCES)
     )
     old_sentences = manifest.total("sentences")
     with progress(with_estimated_total=True, initial=old_sentences, description="parsing") as bar:
-        for part, batch in parse_parts(pool, parts):
+        for part in parse_parts(pool, parts):
             bar.total = corpus.estimate_length()
-            bar.update(len(batch))
+            bar.update(part.stop - part.start)
             shard = part.shard
-            shard.trees[part.start] = batch
             if sum(map(len, shard.trees.values())) == len(shard.sentences):
                 trees = join_batches([shard.trees[start] for start in sorted(shard.trees)])
                 starts, ids = shard.document_starts, shard.document_ids
@@ -320,10 +331,7 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
             if position == 0 and not document.is_continuation:
                 shard.document_starts.append(len(shard.sentences))
                 shard.document_ids.append(document.id.encode("utf-8", "replace").decode("utf-8"))
-            too_long = TOO_LONG if sentence.is_truncated else 0
-            replaced_bytes = REPLACED_BYTES if sentence.has_replaced_bytes else 0
-            shard.sentences.append(sentence.tokens)
-            shard.flags.append(too_long | replaced_bytes)
+            shard.sentences.append(sentence)
             if len(shard.sentences) == size:
                 yield shard
                 shard = Shard(shard.index + 1)
@@ -331,42 +339,42 @@ def shards_of(documents: Iterable[Document], size: int) -> Iterator[Shard]:
         yield shard
 
 
-def parse_parts(pool: Pool, parts: Iterator[Part]) -> Iterator[tuple[Part, Batch]]:
-    """Hand parts to the pool; yield each with its trees as soon as they are there.
+def parse_parts(pool: Pool, parts: Iterator[ShardPart]) -> Iterator[ShardPart]:
+    """Hand parts to the pool; yield each as soon as its shard has its trees.
 
     A part that fails, or whose worker dies, is tried again when no other part is running: there may not be
     enough memory for two, and a second death shows which part is at fault. Dead workers are replaced.
     """
-    running: dict[Future[tuple[Batch, list[str]]], Part] = {}
-    failed_parts: list[Part] = []
+    running: dict[Future[ParsedPart], ShardPart] = {}
+    failed_parts: list[ShardPart] = []
     while True:
         is_retry = bool(failed_parts) and not running
-        next_parts: Iterable[Part] = ()
+        next_parts: Iterable[ShardPart] = ()
         if is_retry:
             next_parts = [failed_parts.pop()]
         elif not failed_parts:
             next_parts = itertools.islice(parts, 2 * pool.size - len(running))
         for part in next_parts:
-            shard, sentences = part.shard, slice(part.start, part.stop)
-            running[pool.submit("parse", shard.sentences[sentences], shard.flags[sentences])] = part
+            running[pool.submit("parse", part.shard.sentences[part.start : part.stop])] = part
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             part = running.pop(future)
             try:
-                batch, faults = future.result()
+                parsed = future.result()
             except UserError:
                 raise
             except Exception as error:
                 _log_failure(part, error, is_retry=is_retry)
                 failed_parts.append(part)
             else:
-                for fault in faults:
+                for fault in parsed.faults:
                     warn_once(fault)
-                yield part, batch
+                part.shard.trees[part.start] = parsed.trees
+                yield part
 
 
-def _log_failure(part: Part, error: Exception, *, is_retry: bool) -> None:
+def _log_failure(part: ShardPart, error: Exception, *, is_retry: bool) -> None:
     """Log that a part is tried again, else raise an error: UserError if a worker died or lacked memory."""
     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     if is_retry and (isinstance(error, BrokenExecutor) or out_of_memory(error)):

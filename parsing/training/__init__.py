@@ -1,1 +1,1 @@
-"""The training loop that everything trained here shares, its checkpoints, and the training of parsers."""
+"""Trains either parser or both over one sentence encoder, and scores parsers on treebanks."""

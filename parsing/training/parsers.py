@@ -179,9 +179,9 @@ class ParserTask(Task[list[int]]):
         # New parsers each time: cached type vectors are outdated after a step.
         scores: dict[str, float] = {}
         if self.dependency is not None:
-            scores |= self.score("dep", BiaffineParser(self.dependency, {}))
+            scores |= self.score("dep", BiaffineParser(self.dependency))
         if self.constituency is not None:
-            scores |= self.score("const", SpanParser(self.constituency, {}))
+            scores |= self.score("const", SpanParser(self.constituency))
         main_scores = [scores[name] for name in ("las", "f1") if name in scores]
         return {**scores, "mean": sum(main_scores) / len(main_scores)}
 

@@ -117,13 +117,16 @@ class Trees(tuple[ParsedSentence, ...]):
         return Trees(item) if isinstance(index, slice) else item
 
     def to_conllu(self, *, validate: bool = False) -> str:
-        """Return all sentences in CoNLL-U; ``validate`` mends what UD's validator would refuse."""
+        """Return all sentences in CoNLL-U; ``validate`` mends what UD's validator would refuse.
+
+        It also guesses, by English print, where no space was between two words.
+        """
         sentences = tuple(sentence.annotation() for sentence in self)
         if validate:
             from corpora.universal import mend_tree
 
             sentences = tuple(map(mend_tree, sentences))
-        return "".join(conllu_lines([Document("", sentences, is_continuation=True)]))
+        return "".join(conllu_lines([Document("", sentences, is_continuation=True)], guess_spaces=validate))
 
     def to_ptb(self) -> str:
         """Return all constituency trees in Penn Treebank brackets, one a line."""

@@ -1,1 +1,1 @@
-"""The shared fine-tuning kit: examples, heads, one training loop, a tiny backbone."""
+"""The shared fine-tuning kit: examples, heads, their training on the shared loop, a tiny backbone."""

@@ -111,7 +111,7 @@ TEXT = "He didn't want to go to the \"well-known\" Low Bar, as that cost 5 - 10%
 def test_universal_tags_and_spaces(tmp_path: Path) -> None:
     words, tags, relations, expected = zip(*(word.rsplit("/", 3) for word in WRITTEN.split()), strict=True)
     sentence = Sentence(words, tags=tags, heads=tuple(range(len(words))), relations=relations)
-    write_conllu(tmp_path / "a.conllu", [Document("d", (sentence,))])
+    write_conllu(tmp_path / "a.conllu", [Document("d", (sentence,))], guess_spaces=True)
     (found,) = next(read_conllu(tmp_path / "a.conllu", tags="upos")).sentences
     assert found.tags == expected
     assert f"# text = {TEXT}\n" in (tmp_path / "a.conllu").read_text()

@@ -7,16 +7,17 @@ import pytest
 import parsing
 from parsing import verify
 from parsing.export_trees import ExportConfig, main
-from parsing.import_trees import import_trees
+from parsing.import_trees import ImportConfig
+from parsing.import_trees import main as import_main
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, Trees, cached_sentences
 from runtime.errors import UserError
 
 CONLLU = """# newdoc id = one
 # sent_id = 1
-# text = It rains.
+# text = It rains .
 1\tIt\t_\tPRON\tPRP\t_\t2\tnsubj\t_\t_
-2\trains\t_\tVERB\tVBZ\t_\t0\troot\t_\tSpaceAfter=No
+2\trains\t_\tVERB\tVBZ\t_\t0\troot\t_\t_
 3\t.\t_\tPUNCT\t.\t_\t2\tpunct\t_\t_
 
 # sent_id = 2
@@ -25,10 +26,10 @@ CONLLU = """# newdoc id = one
 
 # newdoc id = two
 # sent_id = 3
-# text = (No rain)
-1\t(\t_\tPUNCT\t-LRB-\t_\t3\tpunct\t_\tSpaceAfter=No
+# text = ( No rain )
+1\t(\t_\tPUNCT\t-LRB-\t_\t3\tpunct\t_\t_
 2\tNo\t_\tDET\tDT\t_\t3\tdet\t_\t_
-3\train\t_\tNOUN\tNN\t_\t0\troot\t_\tSpaceAfter=No
+3\train\t_\tNOUN\tNN\t_\t0\troot\t_\t_
 4\t)\t_\tPUNCT\t-RRB-\t_\t3\tpunct\t_\t_
 
 """
@@ -46,13 +47,18 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a.conllu", tmp_path / "a.ptb"
 
 
+def import_trees(output: Path, **files: Path) -> None:
+    import_main(ImportConfig(output=output, **files))
+
+
 def export(cache: Path, **files: Path) -> None:
     main(ExportConfig(cache=cache, **files))
 
 
-def test_files_come_back_as_they_were(files, tmp_path: Path) -> None:
+def test_files_come_back_as_they_were(files, tmp_path: Path, monkeypatch) -> None:
     conllu, ptb = files
-    import_trees(tmp_path / "cache", conllu=conllu, ptb=ptb, shard_sentences=2)
+    monkeypatch.setattr("parsing.import_trees.SHARD_SENTENCES", 2)
+    import_trees(tmp_path / "cache", conllu=conllu, ptb=ptb)
     cache = TreeCache.open(tmp_path / "cache")
     assert cache.documents().tolist() == [0, 2, 3] and cache.document_ids() == ["one", "two"]
     verify.main(verify.VerifyConfig(cache=cache.folder))

@@ -63,7 +63,7 @@ def races(folder: Path) -> tuple[int, dict[str, tuple[Call, Call]]]:
     limit = min(LIMITS, key=seconds)
 
     def fresh() -> tuple[BiaffineParser, SpanParser]:
-        return BiaffineParser(arcs.model, {}), SpanParser(spans.model, {})
+        return BiaffineParser(arcs.model), SpanParser(spans.model)
 
     def by_both_libraries() -> None:
         """Brackets to nltk trees, unary chains collapsed, left markovisation of order 0."""

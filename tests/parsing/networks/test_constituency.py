@@ -110,12 +110,12 @@ def test_spans_are_scored_alike_on_a_device(monkeypatch) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_our_model_parses_as_stock_benepar_does(seed) -> None:
     model = random_spans(seed)
-    parser = SpanParser(model, {})
+    parser = SpanParser(model)
     parser.positions = 40
     ours = parser.parse(SENTENCES * 3)
     assert as_lists(ours) == as_lists(stock_parse(to_benepar(model), SENTENCES * 3))
     assert len({tuple(p.labels.tolist()) for p in ours}) > 2  # not all the same tree
-    alone = [SpanParser(model, {}).parse([tokens])[0] for tokens in SENTENCES]
+    alone = [SpanParser(model).parse([tokens])[0] for tokens in SENTENCES]
     assert as_lists(alone * 3) == as_lists(ours)
 
 

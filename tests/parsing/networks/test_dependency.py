@@ -107,7 +107,7 @@ def test_heads_equal_supars(seed, width, root_bias, ties):
 
 
 def ours(model, sentences):
-    parser = BiaffineParser(model, {}) if isinstance(model, DependencyModel) else model
+    parser = BiaffineParser(model) if isinstance(model, DependencyModel) else model
     parses = parser.parse(sentences)
     names = [[parser.relations[r] for r in p.relations] for p in parses]
     return [p.heads.tolist() for p in parses], names

@@ -123,7 +123,7 @@ def random_pair() -> tuple[BiaffineParser, SpanParser]:
     scorer = ScorerSizes(arc_dim=7, relation_dim=5)
     arcs = DependencyModel(spans.vocabulary, ["a", "b", "root"], spans.encoder.config, scorer)
     arcs.encoder.load_state_dict(spans.encoder.state_dict())
-    return BiaffineParser(arcs, {}), SpanParser(spans, {})
+    return BiaffineParser(arcs), SpanParser(spans)
 
 
 def encoded(parser: TextParser) -> int:
@@ -173,7 +173,7 @@ def test_a_damaged_folder_is_refused_with_one_line(tmp_path, name, old, new, mes
     if name == "config.json" and new and "seal" not in new:
         seal_again(tmp_path / name)
     with pytest.raises(UserError, match=f"{tmp_path}/.*{message}"):
-        DependencyModel.from_folder(load_model_folder(tmp_path, "dependency"))
+        DependencyModel.load(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_shards_cut_documents_and_record_it() -> None:
         Document("3", (Sentence(("3.1",)),), is_continuation=True)
     )  # a document in pieces is one
     shards = list(shards_of(documents, 4))
-    assert [[s[0] for s in shard.sentences] for shard in shards] == [
+    assert [[s.tokens[0] for s in shard.sentences] for shard in shards] == [
         ["0.0", "0.1", "0.2", "2.0"],
         ["2.1", "2.2", "2.3", "2.4"],
         ["2.5", "2.6", "2.7", "2.8"],

@@ -110,7 +110,7 @@ def load_toys(dep: str | None = "builtin", const: str | None = "builtin", **opti
     """Stands for :func:`parsing.load`."""
     parsers = ToyDependencyParser(), ToyConstituencyParser()
     dependency, constituency = parsers[0] if dep else None, parsers[1] if const else None
-    return TextParser(dependency, constituency, max_tokens=int(str(options["max_tokens"])))
+    return TextParser(dependency, constituency, max_tokens=int(str(options.get("max_tokens", 128))))
 
 
 def load_sleeping(*specs: object, **options: object) -> TextParser:

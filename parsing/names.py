@@ -1,0 +1,25 @@
+"""What a parser may be called on every command line, and where it is; imports nothing heavy."""
+
+from pathlib import Path
+
+from runtime.errors import UserError
+from runtime.files import path_of
+
+BUILTIN = {kind: Path(__file__).parent / "builtin" / f"{kind}-v3" for kind in ("dep", "const")}
+"""The model folders in the package."""
+
+
+def find_parser(kind: str, spec: str) -> Path | None:
+    """Find the model folder of :func:`parsing.text_parser.load_parser`'s ``spec``; None if benepar reads it.
+
+    Raises UserError for a parser that does not exist.
+    """
+    path = BUILTIN[kind] if spec == "builtin" else path_of(spec, f"{kind} parser")
+    if path.is_dir() and not (kind == "const" and (path / "benepar_model.bin").exists()):
+        return path
+    if kind == "dep":
+        command = f"python -m parsing.convert {spec} FOLDER --trust-pickle"
+        raise UserError(f"{spec}: no such model folder; a library's model becomes one with {command}")
+    if not (path.exists() or spec.startswith("benepar")):
+        raise UserError(f"{spec}: no such folder or file, and no benepar model's name such as benepar_en3")
+    return None
