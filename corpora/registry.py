@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from corpora.inputs import ReadMeter, input_hash, list_files, relative_name, stem
-from corpora.text import Corpus, Document, in_pieces, text_corpus
+from corpora.inputs import ReadMeter, list_files, relative_name, stem
+from corpora.text import Corpus, Document, corpus_of_files, in_pieces, text_corpus
 from runtime.errors import UserError, did_you_mean
 
 CORPUS_NAMES = ("books", "umbc")
@@ -105,25 +105,14 @@ def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | No
     """Return ``files``, at or below ``path`` and of one kind, as a corpus with gold annotation."""
     from corpora.treebanks import read_brackets, read_conllu
 
-    meter = ReadMeter(files)
+    def documents_of(file: Path, meter: ReadMeter) -> Iterator[Document]:
+        name = relative_name(path, file)
+        if kind == "conllu":
+            return read_conllu(file, name=name, meter=meter)
+        return in_pieces(f"{name}#0", read_brackets(file, meter=meter))
 
-    def documents() -> Iterator[Document]:
-        for file in files:
-            name = relative_name(path, file)
-            if kind == "conllu":
-                yield from read_conllu(file, name=name, meter=meter)
-            else:
-                yield from in_pieces(f"{name}#0", read_brackets(file, meter=meter))
-
-    return Corpus(
-        path.resolve().name.split(".")[0],
-        documents,
-        settings={"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"},
-        hash_input=lambda: input_hash(path, files),
-        limit=limit,
-        path=path,
-        meter=meter,
-    )
+    settings = {"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"}
+    return corpus_of_files(path, files, documents_of, settings, limit)
 
 
 def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | None) -> Corpus:

@@ -228,23 +228,34 @@ def text_corpus(
     """
     if format not in ("lines", "running"):
         raise UserError(f"--format {format}: must be lines or running")
-    files = list_files(path, suffix)
-    meter = ReadMeter(files)
     tokenizer = Tokenizer(tokenize, running=format == "running")
 
-    def documents() -> Iterator[Document]:
-        for file in files:
-            numbers = itertools.count()
-            sentences = sentences_of_file(file, tokenizer, clean, meter)
-            for is_blank, block in itertools.groupby(sentences, key=lambda sentence: sentence is None):
-                if not is_blank:
-                    identifier = f"{relative_name(path, file)}#{next(numbers)}"
-                    yield from in_pieces(identifier, filter(None, block))
+    def documents_of(file: Path, meter: ReadMeter) -> Iterator[Document]:
+        numbers = itertools.count()
+        sentences = sentences_of_file(file, tokenizer, clean, meter)
+        for is_blank, block in itertools.groupby(sentences, key=lambda sentence: sentence is None):
+            if not is_blank:
+                identifier = f"{relative_name(path, file)}#{next(numbers)}"
+                yield from in_pieces(identifier, filter(None, block))
 
+    settings = {"reader": "text-1", "format": format, "tokenizer": tokenizer.identity, **settings}
+    return corpus_of_files(path, list_files(path, suffix), documents_of, settings, limit, name)
+
+
+def corpus_of_files(
+    path: Path,
+    files: list[Path],
+    documents_of: Callable[[Path, ReadMeter], Iterator[Document]],
+    settings: dict[str, str],
+    limit: int | None,
+    name: str = "",
+) -> Corpus:
+    """Return files, at or below ``path``, as a corpus, given the reader of one file."""
+    meter = ReadMeter(files)
     return Corpus(
         name or path.resolve().name.split(".")[0] or "text",
-        documents,
-        settings={"reader": "text-1", "format": format, "tokenizer": tokenizer.identity, **settings},
+        lambda: itertools.chain.from_iterable(documents_of(file, meter) for file in files),
+        settings=settings,
         hash_input=lambda: input_hash(path, files),
         limit=limit,
         path=path,

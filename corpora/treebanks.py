@@ -28,6 +28,7 @@ _ESCAPED = re.compile("|".join(map(re.escape, _ESCAPES)))
 _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
 LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
+_LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")
 TRACE = "-NONE-"
 """Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
@@ -237,16 +238,12 @@ def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sen
 
 
 def _bracket_sentence(where: str, parts: list[str]) -> Sentence:
-    """Return the sentence of one tree; leaves are ``( TAG word )``, all other brackets are phrases."""
-    leaves = [
-        (tag, unescape(word))
-        for opening, tag, word, closing in zip(parts, parts[1:], parts[2:], parts[3:], strict=False)
-        if (opening, closing) == ("(", ")") and tag not in "()" and word not in "()" and tag != TRACE
-    ]
+    """Return the sentence of one tree, given its brackets and names."""
+    text = " ".join(parts).replace("( ", "(").replace(" )", ")")
+    leaves = [(tag, unescape(word)) for tag, word in _LEAF.findall(text) if tag != TRACE]
     if not leaves:
         raise UserError(f"{where}: a tree without words")
     tags, words = zip(*leaves, strict=True)
-    text = " ".join(parts).replace("( ", "(").replace(" )", ")")
     return Sentence(words, tags=tags, tree=text)
 
 

@@ -148,7 +148,7 @@ class TextParser:
             return False
         tokens = itertools.chain.from_iterable(sentences[:SAMPLE])
         words = [word for word in tokens if len(word) > 1 and word[0].isalpha()]
-        known_words = sum(map(parser.vectors.table.knows, words))
+        known_words = sum(map(parser.vectors.knows, words))
         chance = len(words) ** 0.5 / 2  # of a small sample
         return len(words) > 3 and known_words < 0.6 * len(words) - chance
 

@@ -235,7 +235,6 @@ def margin_loss(
     and where it agrees with the gold tree the scores cancel. Gradients flow through the (span, label) pairs
     on which they differ, at a quarter to a seventh of the cost.
     """
-    lengths = np.asarray(lengths, np.int64)
     offsets = span_offsets(lengths)
     gold = gold_labels(parses, offsets)
     hidden_layer, norm, output_layer = head.parts
@@ -247,27 +246,21 @@ def margin_loss(
     costs = np.bincount(owners[is_wrong], minlength=len(lengths)).astype(np.float32)
     # The (span, label) pairs on which the worst trees (+1) and the gold trees (-1) differ.
     is_extra = is_wrong & (label[spans] != 0)
-    is_missing = gold != 0
-    is_missing[spans[~is_wrong]] = False
-    extra_spans, missing_spans = spans[is_extra], np.flatnonzero(is_missing)
+    missing_spans = np.setdiff1d(np.flatnonzero(gold), spans[~is_wrong])
     owners_of_missing = np.searchsorted(offsets, missing_spans, side="right") - 1
-    sentences = np.concatenate([owners[is_extra], owners_of_missing])
-    labels = np.concatenate([label[extra_spans], gold[missing_spans]]).astype(np.int64)
-    signs = np.repeat(np.array([1, -1], np.float32), [len(extra_spans), len(missing_spans)])
+    extra = np.stack([owners, spans, label[spans]])[:, is_extra]
+    missing = np.stack([owners_of_missing, missing_spans, gold[missing_spans]])
+    signs = np.repeat(np.array([1, -1], np.float32), [extra.shape[1], missing.shape[1]])
     # Sentence by sentence: the order of the sum over pairs decides the last bit of the gradient.
-    order = np.argsort(sentences, kind="stable")
-    pairs = np.concatenate([extra_spans, missing_spans])[order]
-    left, right = (posts[pairs].astype(np.int64) for posts in fenceposts(lengths))
-
-    def to_device(values: Int | Float) -> Tensor:
-        return torch.from_numpy(values).to(posts_PD.device)
-
-    hidden_states = norm(posts_PH[to_device(right)] - posts_PH[to_device(left)] + hidden_layer.bias).relu()
-    label_ids = to_device(labels[order]) - 1  # the null label has no weights
-    scores = (hidden_states * output_layer.weight[label_ids]).sum(-1) + output_layer.bias[label_ids]
-    scores = scores * to_device(signs[order])
-    losses = to_device(costs).to(scores.dtype)
-    return losses.index_add(0, to_device(sentences[order]), scores).relu()
+    pairs = np.concatenate([extra, missing], 1)
+    order = np.argsort(pairs[0], kind="stable")
+    owner_ids, pair_spans, label_ids = pairs[:, order]
+    ends = (posts[pair_spans].astype(np.int64) for posts in fenceposts(lengths))
+    arrays = *ends, owner_ids, label_ids - 1, signs[order], costs  # the null label has no weights
+    left, right, owner, label_id, sign, cost = (torch.from_numpy(a).to(posts_PD.device) for a in arrays)
+    hidden_states = norm(posts_PH[right] - posts_PH[left] + hidden_layer.bias).relu()
+    scores = (hidden_states * output_layer.weight[label_id]).sum(-1) + output_layer.bias[label_id]
+    return cost.to(scores.dtype).index_add(0, owner, scores * sign).relu()
 
 
 class SpanParser(EncodedParser[ConstituencyParse]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -75,7 +76,7 @@ class TypeTable:
     def __len__(self) -> int:
         return 3 + len(self._row_of_type)
 
-    def __reduce__(self) -> tuple[type[TypeTable], tuple[ParserVocabulary]]:
+    def __reduce__(self) -> tuple[type[TypeTable], tuple[Any, ...]]:
         return type(self), (self.vocabulary,)
 
     def knows(self, word: str) -> bool:

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from corpora.sentences import read_sentences
 from parsing.networks.config import EncoderSizes
-from parsing.networks.features import ParserVocabulary, TypeTable
+from parsing.networks.features import ParserVocabulary
 from parsing.networks.sentence_encoder import SentenceEncoder, TypeVectors
 from parsing.trees.batch import DeviceLost
 from runtime.cli import LOGGER, Config, config_from_json, config_to_json, configuration
@@ -259,7 +259,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     """Parses tokenised sentences with an :class:`EncodedModel`."""
 
     def __init__(self, model: EncodedModel) -> None:
-        self.vectors = TypeVectors(model.encoder, TypeTable(model.vocabulary))
+        self.vectors = TypeVectors(model.vocabulary, model.encoder)
         super().__init__(model, model.identity)
 
     def __getstate__(self) -> dict[str, object]:
@@ -295,7 +295,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def encoder_sha256(self) -> str:
         """A hash of the encoder's sizes, vocabulary and weights: equal ones give equal states."""
         encoder = self.vectors.encoder
-        digest = hashlib.sha256(repr((encoder.config, self.vectors.table.vocabulary)).encode())
+        digest = hashlib.sha256(repr((encoder.config, self.vectors.vocabulary)).encode())
         for parameter in encoder.parameters():
             digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
@@ -303,7 +303,7 @@ class EncodedParser(DeviceParser, Generic[Parse]):
     def to(self, device: torch.device) -> None:
         """Move to a device, as :meth:`DeviceParser.to`, and forget the words' vectors on the old one."""
         super().to(device)
-        self.vectors.forget()
+        self.vectors.clear()
 
     def shares_encoder(self, partner: object) -> bool:
         """Tell whether another parser has an equal encoder on the same device."""

@@ -25,14 +25,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from parsing.networks.config import EncoderSizes
-from parsing.networks.features import PAD, TABLE_LOCK, TypeTable, WordBatch, make_batch
+from parsing.networks.features import PAD, TABLE_LOCK, ParserVocabulary, TypeTable, WordBatch, make_batch
 from parsing.trees.batch import offsets_of
 from runtime.compiled import compiled, sigmoid, tanh
 from runtime.device import Products
@@ -267,40 +267,43 @@ class SentenceEncoder(nn.Module):
         return shared_dropout(x_BTE, rate)
 
 
-class TypeVectors:
-    """Keeps the input vectors of word types for inference, so that each is computed once for all threads.
+class TypeVectors(TypeTable):
+    """A table that keeps the input vectors of word types for inference: all threads compute each once.
 
-    Memory is bounded: past ``max_types`` the table and the vectors start anew (60,000 take 54 MB; most types
-    of a corpus occur once, so that more save no time).
+
+    Memory is bounded: past ``max_types`` it starts anew (60,000 take 54 MB; most types of a corpus occur
+    once, so that more save no time).
     """
 
-    def __init__(self, encoder: SentenceEncoder, table: TypeTable, *, max_types: int = 60_000) -> None:
-        self.encoder, self.table, self.max_types = encoder, table, max_types
-        self.forget()
+    def __init__(
+        self, vocabulary: ParserVocabulary, encoder: SentenceEncoder, max_types: int = 60_000
+    ) -> None:
+        self.encoder, self.max_types = encoder, max_types
+        super().__init__(vocabulary)
 
-    def __reduce__(self) -> tuple[partial[TypeVectors], tuple[SentenceEncoder, TypeTable]]:
-        return partial(type(self), max_types=self.max_types), (self.encoder, self.table)
+    def __reduce__(self) -> tuple[type[TypeTable], tuple[Any, ...]]:
+        return type(self), (self.vocabulary, self.encoder, self.max_types)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Start anew, on the device where the encoder is now."""
         with TABLE_LOCK:
-            self._finished = 0  # rows of the table that have a vector
+            super().clear()
+            self._finished = 0  # rows that have a vector
             self._vectors = self.encoder.words.weight.new_zeros(0, self.encoder.input_dim)
-            self.table.clear()
 
     @torch.inference_mode()
     def batch_with_vectors(self, sentences: Sequence[Sequence[str]]) -> tuple[WordBatch, Tensor]:
         """Make a padded batch, and the vectors [U, E] of its types; no other thread comes between the two."""
         with TABLE_LOCK:
-            if len(self.table) > self.max_types:
-                self.forget()
-            batch = make_batch(self.table, sentences, end_boundary=self.encoder.config.end_boundary)
-            size = len(self.table)
+            if len(self) > self.max_types:
+                self.clear()
+            batch = make_batch(self, sentences, end_boundary=self.encoder.config.end_boundary)
+            size = len(self)
             if size > len(self._vectors):
                 spare_vectors = self._vectors.new_zeros(size, self.encoder.input_dim)
                 self._vectors = torch.cat([self._vectors, spare_vectors])
             if size > self._finished:
-                features = self.table.features(np.arange(self._finished, size))
-                self._vectors[self._finished : size] = self.encoder.type_vectors(*features)
+                new_vectors = self.encoder.type_vectors(*self.features(np.arange(self._finished, size)))
+                self._vectors[self._finished : size] = new_vectors
                 self._finished = size  # last: no exception in between leaves a word without a vector
             return batch, self._vectors[torch.from_numpy(batch.rows_U).to(self._vectors.device)]

@@ -65,20 +65,17 @@ class ParserTask(Task[list[int]]):
         labels, tags = labels_and_tags(trees)
         self._set_gold(sentences, trees, *map(ids_of, (relations, labels, tags)))
         vocabulary = ParserVocabulary.build(self.words, min_count=config.min_count)
-        self.constituency: ConstituencyModel | None = None
-        self.dependency: DependencyModel | None = None
-        self.models: dict[str, DependencyModel | ConstituencyModel] = {}
+        self.constituency = self.dependency = None
         if trees:
             self.constituency = ConstituencyModel(vocabulary, labels, tags, config.encoder, config.spans)
-            self.models["const"] = self.constituency
-            self.encoder = self.constituency.encoder
         if sentences:
             self.dependency = DependencyModel(vocabulary, relations, config.encoder, config.arcs)
-            self.models["dep"] = self.dependency
-            if trees:
-                self.dependency.encoder = self.encoder
-            self.encoder = self.dependency.encoder
+        models = {"const": self.constituency, "dep": self.dependency}
+        self.models = {kind: model for kind, model in models.items() if model is not None}
+        self.encoder = next(iter(self.models.values())).encoder
         self.encoder.dropout = loop.dropout
+        for model in self.models.values():
+            model.encoder = self.encoder
         self._table = TypeTable(vocabulary)
         for tokens in self.words:  # the order of rows is that of sums, after a resumption too
             self._table.rows(tokens)

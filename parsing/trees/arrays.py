@@ -164,7 +164,8 @@ def _tree_arrays(starts, ends, labels, dummy, n):  # type: ignore[no-untyped-def
     """Tell whether spans are a tree, and return the arrays of its :class:`BinaryTree`, in one pass.
 
     The arrays are ``leaf_label`` [n] and ``left``, ``right``, ``label`` as rows of one [3, n-1]. There is no
-    exception, because compiled code that raises one could not be kept on disk.
+    exception, because compiled code that raises one could not be kept on disk. The function is long because
+    parts of it would hand the whole state of the pass to each other.
     """
     leaf_label, nodes = np.zeros(n, np.int32), np.zeros((3, n - 1), np.int32)
     if len(starts) == 0 or starts[0] != 0 or ends[0] != n:

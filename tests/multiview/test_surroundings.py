@@ -51,8 +51,8 @@ def test_threads_share_an_encoder_cold_warm_and_after_an_exception(encoder, expe
 
     with monkeypatch.context() as patch:
         patch.setattr(TypeTable, "_add", interrupted)
-        encoder.reader.parser("dep").vectors.forget()
-        encoder.reader.parser("const").vectors.forget()
+        encoder.reader.parser("dep").vectors.clear()
+        encoder.reader.parser("const").vectors.clear()
         with pytest.raises(MemoryError):
             in_threads(encoder)
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)

@@ -81,7 +81,7 @@ def test_loss_and_gradient_equal_the_plain_formulation(seed) -> None:
     weights = torch.rand(6)
     results = []
     for loss_of in (margin_loss, plain_loss):
-        loss = loss_of(head, posts, lengths, parses)
+        loss = loss_of(head, posts, np.array(lengths), parses)
         gradients = torch.autograd.grad((loss * weights).sum(), [posts, *head.parameters()])
         results.append((loss.detach(), gradients))
     (ours, our_gradients), (plain, plain_gradients) = results

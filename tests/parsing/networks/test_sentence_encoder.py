@@ -115,7 +115,7 @@ def test_states_are_those_of_torchs_bidirectional_lstm(lengths, dtype, repeated,
 def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them(encoder, max_types):
     """Types met again come from the cache, new ones join it, also after many others and a new start."""
     module, table = encoder[0].float(), encoder[1]
-    vectors = TypeVectors(module, table, max_types=max_types) if max_types else None
+    vectors = TypeVectors(table.vocabulary, module, max_types) if max_types else None
     mask = torch.arange(10) < torch.tensor([len(s) + 2 for s in SENTENCES])[:, None]
     for sentences in (SENTENCES[:2], SENTENCES):
         expected = encode(encoder, sentences)
@@ -123,7 +123,7 @@ def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them
             found = module(*vectors.batch_with_vectors(sentences)) if vectors else encode(encoder, sentences)
         kept = mask[: len(sentences)]
         torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-6)
-        table.rows([f"w{i}" for i in range(2000)])
+        (vectors or table).rows([f"w{i}" for i in range(2000)])
 
 
 def test_words_that_arrive_together_get_rows_of_their_own(encoder, monkeypatch):
