@@ -270,7 +270,6 @@ class SentenceEncoder(nn.Module):
 class TypeVectors(TypeTable):
     """A table that keeps the input vectors of word types for inference: all threads compute each once.
 
-
     Memory is bounded: past ``max_types`` it starts anew (60,000 take 54 MB; most types of a corpus occur
     once, so that more save no time).
     """
