@@ -4,7 +4,7 @@ import lzma
 import random
 
 from runtime.files import read_json
-from tools.train_encoder import EVALUATION, SOURCES, TREEBANKS, cli, select_text
+from tools.train_encoder import SOURCES, TREEBANKS, cli, select_text
 
 NAMES = ["lawyer", "doctor", "miller", "gardener", "clerk", "widow", "sailor", "judge", "nurse"]
 STORY = """The {0} who praised the {1} left the {2} early, like every {3} and {4} there.
@@ -18,9 +18,9 @@ NEAR = "the CLERK who praised the nurse left the judge early: like every sailor 
 
 def test_no_text_is_near_an_evaluation_sentence_and_it_is_the_same_again(tmp_path) -> None:
     data = tmp_path / "data"
-    for name in (*EVALUATION, *(f"treebank/{bank}" for bank in TREEBANKS), "corpora", "retrieval/stackfaq"):
+    for name in ("senteval", *(f"treebank/{bank}" for bank in TREEBANKS), "corpora", "retrieval/stackfaq"):
         (data / name).mkdir(parents=True)
-    (data / EVALUATION[0] / "MR.txt").write_text(f"a film about nothing at all\t{NEAR}\n")
+    (data / "senteval/MR.txt").write_text(f"a film about nothing at all\t{NEAR}\n")
     for name in SOURCES:
         draw = random.Random(name)
         orders = [draw.sample(NAMES, 5) for _ in range(40)]
@@ -37,7 +37,7 @@ def test_no_text_is_near_an_evaluation_sentence_and_it_is_the_same_again(tmp_pat
         (data / "retrieval" / "stackfaq" / f"{name}.tsv").write_text(rows)
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        select_text(data, tmp_path / folder, 30)
+        select_text(data, [data / "senteval"], tmp_path / folder, 30)
     texts = {name: (tmp_path / "one" / f"{name}.txt").read_text() for name in ("train", "more", "held")}
     whole = "".join(texts.values())
     counts = read_json(tmp_path / "one" / "text.json")

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from multiview.names.opened import open_encoder
 from multiview.words.compact import pack_model
 from runtime import files
 from runtime.cli import Command, Count, configuration
@@ -34,7 +35,6 @@ from runtime.errors import UserError
 
 SOURCES = {"wikipedia": 1.0, "books": 0.25, "masc": 1.0, "us_addresses": 1.0}  # share of their parts
 TREEBANKS = ("ewt", "gum")
-EVALUATION = ("senteval/downstream", "probing_rebuilt", "structure", "nli")  # never learned from
 PART = 400  # sentences of a document that are drawn together
 BLOCK = 100  # sentences of a block
 MIN_WORDS, MAX_WORDS = 3, 40  # of a sentence
@@ -45,7 +45,6 @@ VOCABULARY = 40_000  # words
 TEACHER_DIM, SKIP_GRAM_DIM = 384, 192  # numbers of a word
 SKIP_GRAM_SCALE = 0.35  # how large those of skip-grams are to those of the teacher
 PASSES, LEARNING_RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
-CHUNK = 10_000  # sentences that the teacher encodes before they are kept
 WORD = re.compile(r"\w+")
 CLAUSE_END = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
 OPTIONS_WITHOUT_TEACHER = ("--vectors=train", f"--table.dim={TEACHER_DIM}", "--objective.same=1")
@@ -54,10 +53,12 @@ STRUCTURE = 0.15  # default share of who did what to whom
 
 @configuration
 class TrainEncoderConfig:
-    """Options of ``tools.train_encoder``; the defaults made the encoder that ships."""
+    """Options of ``tools.train_encoder``; the defaults made the encoder that ships, on bfloat16 vectors."""
 
     data: Path
     """Folder with corpora, treebanks and evaluation sets."""
+    evaluation: tuple[str, ...] = ("senteval", "structure", "nli")
+    """Folders in --data with the evaluation sets, from which nothing learns."""
     teacher: str = "all-MiniLM-L6-v2"
     """A sentence-transformers model, or none."""
     sentences: Count = 400_000
@@ -76,9 +77,9 @@ def trigrams(words: Sequence[str]) -> set[tuple[str, ...]]:
 class EvaluationSentences:
     """The sentences of all evaluation sets: every column of every row of every file."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, folders: Sequence[Path]) -> None:
         distinct = set[tuple[str, ...]]()
-        for path in [path for folder in EVALUATION for path in (data / folder).rglob("*") if path.is_file()]:
+        for path in [path for folder in folders for path in folder.rglob("*") if path.is_file()]:
             content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
             text = content.decode("latin-1" if "TREC" in path.name else "utf-8", "replace")
             rows = (WORD.findall(cell.lower()) for cell in re.split("[\t\n]", text))
@@ -150,9 +151,10 @@ def read_texts(data: Path, draw: random.Random) -> Iterator[tuple[str, list[str]
         yield "stackfaq", list(dict.fromkeys(questions))
 
 
-def select_text(data: Path, folder: Path, sentences: int) -> None:
+def select_text(data: Path, evaluation_folders: Sequence[Path], folder: Path, sentences: int) -> None:
     """Write ``train.txt``, ``held.txt`` and, for skip-grams, ``more.txt``, a blank line between blocks."""
-    evaluation, draw, counts = EvaluationSentences(data), random.Random(0), collections.Counter[str]()
+    evaluation, draw = EvaluationSentences(evaluation_folders), random.Random(0)
+    counts = collections.Counter[str]()
     blocks, held_out_blocks = list[list[str]](), list[list[str]]()
     for kind, text in read_texts(data, draw):
         usable = []
@@ -174,32 +176,16 @@ def select_text(data: Path, folder: Path, sentences: int) -> None:
     files.write_json(folder / "text.json", counts)
 
 
-def load_teacher(name: str) -> Any:
-    """Load a sentence-transformers model in bfloat16."""
-    import torch
-
-    from multiview.pretrained import load_pretrained
-
-    return load_pretrained(name, all_modules=True, device="cpu").to(torch.bfloat16)
-
-
 def encode_by_teacher(folder: Path, teacher: str) -> None:
-    """Write the teacher's vectors of the text, ``train.npy``, from parts that stay on disk."""
-    model = load_teacher(teacher)
-    sentences = [line for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line]
-    (folder / "taught").mkdir(exist_ok=True)
-    parts = []
-    for start in range(0, len(sentences), CHUNK):
-        path = folder / "taught" / f"{start:08}.npy"
-        if not path.exists():
-            vectors = model.encode(sentences[start : start + CHUNK], show_progress_bar=True)
-            files.write_array(path, vectors.astype(np.float16))
-        parts.append(np.load(path))
-    files.write_array(folder / "train.npy", np.concatenate(parts).astype(np.float32))
+    """Write the teacher's vectors of the text, ``train.npy``, with what is kept of a stopped run."""
+    sentences = [
+        line.split() for line in (folder / "train.txt").read_text(encoding="utf-8").splitlines() if line
+    ]
+    files.write_array(folder / "train.npy", open_encoder(teacher, cache=folder / "taught")(sentences))
 
 
-def fit_skip_grams(folder: Path) -> None:
-    """Write ``skip.npy``, skip-grams [W, E] of the most frequent words of all text, and their counts."""
+def fit_skip_grams(folder: Path) -> tuple[dict[str, int], Any]:
+    """Return the most frequent words of all text with their counts, and their skip-grams [W, E]."""
     from gensim.models import Word2Vec
 
     from corpora.text import Tokenizer
@@ -207,13 +193,12 @@ def fit_skip_grams(folder: Path) -> None:
     tokenizer = Tokenizer("spacy", running=False)
     text = "".join((folder / f"{name}.txt").read_text(encoding="utf-8") for name in ("train", "more"))
     sentences = [[word.lower() for word in tokenizer.line(line)] for line in text.splitlines() if line]
-    counts = collections.Counter(word for sentence in sentences for word in sentence)
-    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:VOCABULARY]
+    all_counts = collections.Counter(word for sentence in sentences for word in sentence)
+    counts = dict(sorted(all_counts.items(), key=lambda item: (-item[1], item[0]))[:VOCABULARY])
     model = Word2Vec(sg=1, vector_size=SKIP_GRAM_DIM, min_count=1, seed=0, workers=1, window=5, negative=5)
-    model.build_vocab_from_freq(dict(frequent), corpus_count=len(sentences))
+    model.build_vocab_from_freq(counts, corpus_count=len(sentences))
     model.train(sentences, total_examples=len(sentences), epochs=3)
-    files.write_text(folder / "words.tsv", "".join(f"{word}\t{count}\n" for word, count in frequent))
-    files.write_array(folder / "skip.npy", np.stack([model.wv[word] for word, _ in frequent]))
+    return counts, np.stack([model.wv[word] for word in counts])
 
 
 def fit_words(folder: Path, teacher: str) -> None:
@@ -222,14 +207,14 @@ def fit_words(folder: Path, teacher: str) -> None:
 
     from multiview.words.table import sif_weights
 
-    rows = (folder / "words.tsv").read_text(encoding="utf-8").splitlines()
-    words, counts = zip(*(row.split("\t") for row in rows), strict=True)
-    weight_W1 = sif_weights(np.array(counts, np.int64), 1 + len(words))[1:, None]
+    counts, skip_WE = fit_skip_grams(folder)
+    words = list(counts)
+    weight_W1 = sif_weights(np.array([*counts.values()]), 1 + len(words))[1:, None]
     taught_WT = fit_to_teacher(folder, teacher, words, weight_W1)
-    skip_WE = np.load(folder / "skip.npy") * weight_W1
+    skip_WE *= weight_W1
     skip_WE *= SKIP_GRAM_SCALE * np.sqrt(np.mean(taught_WT**2) / np.mean(skip_WE**2))
     vectors = KeyedVectors(TEACHER_DIM + SKIP_GRAM_DIM)
-    vectors.add_vectors(list(words), np.concatenate([taught_WT, skip_WE], axis=1).astype(np.float32))
+    vectors.add_vectors(words, np.concatenate([taught_WT, skip_WE], axis=1).astype(np.float32))
     with files.atomic_path(folder / "words.bin") as temporary:
         vectors.save_word2vec_format(str(temporary), binary=True)
 
@@ -246,7 +231,7 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
     batch = cache.read(0, len(cache), ("token",), vocabulary)
     token_N, end_S1 = torch.from_numpy(batch.row.astype(np.int64)), batch.sentence_offsets
     target_ST = torch.from_numpy(np.load(folder / "train.npy"))
-    single_WT = normalize(torch.from_numpy(load_teacher(teacher).encode(list(words))), dim=1)
+    single_WT = normalize(torch.from_numpy(open_encoder(teacher).encode(words)), dim=1)
     table_WT = torch.zeros(1 + len(words), TEACHER_DIM)
     table_WT[1:] = (single_WT - single_WT.mean(0)) * torch.from_numpy(weight_W1)
     bias_T = torch.zeros(TEACHER_DIM, requires_grad=True)
@@ -272,7 +257,7 @@ def fit_to_teacher(folder: Path, teacher: str, words: Sequence[str], weight_W1: 
 
 def main(config: TrainEncoderConfig) -> None:
     """Run the stages that are not there yet."""
-    for name in ("corpora", "treebank", "retrieval", *EVALUATION):
+    for name in ("corpora", "treebank", "retrieval", *config.evaluation):
         if not (config.data / name).is_dir():
             raise UserError(f"--data {config.data}: has no folder {name}")
     folder, start = config.output, time.monotonic()
@@ -285,13 +270,13 @@ def main(config: TrainEncoderConfig) -> None:
     def run_command(*words: object) -> None:
         subprocess.run([sys.executable, "-m", *map(str, words)], check=True)
 
-    run_stage("text.json", lambda: select_text(config.data, folder, config.sentences))
+    evaluation = [config.data / name for name in config.evaluation]
+    run_stage("text.json", lambda: select_text(config.data, evaluation, folder, config.sentences))
     run_command("parsing.run", folder / "train.txt", "--output", folder / "trees")
     teacher_options: list[object] = []
     options = [*OPTIONS_WITHOUT_TEACHER]
     if config.teacher != "none":
         run_stage("train.npy", lambda: encode_by_teacher(folder, config.teacher))
-        run_stage("skip.npy", lambda: fit_skip_grams(folder))
         run_stage("words.bin", lambda: fit_words(folder, config.teacher))
         teacher_options = ["--teacher", folder / "train.npy"]
         options = [f"--vectors={folder / 'words.bin'}", f"--objective.teacher={folder / 'train.npy'}"]
