@@ -7,7 +7,14 @@ from it, each a method on a data set with a seed, and from their figures a page 
         cells = {(faq, method, seed): Cell(name=..., identity=[...], compute=...) for ...}
         return page(run.figures(cells))
 
-    cli = command(FaqConfig, "studies.faq.evaluate:study", "studies.faq", __doc__)
+In ``__main__`` the command imports it late, so that ``--help`` is fast::
+
+    def main(config: FaqConfig) -> int:
+        from studies.faq.evaluate import study
+
+        return run_study(config, study)
+
+    cli = command(FaqConfig, main, "studies.faq", __doc__)
 
 The output folder gets ``log.txt``, the finished cells (below ``cells/`` or in folders of their own) and the
 report: ``report.html``, ``report.md``, ``results.json``. Without ``--output`` each choice of models and sets
@@ -32,13 +39,12 @@ import tomllib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from multiview.names.grammar import check_names
 from runtime import files
-from runtime.cli import Command, config_to_json, log_to, with_defaults
+from runtime.cli import Command, config_from_json, config_to_json, log_to, with_defaults
 from runtime.errors import UserError, collect_refusals
 from runtime.progress import progress
 
@@ -63,6 +69,17 @@ class Cell:
     """Computes the figures; gets a folder for unfinished work, which stays after a kill."""
     folder: str = ""
     """Folder below the output (or ``.``) of the model that ``compute`` writes; its figures are put there."""
+
+
+@dataclass(frozen=True)
+class FinishedCell:
+    """The record of a cell on disk."""
+
+    identity: str
+    """A digest of the cell's identity and of the versions of the libraries."""
+    figures: Figures
+    files: dict[str, Any]
+    """Size and digest of the weights that the cell wrote, by name below its folder."""
 
 
 class Run:
@@ -122,17 +139,12 @@ class Run:
             hashes = {str(path.relative_to(folder)): files.file_record(path) for path in finished_files}
             return {"identity": identity, "figures": figures, "files": hashes}
 
-        def read(record: dict[str, Any]) -> tuple[str, Figures, dict[str, tuple[int, str]]]:
-            hashes = {name: (entry["bytes"], entry["sha256"]) for name, entry in record["files"].items()}
-            return record["identity"], {**record["figures"]}, hashes
-
-        stored_identity, figures, hashes = read_or_compute(file, read, compute)
-        if stored_identity != identity:
+        finished = read_or_compute(file, partial(config_from_json, FinishedCell, where=file), compute)
+        if finished.identity != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
-        for name, (size, sha256) in hashes.items():
-            files.check_file(folder / name, size, sha256)
+        files.check_files(file, finished.files, finished.files)
         shutil.rmtree(work, ignore_errors=True)  # after the record, so that a kill loses nothing
-        return figures
+        return finished.figures
 
 
 def run_study(config: Any, study: Callable[[Any, Run], Page]) -> int:
@@ -185,17 +197,15 @@ def check_inputs(config: Any) -> None:
             raise UserError(f"--{field.name.replace('_', '-')} {paths[0]}: no such file or folder")
 
 
-def command(config: type[Any], study: str, module: str, docstring: str | None) -> Command:
+def command(config: type[Any], study: Callable[[Any], int], module: str, docstring: str | None) -> Command:
     """Make the command ``python -m MODULE`` of a study, which has presets and owns its output.
 
-    ``study`` is the function's ``MODULE:NAME``; it is imported late so that ``--help``, which shows the first
-    line of ``docstring``, is fast.
+    ``--help`` shows the first line of ``docstring``.
     """
 
     def main(options: Any) -> int:
         check_inputs(options)
-        study_module, _, name = study.partition(":")
-        return run_study(options, getattr(import_module(study_module), name))
+        return study(options)
 
     return Command(
         config,

@@ -3,7 +3,7 @@ r"""List every text whose vector an evaluation asks for, one a line, each once.
     python -m studies.sentences sentences.txt --tasks all,SNLI --data SENTEVAL
     python -m studies.sentences sentences.txt --tasks STS,STSBenchmark,SICKRelatedness --data SENTEVAL \
         --words WORDS --phrases ppdb-2.0-s-phrasal.gz --held-out 0.03 --semeval2013 FOLDER
-    python -m studies.sentences sentences.txt --questions runs/analogies/data/questions.tsv
+    python -m studies.sentences sentences.txt --questions builtin
 
 Another program (Universal Sentence Encoder, InferSent, GenSen, SkipThought) encodes the lines. Its vectors
 are an encoder of every command here::
@@ -35,8 +35,8 @@ class SentencesConfig:
     """Tasks and groups of SentEval, separated by commas, as in senteval_runner.run."""
     data: Path | None = None
     """Folder with downstream/ and probing/; None is $MULTIVIEW_DATA, else data."""
-    questions: Path | None = None
-    """Questions of studies.analogies."""
+    questions: str | None = None
+    """Questions of studies.analogies: builtin, those in the package, or a file."""
     words: Path | None = None
     """Folder of word sets, as in studies.similarity."""
     phrases: Path | None = None
@@ -54,13 +54,13 @@ class SentencesConfig:
 def texts(config: SentencesConfig) -> Iterator[str]:
     """Read every text of the sets that the options name, except those of ``tasks``."""
     from corpora.ranking.sets import read_set
-    from studies.analogies.questions import read_questions
+    from studies.analogies.questions import questions_file, read_questions
     from studies.faq.evaluate import read_faq
-    from studies.similarity.__main__ import SimilarityConfig
+    from studies.similarity.config import SimilarityConfig
     from studies.similarity.run import open_sets
 
-    for question in read_questions(config.questions) if config.questions else ():
-        yield from (question.a, question.b, question.c, *question.candidates)
+    for question in read_questions(questions_file(config.questions)) if config.questions else ():
+        yield from question.texts
     options = ("words", "phrases", "held_out", "semeval2013")
     similarity = SimilarityConfig(models=(), **{name: getattr(config, name) for name in options})
     for pairs in open_sets(similarity, tasks=()):

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.repo
 COMMAND = re.compile(
     r"python -m ((?:parsing|multiview|senteval_runner|studies)(?:\.\w+)+)((?:\\\n|[^`\n|#])*)"
 )
-SUBCOMMANDS = ("dep", "const", "build", "run")
-FIRST_WORD = {"parsing.score": "dep", "studies.analogies": "run"}
+SUBCOMMANDS = ("dep", "const")
+FIRST_WORD = {"parsing.score": "dep"}
 """Whose options are meant where a line names none."""
 
 

@@ -35,12 +35,10 @@ from senteval_runner.protocol.features import unit
 from senteval_runner.report import plots
 from senteval_runner.report.page import Block, Column, Page, Score, Section, Table
 from senteval_runner.vectors import open_model
-from studies.analogies.__main__ import ScoreConfig
-from studies.analogies.questions import CATEGORIES, LEVELS, Question, read_questions
+from studies.analogies.config import AnalogiesConfig
+from studies.analogies.questions import CATEGORIES, LEVELS, SEMANTIC, Analogy, questions_file, read_questions
 from studies.kit import Cell, Figures, Run, read_published, score_table
 
-AVERAGES = {"semantic": "sem", "syntactic": "syn", "average": "Avg."}
-RATES = {"PPR": "PPR", "PNR": "PNR"}
 TRANSFER_NOTE = (
     "PPR (PNR): of the semantic questions that are right (wrong) in words, the percentage that is right in "
     "phrases or sentences."
@@ -58,62 +56,64 @@ Vectors = Mapping[str, NDArray[np.floating]]
 """The vector of every text of the questions, of length 1."""
 
 
-def text_vectors(questions: Sequence[Question], encode: SentenceVectors) -> Vectors:
+def text_vectors(questions: Sequence[Analogy], encode: SentenceVectors) -> Vectors:
     """Encode every distinct text of the questions."""
-    texts = list(dict.fromkeys(text for q in questions for text in (q.a, q.b, q.c, *q.candidates)))
+    texts = list(dict.fromkeys(text for q in questions for text in q.texts))
     return dict(zip(texts, unit(encode([text.split() for text in texts])), strict=True))
 
 
-def answer_ranks(questions: Sequence[Question], vectors: Vectors) -> NDArray[np.int64]:
+def answer_ranks(questions: Sequence[Analogy], vectors: Vectors) -> NDArray[np.int64]:
     """Rank the right answer among the candidates, from 1: [Q]."""
     ranks = []
     for q in questions:
         a_D, b_D, c_D = (vectors[text].astype(np.float64) for text in (q.a, q.b, q.c))
         target_D = unit((b_D - a_D + c_D)[None])[0]
         score_K = np.array([vectors[text] for text in q.candidates]) @ target_D
-        ranks.append((score_K >= score_K[q.candidates.index(q.answer)] - TIE).sum())
+        ranks.append((score_K >= score_K[0] - TIE).sum())
     return np.array(ranks)
 
 
-def summarise(questions: Sequence[Question], ranks: Sequence[int] | NDArray[np.int64]) -> Figures:
+def summarise(questions: Sequence[Analogy], ranks: Sequence[int] | NDArray[np.int64]) -> Figures:
     """Average the ranks of the right answers, from 1, as the module's docstring says; scores are fractions.
 
-    By level these are ``accuracy`` of each category; ``averages``: ``semantic``, ``syntactic`` and the mean
-    of the two, ``average``; ``transfer``: ``PPR`` and ``PNR``, None where no word question is right (wrong);
-    and ``rank_counts`` of each category, how often the answer came 1st, 2nd, ... (UNI Figures 1 and 2).
-    ``overall`` is the mean of the levels' averages (UNI Table 4, All), None where one is missing.
+    ``averages`` and ``transfer`` have the columns of UNI's Tables 4 and 6, such as "word sem" and "phrase
+    PPR", which is None where no word question is right. ``accuracy`` and ``rank_counts``, how often the
+    answer came 1st, 2nd, ... (UNI Figures 1 and 2), are by level and category. ``overall`` is the mean of the
+    levels' averages (UNI Table 4, All), None where one is missing.
     """
     table = pd.DataFrame({"level": [q.level for q in questions], "category": [q.category for q in questions]})
     table["rank"] = ranks
     table["right"] = table["rank"] == 1
-    table["kind"] = ["semantic" if CATEGORIES[q.category].semantic else "syntactic" for q in questions]
-    is_right = dict(zip([q.question_id for q in questions], table["right"], strict=True))
-    table["from right word"] = [is_right[q.word_question_id] for q in questions]
-    accuracies = table.groupby(["level", "category"], sort=False)["right"].mean()
-    means = table.groupby(["level", "kind"])["right"].mean()
-    transfers = table[table["kind"] == "semantic"].groupby(["level", "from right word"])["right"].mean()
-    scores: Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
-    for level in [level for level in LEVELS if level in accuracies]:
-        scores["accuracy"][level] = accuracies[level].to_dict()
-        ranks_of_category = table[table["level"] == level].groupby("category", sort=False)["rank"]
-        scores["rank_counts"][level] = {
-            str(name): np.bincount(ranks_Q, minlength=3)[1:].tolist() for name, ranks_Q in ranks_of_category
+    table["kind"] = ["sem" if q.category in SEMANTIC else "syn" for q in questions]
+    right_words = {
+        q.name for q, rank in zip(questions, ranks, strict=True) if q.level == "word" and rank == 1
+    }
+    table["from right word"] = [q.name in right_words for q in questions]
+    figures: Figures = {"accuracy": {}, "averages": {}, "rank_counts": {}, "transfer": {}}
+    level_averages = []
+    for level in dict.fromkeys(table["level"]):
+        rows = table[table["level"] == level]
+        by_category = rows.groupby("category", sort=False)
+        figures["accuracy"][level] = by_category["right"].mean().to_dict()
+        figures["rank_counts"][level] = {
+            str(name): np.bincount(ranks_Q, minlength=3)[1:].tolist() for name, ranks_Q in by_category["rank"]
         }
-        averages = means[level].to_dict()
-        if len(averages) == 2:
-            averages["average"] = fmean(averages.values())
-        scores["averages"][level] = averages
+        means = rows.groupby("kind")["right"].mean().to_dict()
+        if len(means) == 2:
+            means["Avg."] = fmean(means.values())
+            level_averages.append(means["Avg."])
+        figures["averages"] |= {f"{level} {kind}": mean for kind, mean in means.items()}
         if level != "word":
-            rates = {"PPR": (level, True), "PNR": (level, False)}
-            scores["transfer"][level] = {name: transfers.get(key) for name, key in rates.items()}
-    of_levels = [averages["average"] for averages in scores["averages"].values() if "average" in averages]
-    return {**scores, "overall": fmean(of_levels) if len(of_levels) == len(LEVELS) else None}
+            rates = rows[rows["kind"] == "sem"].groupby("from right word")["right"].mean()
+            figures["transfer"] |= {f"{level} PPR": rates.get(True), f"{level} PNR": rates.get(False)}
+    has_all = len(level_averages) == len(LEVELS)
+    return {**figures, "overall": fmean(level_averages) if has_all else None}
 
 
-def score(config: ScoreConfig, run: Run) -> Page:
+def score(config: AnalogiesConfig, run: Run) -> Page:
     """Score the models on the questions."""
-    questions = read_questions(config.questions)
-    digest = sha256_file(config.questions)
+    file = questions_file(config.questions)
+    questions = read_questions(file)
     models = run.open_all({spec: partial(open_model, spec) for spec in config.models})
 
     @cache
@@ -124,17 +124,18 @@ def score(config: ScoreConfig, run: Run) -> Page:
         return summarise(questions, answer_ranks(questions, vectors(name)))
 
     cells = {
-        name: Cell(name=name, identity=[digest, *model.identity], compute=partial(compute, name))
+        name: Cell(name=name, identity=[sha256_file(file), *model.identity], compute=partial(compute, name))
         for name, model in models.items()
     }
     scores = run.figures(cells)
-    sections = [Section("Accuracy (%)", [_table(scores, "averages", LEVELS, AVERAGES)])]
+    averages = {name: {**figures["averages"], "All": figures["overall"]} for name, figures in scores.items()}
+    sections = [Section("Accuracy (%)", [_table(averages, "published-averages.csv")])]
     for level in LEVELS:
-        present = {name for figures in scores.values() for name in figures["accuracy"].get(level, {})}
-        if names := {name: name for name in CATEGORIES if name in present}:
-            rows = _table(scores, "accuracy", [level], names)
-            sections.append(Section(f"Accuracy by category, {level}s (%)", [rows]))
-    transfer = _table(scores, "transfer", LEVELS[1:], RATES)
+        accuracies = {name: figures["accuracy"].get(level, {}) for name, figures in scores.items()}
+        sections.append(Section(f"Accuracy by category, {level}s (%)", [_table(accuracies)]))
+    transfer = _table(
+        {name: figures["transfer"] for name, figures in scores.items()}, "published-transfer.csv"
+    )
     sections.append(Section("Transfer from words (%)", [transfer], note=TRANSFER_NOTE))
     for name, figures in scores.items():
         sections.append(Section(f"{name}: rank of the right answer, % of questions", [*_ranks(figures)]))
@@ -143,41 +144,31 @@ def score(config: ScoreConfig, run: Run) -> Page:
     return Page("Analogies of words, phrases and sentences", sections)
 
 
-def _table(
-    scores: Mapping[str, Figures], kind: str, levels: Sequence[str], names: Mapping[str, str]
-) -> Table:
-    """Make a row per model of one kind of figures, the levels side by side; averages end with that of all."""
-    column_of = {
-        (level, key): f"{level} {name}" if len(levels) > 1 else name
-        for level in levels
-        for key, name in names.items()
+def _table(fractions: Mapping[str, Mapping[str, float | None]], published: str = "") -> Table:
+    """Make a row of percentages per model, above those of a paper's table; without one, by category."""
+    paper_rows = read_published(Path(__file__).with_name(published)) if published else {}
+    names = next(iter(paper_rows.values())) if published else CATEGORIES
+    rows = {
+        model: {name: None if value is None else 100 * value for name, value in values.items()}
+        for model, values in fractions.items()
     }
-    rows: dict[str, dict[str, float | None]] = {}
-    for model, figures in scores.items():
-        values = {name: figures[kind].get(level, {}).get(key) for (level, key), name in column_of.items()}
-        values["All"] = figures["overall"]
-        rows[model] = {name: None if value is None else 100 * value for name, value in values.items()}
-    columns = [*column_of.values(), *(["All"] if kind == "averages" else [])]
-    paper_rows = (
-        {} if kind == "accuracy" else read_published(Path(__file__).with_name(f"published-{kind}.csv"))
-    )
-    columns_of_table = [Column(name, digits=1, best="high") for name in columns]
-    return score_table(["model"], columns_of_table, rows, paper_rows, quoted_source=SOURCE)
+    columns = [Column(name, digits=1, best="high") for name in names]
+    return score_table(["model"], columns, rows, paper_rows, quoted_source=SOURCE)
 
 
-def pair_texts(questions: Sequence[Question], level: str, category: str) -> dict[tuple[str, str], list[str]]:
+def pair_texts(questions: Sequence[Analogy], level: str, category: str) -> dict[tuple[str, str], list[str]]:
     """Find the texts of the distinct pairs of a category at a level, by the pair's words."""
-    words = {q.question_id: q for q in questions if q.level == "word"}
+    words = {q.name: q for q in questions if q.level == "word"}
     pairs: dict[tuple[str, str], list[str]] = {}
     for q in questions:
         if q.level == level and q.category == category:
-            word = words[q.word_question_id]
+            word = words[q.name]
             pairs.setdefault((word.a, word.b), [q.a, q.b])
             pairs.setdefault((word.c, word.answer), [q.c, q.answer])
     return pairs
 
 
-def pattern(questions: Sequence[Question], vectors: Vectors) -> Block:
+def pattern(questions: Sequence[Analogy], vectors: Vectors) -> Block:
     """Draw words, phrases and sentences of one category in one plane, pairs joined (UNI Figure 3)."""
     present = {q.category for q in questions}
     category = "male-female" if "male-female" in present else next(c for c in CATEGORIES if c in present)
@@ -194,9 +185,9 @@ def pattern(questions: Sequence[Question], vectors: Vectors) -> Block:
     return plots.scatter(vectors_ND, classes, LEVELS, by="pca", links=links, caption=caption)
 
 
-def differences(questions: Sequence[Question], vectors: Vectors) -> Block:
+def differences(questions: Sequence[Analogy], vectors: Vectors) -> Block:
     """Draw right minus left of pairs of all categories and levels, coloured by category (UNI Figure 4)."""
-    name_of = {name: NAME_IN_FIGURE_4.get(name, name) for name in CATEGORIES if CATEGORIES[name].kind}
+    name_of = {name: NAME_IN_FIGURE_4.get(name, name) for name in CATEGORIES}
     names = list(dict.fromkeys(name_of.values()))
     rows: list[NDArray[np.floating]] = []
     classes: list[int] = []
@@ -212,7 +203,7 @@ def differences(questions: Sequence[Question], vectors: Vectors) -> Block:
 def _ranks(scores: Figures) -> Iterator[Block]:
     """Draw semantic questions by the rank of the right answer, per level (UNI Figures 1 and 2)."""
     for level, by_category in scores["rank_counts"].items():
-        semantic = [name for name in by_category if CATEGORIES[name].semantic]
+        semantic = [name for name in by_category if name in SEMANTIC]
         last_rank = max((len(by_category[name]) for name in semantic), default=0)
         ranks = [f"rank {rank + 1}" for rank in range(last_rank)]
         percent = {

@@ -3,7 +3,8 @@
 import dataclasses
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from runtime.errors import UserError
 from runtime.files import sha256_file
 from senteval_runner.report.page import Page, Section, Table
 from senteval_runner.towers.transformer import load_tower
-from studies.burt.__main__ import BurtConfig
+from studies.burt.config import BurtConfig
 from studies.finetune.examples import (
     CLASS_OF_LABEL,
     MAX_WORDS,
@@ -63,58 +64,64 @@ GRIDS: Mapping[str, Mapping[str, object]] = {
     "negatives": {"k = 1": 1, "k = 3": 3, "k = 5": 5, "k = 7": 7},
 }
 """Table 4: for each block, which is also the option that changes, the rows' names and values."""
-Sides = dict[str, tuple[Draw, Examples]]
-"""The training pairs and the held-out pairs of each objective."""
 
 
-def read_data(config: BurtConfig) -> tuple[Sides, list[str]]:
-    """Read, filter and split the data of the objectives; a line for each set says what was dropped."""
-    sides: Sides = {}
-    summary = [_read_nli(config, sides)] if "nli" in config.objectives else []
-    if {"identification", "classification"} & set(config.objectives):
-        summary.append(_read_paraphrases(config, sides))
-    return sides, summary
+@dataclass(frozen=True)
+class ObjectiveData:
+    """The pairs of an objective."""
+
+    draw: Draw
+    """Draws those to train on."""
+    held_out: Examples
+    summary: str
+    """A line that says what was dropped of the files."""
 
 
-def _read_nli(config: BurtConfig, sides: Sides) -> str:
-    if not config.nli:
-        raise UserError("objective nli needs --nli FILE (or leave it out of --objectives)")
-    skip_counts: Counter[str] = Counter()
-    all_pairs = Examples.of_nli(config.nli, skip_counts)
-    held_out = Examples.of_nli(config.nli_dev)
-    dev_premises = {normalise(premise) for premise in held_out.first}
-    train = all_pairs.take(np.array([normalise(a) not in dev_premises for a in all_pairs.first], dtype=bool))
-    dropped_count = len(all_pairs) - len(train)
-    if not config.nli_dev:
-        train, held_out = hold_out(train, config.held_out)
-    sides["nli"] = draw_all(train), held_out
-    return (
-        f"nli: {len(train):,} pairs to train on, {len(held_out):,} held out; dropped {skip_counts.total():,} "
-        f"without a three-way label, {dropped_count:,} whose premise is in --nli-dev"
-    )
-
-
-def _read_paraphrases(config: BurtConfig, sides: Sides) -> str:
+def read_data(config: BurtConfig) -> dict[str, ObjectiveData]:
+    """Read, filter and split the data of the objectives."""
+    data: dict[str, ObjectiveData] = {}
+    if "nli" in config.objectives:
+        data["nli"] = read_inference(config.nli, config.nli_dev, config.held_out)
+    if not {"identification", "classification"} & set(config.objectives):
+        return data
     if not config.ppdb:
         raise UserError("objectives identification and classification need --ppdb FILE")
     rows = [row for path in config.ppdb for row in read_phrases(path)]
     train, held_out = split_phrases(rows, config.per_class, config.held_out)
-    if "identification" in config.objectives:
-        draw = with_negatives(train.pairs, config.negatives, config.seed, other_side_pairs=held_out.pairs)
-        phrases = [*train.texts, *held_out.texts]
-        draw_held_out = with_negatives(
-            held_out.pairs, config.negatives, config.seed, "held out", train.pairs, phrases
-        )
-        sides["identification"] = draw, draw_held_out(0)
-    if "classification" in config.objectives:
-        train_rows, held_out_rows = (side.take(side.target >= 0) for side in (train, held_out))
-        if len(set(train_rows.target.tolist())) < len(RELATIONS):
-            raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(CLASS_OF_LABEL)}")
-        sides["classification"] = draw_all(train_rows), held_out_rows
-    return (
+    summary = (
         f"ppdb: {len(rows):,} rows; of those with two different phrases of at most {MAX_WORDS} words and a "
         f"label that is used, as many of each label: {len(train):,} to train on, {len(held_out):,} held out"
     )
+    if "identification" in config.objectives:
+        k, seed, phrases = config.negatives, config.seed, [*train.texts, *held_out.texts]
+        draw = with_negatives(train.pairs, k, seed, other_side_pairs=held_out.pairs)
+        draw_held_out = with_negatives(held_out.pairs, k, seed, "held out", train.pairs, phrases)
+        data["identification"] = ObjectiveData(draw, draw_held_out(0), summary)
+    if "classification" in config.objectives:
+        train, held_out = (side.take(side.target >= 0) for side in (train, held_out))
+        if len(set(train.target.tolist())) < len(RELATIONS):
+            raise UserError(f"classification needs PPDB 2.0 rows labelled {', '.join(CLASS_OF_LABEL)}")
+        data["classification"] = ObjectiveData(draw_all(train), held_out, summary)
+    return data
+
+
+def read_inference(train_files: Sequence[Path], dev_files: Sequence[Path], fraction: float) -> ObjectiveData:
+    """Read NLI pairs; without files of dev, a fraction of them is held out."""
+    if not train_files:
+        raise UserError("objective nli needs --nli FILE (or leave it out of --objectives)")
+    skip_counts: Counter[str] = Counter()
+    all_pairs = Examples.of_nli(train_files, skip_counts)
+    held_out = Examples.of_nli(dev_files)
+    dev_premises = {normalise(premise) for premise in held_out.first}
+    train = all_pairs.take(np.array([normalise(a) not in dev_premises for a in all_pairs.first], dtype=bool))
+    dropped_count = len(all_pairs) - len(train)
+    if not dev_files:
+        train, held_out = hold_out(train, fraction)
+    summary = (
+        f"nli: {len(train):,} pairs to train on, {len(held_out):,} held out; dropped {skip_counts.total():,} "
+        f"without a three-way label, {dropped_count:,} whose premise is in --nli-dev"
+    )
+    return ObjectiveData(draw_all(train), held_out, summary)
 
 
 def train_all(config: BurtConfig, run: Run) -> Page:
@@ -125,18 +132,19 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     backbone, key = find_backbone(
         config.backbone,
         config.output,
-        lambda: [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts],
+        lambda: [text for data in read_data(config).values() for text in data.draw(0).texts],
         seed=config.seed,
     )
     digests = [[sha256_file(path) for path in paths] for paths in (config.nli, config.nli_dev, config.ppdb)]
 
-    def cell(name: str, folder: str, row: BurtConfig) -> Cell:
+    def cell(name: str, row: BurtConfig) -> Cell:
         options = config_to_json(row).items()
         decisive = {name: value for name, value in options if name not in INPUT_OPTIONS}
-        compute = partial(_train, row, backbone, config.output / folder, run)
+        folder = str(row.output.relative_to(config.output))
+        compute = partial(_train, row, backbone, run.log)
         return Cell(name=name, identity=[decisive, key, digests], compute=compute, folder=folder)
 
-    figures_by_row = run.figures({name: cell(name, *row) for name, row in rows.items()})
+    figures_by_row = run.figures({name: cell(name, row) for name, row in rows.items()})
     scores = [
         [name, score, 100 * before, 100 * figures["history"][-1][score]]
         for name, figures in figures_by_row.items()
@@ -144,7 +152,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
         if score != "step"
     ]
     table = Table(["trained", "held-out score", "before", "after"], scores)
-    models = [str(config.output / folder) for folder, _ in rows.values()]
+    models = [str(row.output) for row in rows.values()]
     phrases = str(config.ppdb[0]) if config.ppdb else "PPDB"
     next_command = (
         f"python -m studies.similarity {shlex.join([*models, '--phrases', phrases])} --words WORDS "
@@ -156,10 +164,10 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     return Page("BURT", [section, Section("Data", list(data))])
 
 
-def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
-    """Name each model to train, with its folder and options; an ablation's rows as Table 4 does."""
+def variants(config: BurtConfig) -> dict[str, BurtConfig]:
+    """Name each model to train, with its options and folder; an ablation's rows as Table 4 does."""
     if config.ablation is None:
-        return {"model": (".", config)}
+        return {"model": config}
     defaults = {field.name: field.default for field in dataclasses.fields(config) if field.name in GRIDS}
     for option, default in defaults.items():
         if getattr(config, option) != default:
@@ -168,17 +176,20 @@ def variants(config: BurtConfig) -> dict[str, tuple[str, BurtConfig]]:
     for name, value in GRIDS[config.ablation].items():
         label = "-".join(value) if isinstance(value, tuple) else value
         folder = "full" if value == defaults[config.ablation] else f"{config.ablation}-{label}"
-        option_of_row: dict[str, Any] = {config.ablation: value}
-        rows[name] = (folder, dataclasses.replace(config, **option_of_row))
+        options: dict[str, Any] = {config.ablation: value, "output": config.output / folder}
+        rows[name] = dataclasses.replace(config, **options)
     return rows
 
 
-def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path) -> Figures:
+def _train(config: BurtConfig, backbone: str, log: Callable[[str], object], work: Path) -> Figures:
     """Train one model; the figures are its scores by step, and what it was trained on."""
-    sides, summary = read_data(config)
-    held_out = {name: rows.sample(HELD_OUT_ROWS, "held") for name, (_, rows) in sides.items() if rows}
+    data = read_data(config)
+    held_out = {
+        name: pairs.held_out.sample(HELD_OUT_ROWS, "held") for name, pairs in data.items() if pairs.held_out
+    }
+    summary = list(dict.fromkeys(pairs.summary for pairs in data.values()))
     for line in summary:
-        run.log(line)
+        log(line)
     device = pick_device()
     tower = load_tower(
         backbone, pooling=config.pooling, max_length=MAX_LENGTH, dropout=DROPOUT, device=device
@@ -189,12 +200,12 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
         if name in config.objectives
     }
     turns = {
-        name: Turn(Stream(sides[name][0], config.batch_size, config.seed, name), partial(head.loss, tower))
+        name: Turn(Stream(data[name].draw, config.batch_size, config.seed, name), partial(head.loss, tower))
         for name, head in heads.items()
     }
     cycle = one_round(config.objectives)
     per_epoch = steps_per_epoch(cycle, {name: turn.stream.batches_per_pass for name, turn in turns.items()})
-    run.log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
+    log(f"{' -> '.join(cycle)}; an epoch is {per_epoch:,} steps of {config.batch_size}")
     tuning = TuningConfig(
         learning_rate=config.learning_rate,
         steps=max(1, round(config.epochs * per_epoch)),
@@ -207,7 +218,7 @@ def _train(config: BurtConfig, backbone: str, folder: Path, run: Run, work: Path
 
     net = nn.ModuleDict({"tower": tower, **heads})
     history = fit(net, [turns[name] for name in cycle], tuning, evaluate, work)
-    save_tuned(tower, nn.ModuleDict(heads), folder)
+    save_tuned(tower, nn.ModuleDict(heads), config.output)
     return {"history": history, "data": summary}
 
 

@@ -9,45 +9,19 @@ multi-task training.
 """
 
 import sys
-from pathlib import Path
-from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
-
-from runtime.cli import Count, Epochs, Positive, configuration
-from studies.kit import command
-
-Sampling = Literal["retrieved", "random"]
-"""How the wrong entries of a training query are chosen."""
+from studies.faq.config import FaqConfig
+from studies.kit import command, run_study
 
 
-@configuration
-class FaqConfig:
-    """Options of ``studies.faq``."""
+def main(config: FaqConfig) -> int:
+    """Run the study, which is imported here so that ``--help`` is fast."""
+    from studies.faq.evaluate import evaluate
 
-    sets: Annotated[tuple[Path, ...], Positional, arg(metavar="FOLDER...")] = ()
-    """FAQ sets to evaluate on."""
-    preset: Literal["paper"] | None = None
-    """paper: the models of UNI's Table 8, negatives retrieved by BERT; the paper's rows stand below."""
-    models: tuple[str, ...] = ()
-    """Encoders, named as in senteval_runner.run. Transformers are tuned as well."""
-    output: Path = Path("runs/faq")
-    """Folder for the report and the finished cells."""
-    runs: Count = 5
-    """Trainings per model (UNI: 5)."""
-    sampling: tuple[Sampling, ...] = ("retrieved",)
-    """Wrong entries of the training queries: those ranked highest by the retriever (UNI), or random ones."""
-    retriever: str | None = None
-    """Frozen encoder that retrieves the wrong entries for all models (UNI: BERT); None: each model itself."""
-    epochs: Epochs = 2
-    """Passes over the training queries."""
-    learning_rate: Positive = 2e-5
-    """Peak learning rate of Adam; 10 % warm-up, then linear decay to 0."""
-    device: str | None = None
-    """Where encoders are trained, e.g. cpu or cuda; None is a GPU if there is one."""
+    return run_study(config, evaluate)
 
 
-cli = command(FaqConfig, "studies.faq.evaluate:evaluate", "studies.faq", __doc__)
+cli = command(FaqConfig, main, "studies.faq", __doc__)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Page, Section, Table, TableCell
 from senteval_runner.towers.transformer import Tower
 from senteval_runner.vectors import open_model
-from studies.faq.__main__ import FaqConfig, Sampling
+from studies.faq.config import FaqConfig, Sampling
 from studies.finetune.examples import Draw, Examples, rng
 from studies.finetune.training import in_batches, tunable_tower, tune_pairs
 from studies.kit import Cell, Figures, Run, read_published, score_table

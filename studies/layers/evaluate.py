@@ -33,7 +33,7 @@ from senteval_runner.towers.backbones import (
     select_layers,
 )
 from studies.kit import Cell, Figures, Run, read_published, score_table
-from studies.layers.__main__ import LayersConfig
+from studies.layers.config import LayersConfig
 
 TASK_GROUPS: Mapping[str, tuple[str, ...]] = {
     "similarity": (*STS_SUBSETS, "STSBenchmark", "SICKRelatedness"),

@@ -35,7 +35,7 @@ from studies.finetune.examples import Examples, Stream, digest, draw_all, draw_f
 from studies.finetune.tiny import find_backbone
 from studies.finetune.training import HEADS, Features, Head, TuningConfig, Turn, fit, save_tuned
 from studies.kit import Cell, Figures, Run, read_published, score_table
-from studies.multitask.__main__ import MultitaskConfig
+from studies.multitask.config import MultitaskConfig
 
 TaskName = Literal["sst", "quora", "sts", "nli"]
 TASKS: dict[str, TaskName] = {"SA": "sst", "P": "quora", "STS": "sts", "NLI": "nli"}

@@ -19,7 +19,7 @@ from senteval_runner.report.page import Column, Page, Score, Section, Table, Tab
 from senteval_runner.towers.backbones import open_layers
 from senteval_runner.vectors import open_model
 from studies.kit import Cell, Figures, Run, read_published, score_table
-from studies.passages.__main__ import Feature, PassagesConfig
+from studies.passages.config import Feature, PassagesConfig
 from studies.passages.ranker import (
     HIDDEN_UNITS,
     METRICS,

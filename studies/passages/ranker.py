@@ -38,7 +38,7 @@ from senteval_runner.protocol.features import unit
 from senteval_runner.towers.transformer import load_tower
 from studies.finetune.examples import Examples, Stream, rng
 from studies.finetune.training import TuningConfig, Turn, combine, fit, in_batches, seeded_linear
-from studies.passages.__main__ import Feature, PassagesConfig
+from studies.passages.config import Feature, PassagesConfig
 
 HIDDEN_UNITS = 128
 """Units of the MLP scorer."""

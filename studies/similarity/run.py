@@ -31,7 +31,7 @@ from senteval_runner.vectors import open_model
 from studies.finetune.examples import PER_CLASS, Examples, digest, draw_all, split_phrases
 from studies.finetune.training import is_tunable, tunable_tower, tune_pairs
 from studies.kit import Cell, Figures, Run, read_published, score_table
-from studies.similarity.__main__ import SimilarityConfig
+from studies.similarity.config import SimilarityConfig
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16")
 PHRASES = "PPDB phrases"

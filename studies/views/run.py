@@ -30,7 +30,7 @@ from senteval_runner.report.page import Column, Figure, Page, Score, Section, Ta
 from senteval_runner.report.tables import TaskMetrics, paper_row, score_sections, task_means
 from senteval_runner.scoring import stored_results
 from studies.kit import Cell, Figures, Run
-from studies.views.__main__ import QUICKTHOUGHT, Scale, ViewsConfig, Words
+from studies.views.config import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
 REFERENCE = "dep,const"
 """The pair that the paper found best, with which the others are compared."""

@@ -13,14 +13,14 @@ from torch.nn import Module
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from senteval_runner.vectors import open_model
-from studies.burt.__main__ import BurtConfig
+from studies.burt.config import BurtConfig
 from studies.burt.train import read_data, train_all
-from studies.faq.__main__ import FaqConfig
+from studies.faq.config import FaqConfig
 from studies.faq.evaluate import cosines, embed_set, labelled_pairs, read_faq, tune
 from studies.finetune import training
 from studies.finetune.tiny import build_tiny
 from studies.kit import run_study
-from studies.multitask.__main__ import MultitaskConfig
+from studies.multitask.config import MultitaskConfig
 from studies.multitask.run import read_all_tasks
 from studies.multitask.run import train_all as train_multitask_all
 from studies.passages import methods, ranker
@@ -64,7 +64,7 @@ def train_burt(folder: Path) -> list[Path]:
         evaluate_every=10,
         learning_rate=3e-3,
     )
-    texts = [text for draw, _ in read_data(config)[0].values() for text in draw(0).texts]
+    texts = [text for data in read_data(config).values() for text in data.draw(0).texts]
     bert = build_tiny(folder / "bert", texts, **SMALL)
     assert run_study(dataclasses.replace(config, backbone=str(bert)), train_all) == 0
     return [config.output / name for name in ("model.safetensors", "heads.safetensors", "cell.json")]

@@ -11,7 +11,7 @@ from runtime.errors import UserError
 from runtime.files import read_record
 from senteval_runner.towers.transformer import load_tower
 from studies.burt import train
-from studies.burt.__main__ import Ablation, BurtConfig
+from studies.burt.config import Ablation, BurtConfig
 from studies.burt.train import GRIDS, one_round, read_data, steps_per_epoch, train_all, variants
 from studies.finetune.examples import MAX_WORDS, PER_CLASS, Examples, split_phrases, usable_phrases
 from studies.finetune.training import TuningConfig
@@ -82,9 +82,9 @@ def test_a_held_out_phrase_is_no_negative_in_training(files: dict[str, Path], tm
         lines = [ppdb_line(a, b, "Equivalence") for a, b in rows]
         (tmp_path / "ppdb.txt").write_text("\n".join(lines))
         given = {**files, "ppdb": tmp_path / "ppdb.txt"}
-        read, _ = read_data(config(given, tmp_path, objectives=("identification",), held_out=0.2))
-        draw, held_out = read["identification"]
-        return [draw(0), held_out]
+        read = read_data(config(given, tmp_path, objectives=("identification",), held_out=0.2))
+        pairs = read["identification"]
+        return [pairs.draw(0), pairs.held_out]
 
     drawn, held = sides([(f"a {i}", f"b {i}") for i in range(90)])
     held_pairs = held.take(held.target == 1)
@@ -98,10 +98,10 @@ def test_unseen_premises_are_dropped_under_any_tokenisation(tmp_path: Path) -> N
     label, premises = "neutral", ("A man isn't here .", "A dog")
     train = write_jsonl(tmp_path / "train.jsonl", [*((label, one, "x") for one in premises), ("-", "b", "x")])
     dev = write_jsonl(tmp_path / "dev.jsonl", [(label, "a man is n't here.", "y")])
-    sides, [line] = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))
-    draw, held_out = sides["nli"]
-    assert draw(0).first == ["A dog"] and len(held_out) == 1
-    assert "dropped 1 without a three-way label, 1 whose premise" in line
+    read = read_data(BurtConfig(output=tmp_path, nli=(train,), nli_dev=(dev,), objectives=("nli",)))
+    pairs = read["nli"]
+    assert pairs.draw(0).first == ["A dog"] and len(pairs.held_out) == 1
+    assert "dropped 1 without a three-way label, 1 whose premise" in pairs.summary
 
 
 @pytest.mark.usefixtures("both_devices")
@@ -155,16 +155,17 @@ CHANGED = {
 @pytest.mark.parametrize("block", get_args(Ablation))
 def test_a_block_changes_one_option_as_table_4_does(block: Ablation, tmp_path: Path) -> None:
     plain = BurtConfig(output=tmp_path, ablation=block)
-    rows = [row for _, row in variants(plain).values()]
+    rows = variants(plain).values()
     assert [getattr(row, block) for row in rows] == CHANGED[block]
-    assert all(dataclasses.replace(row, **{block: getattr(plain, block)}) == plain for row in rows)
+    usual = {block: getattr(plain, block), "output": plain.output}
+    assert all(dataclasses.replace(row, **usual) == plain for row in rows)
 
 
 def test_the_rows_are_named_as_published_and_share_the_full_model(tmp_path: Path) -> None:
     names = [name for rows in GRIDS.values() for name in rows]
     assert names == list(read_published(ROOT / "studies/similarity/published-ablation.csv"))
     blocks = [variants(BurtConfig(output=tmp_path, ablation=block)) for block in get_args(Ablation)]
-    folders = [folder for rows in blocks for folder, _ in rows.values()]
+    folders = [row.output.name for rows in blocks for row in rows.values()]
     assert len(folders) == 18 and len(set(folders)) == 15 and folders.count("full") == 4
     with pytest.raises(UserError, match="no backbone: give --backbone"):
         train_all(BurtConfig(output=tmp_path, nli=(tmp_path,)), Run(tmp_path))

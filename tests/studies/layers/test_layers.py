@@ -17,7 +17,7 @@ from senteval_runner.protocol.config import get_protocol
 from senteval_runner.towers.backbones import OWN_POOLING, WHOLE_ENCODER, TransformerBackbone
 from studies.kit import Run, read_presets, read_published, run_study
 from studies.layers import evaluate
-from studies.layers.__main__ import LayersConfig
+from studies.layers.config import LayersConfig
 from studies.layers.evaluate import (
     AVERAGE,
     TASK_GROUPS,

@@ -13,7 +13,7 @@ from runtime.training_task import Task as LoopTask
 from studies.finetune import training
 from studies.finetune.examples import Examples
 from studies.kit import read_presets, read_published, run_study
-from studies.multitask.__main__ import MultitaskConfig
+from studies.multitask.config import MultitaskConfig
 from studies.multitask.run import (
     SIZES,
     MultitaskNet,

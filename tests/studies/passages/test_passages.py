@@ -14,7 +14,7 @@ from runtime.errors import UserError
 from studies.finetune.tiny import build_tiny
 from studies.kit import read_presets, read_published, run_study
 from studies.passages import methods, ranker
-from studies.passages.__main__ import PassagesConfig
+from studies.passages.config import PassagesConfig
 from studies.passages.methods import rank as passages
 from studies.passages.ranker import (
     METRICS,

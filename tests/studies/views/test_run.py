@@ -20,7 +20,8 @@ from runtime.files import read_json
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.report.page import Score
 from studies.views import run as views
-from studies.views.__main__ import PAIRS, QUICKTHOUGHT, ViewsConfig, cli
+from studies.views.__main__ import cli
+from studies.views.config import PAIRS, QUICKTHOUGHT, ViewsConfig
 from studies.views.run import System, SystemScores, ahead, all_systems, training
 from tests.fixtures.senteval import data as data
 from tests.fixtures.trees import TOPICS, toy_corpus

@@ -1,0 +1,60 @@
+"""Options of ``studies.views``."""
+
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import MinLen
+
+from multiview.config import TRAIN, Case
+from runtime.cli import CountOrNone, Positive, Seed, configuration
+
+PAIRS = tuple(",".join(pair) for pair in combinations_with_replacement(("seq", "dep", "const"), 2))
+QUICKTHOUGHT = "QuickThought"
+"""The name of a setting of seq,seq."""
+Words = Literal["trained", "fixed", "both"]
+Scale = Literal["none", "one"]
+"""Numbers as they are, or each at one scale over the text of training (``?scale=``)."""
+
+
+@configuration
+class ViewsConfig:
+    """Options of ``studies.views``; 0 is the preset's own value."""
+
+    trees: Annotated[tuple[Path, ...], MinLen(1)]
+    """Tree caches to train on, one size of text each."""
+    preset: str = "paper"
+    """Preset of multiview.train: paper, laptop, gpu, or a TOML file."""
+    systems: Annotated[tuple[str, ...], MinLen(1)] = (*PAIRS, QUICKTHOUGHT)
+    """Pairs of views, and QuickThought."""
+    words: Annotated[tuple[Words, ...], MinLen(1)] = ("trained", "fixed")
+    """Configurations of words; both is the paper's."""
+    vectors: str = TRAIN
+    """Fixed words: a file, or train (skip-grams of the corpus; then no vocabulary is expanded)."""
+    case: Case | None = None
+    """How to look up words not listed as written; None is the preset's."""
+    passes: CountOrNone = 0
+    """Most passes over the text."""
+    validation: CountOrNone = 0
+    """Held-out sentences: the weights of least loss on them are kept, and a training stops that was no better
+    over a fifth of its steps."""
+    rates: tuple[Positive, ...] = ()
+    """Learning rates, each a row; none is the preset's."""
+    dim: CountOrNone = 0
+    """Size of a view's vector."""
+    word_dim: CountOrNone = 0
+    """Size of word vectors made here."""
+    seeds: Annotated[tuple[Seed, ...], MinLen(1)] = (0, 1, 2)
+    """Seeds of weights, order and word vectors."""
+    scales: Annotated[tuple[Scale, ...], MinLen(1)] = ("none", "one")
+    """Numbers as they are, or each at one scale over the training text."""
+    controls: bool = True
+    """Score starts, the average of words and random words too."""
+    tasks: str = "mv"
+    """Tasks and groups, separated by commas, as in senteval_runner.run."""
+    protocol: Literal["default", "fast", "sklearn"] = "default"
+    """How the classifiers of senteval_runner.run are trained and chosen."""
+    data: Path | None = None
+    """SentEval's folder; None is $MULTIVIEW_DATA, else data."""
+    output: Path = Path("runs/views")
+    """Folder for models, scores and the report."""

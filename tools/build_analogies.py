@@ -1,0 +1,156 @@
+"""Build the questions of ``studies.analogies`` that are in the package, from facts and hand-made contexts.
+
+    python -m tools.build_analogies
+
+Facts are in ``analogies-facts.tsv``, contexts with a slot for a word, in two wordings each, in
+``analogies-frames.tsv``. A word question is made of two facts that share no word; there are as many as in
+UNI's Table 3, drawn at random. A semantic phrase or sentence has one context, found by A's pair, in both
+wordings,
+
+    the streets of Athens : the roads of Greece = the roads of Baghdad : the streets of Iraq
+
+so counting words leads away from the answer. Wrong answers are other words of the category, which keeps the
+contexts grammatical, in the wording of B and C: then word averages score 0 %, as GloVe does in UNI.
+
+Participles and comparatives have a context for each pair; the one wrong answer is the past tense or the
+superlative. Negation has one wording: B is "not" A, and the wrong answer denies the right one,
+
+    the plan was clear : the plan was not clear = the ant is known : the ant is unknown (or: is not unknown)
+
+docs/papers/uni.md says what of this is UNI's.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from corpora.inputs import read_table
+from studies.analogies.questions import FILE, LEVELS, SEMANTIC, Analogy, write_questions
+
+FOLDER = Path(__file__).parent
+WRONG_WORDS = 4
+PRONOUNS = ("he", "she", "they", "we", "it", "you")
+POSSESSIVES = ("his", "her", "their", "our", "its", "your")
+
+
+@dataclass(frozen=True)
+class Category:
+    """A relation of words."""
+
+    name: str
+    kind: str
+    """What stands in the slot of its contexts."""
+    questions: int
+    """The number of questions (UNI, Table 3)."""
+
+    @property
+    def is_semantic(self) -> bool:
+        """Whether the relation is one of meaning, not of grammar."""
+        return self.name in SEMANTIC
+
+
+CATEGORIES = (
+    Category("capital-common", "place", 506),
+    Category("capital-world", "place", 4524),
+    Category("city-state", "place", 2467),
+    Category("male-female", "person", 506),
+    Category("present-participle", "verb", 1056),
+    Category("positive-comparative", "adjective", 1322),
+    Category("positive-negative", "predicate", 812),
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Two words that stand in a category's relation."""
+
+    left: str
+    right: str
+    distractors: tuple[str, ...]
+    """Wrong answers for contexts: the past tense of a participle, the superlative of a comparative, other
+    pronouns beside "she" and "her"."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A context in two wordings, each with one slot."""
+
+    left: str
+    right: str
+
+
+def read_facts(category: str) -> list[Fact]:
+    """Read the facts of a category, as many as in UNI's Table 3."""
+    columns = ("category", "left", "right", "distractors")
+    rows = read_table(FOLDER / "analogies-facts.tsv", columns, may_be_empty=("distractors",))
+    cells = [row.cells for row in rows if row.cells[0] == category]
+    return [Fact(left, right, tuple(distractors.split())) for _, left, right, distractors in cells]
+
+
+def read_frames(kind: str, level: str) -> list[Frame]:
+    """Read the contexts of a level for what stands in their slots."""
+    rows = read_table(FOLDER / "analogies-frames.tsv", ("kind", "level", "left", "right"))
+    return [Frame(*row.cells[2:]) for row in rows if row.cells[:2] == (kind, level)]
+
+
+def fill(wording: str, word: str, kind: str, level: str, *, is_right: bool) -> str:
+    """Put a word into a context's slot; a sentence gets its capital.
+
+    It stands there as "the boy", "her friend" or, the right word of a pair in a sentence, "are walking".
+    """
+    if kind == "person" and word not in PRONOUNS:
+        word = f"{word} friend" if word in POSSESSIVES else f"the {word}"
+    elif kind == "verb" and level == "sentence" and is_right:
+        word = f"are {word}"
+    text = wording.replace("_", word)
+    return text[0].upper() + text[1:] if level == "sentence" else text
+
+
+def in_context(
+    category: Category, level: str, one: Fact, other: Fact, first: Frame, second: Frame, wrong: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Put two facts into their contexts: the texts of a, b, c and the answer, and of the wrong words."""
+    words = [one.left, one.right, other.left, other.right]
+    if category.kind == "predicate":
+        words[1], wrong = f"not {one.left}", [f"not {other.right}"]
+        wordings, wrong_wording = [first.left, first.left, second.left, second.left], second.left
+    elif category.is_semantic:
+        wordings, wrong_wording = [first.left, first.right, first.right, first.left], first.right
+    else:
+        wordings, wrong_wording = [first.left, first.right, second.left, second.right], second.right
+    texts = [
+        fill(wording, word, category.kind, level, is_right=word in (one.right, other.right))
+        for wording, word in zip(wordings, words, strict=True)
+    ]
+    return texts, [fill(wrong_wording, word, category.kind, level, is_right=False) for word in wrong]
+
+
+def build_questions(category: Category) -> Iterator[Analogy]:
+    """Make the questions of a category, those of words first, always the same."""
+    facts = read_facts(category.name)
+    generator = random.Random(category.name)
+    pairs = [(a, b) for a in facts for b in facts if a.left != b.left and a.right != b.right]
+    pairs = [pairs[row] for row in sorted(generator.sample(range(len(pairs)), category.questions))]
+    # "Her" and "the widow" do not stand in one context.
+    alike = [fact for fact in facts if not (category.is_semantic and fact.distractors)]
+    words = sorted({word for fact in alike for word in (fact.left, fact.right)})
+    # Each answer has an order of wrong words of its own: so texts recur, and the file is small.
+    order = {fact: [*fact.distractors, *generator.sample(words, len(words))] for fact in facts}
+    for level in LEVELS:
+        frames = read_frames(category.kind, level)
+        generator.shuffle(frames)
+        for number, (one, other) in enumerate(pairs):
+            texts = [one.left, one.right, other.left, other.right]
+            wrong = [word for word in order[other] if word not in texts][:WRONG_WORDS]
+            if level != "word":
+                first, second = (frames[facts.index(fact) % len(frames)] for fact in (one, other))
+                wrong = wrong[: WRONG_WORDS if category.is_semantic else 1]  # UNI, Table 3: #c
+                texts, wrong = in_context(category, level, one, other, first, second, wrong)
+            name = f"{category.name}-{number:04d}"
+            yield Analogy(name, level, category.name, *texts, wrong=tuple(wrong))
+
+
+if __name__ == "__main__":
+    write_questions(FILE, chain.from_iterable(map(build_questions, CATEGORIES)))
