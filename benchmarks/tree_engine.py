@@ -18,11 +18,11 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
-from unittest.mock import patch
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import alternate, ratios
 from multiview.encoders.registry import ViewEncoder, view_class
@@ -31,7 +31,6 @@ from parsing.run import cli as parse
 from parsing.trees.batch import Batch
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, configuration
-from runtime.device import Products
 
 WORD_DIM = 300
 SENTENCES = 400
@@ -80,7 +79,9 @@ def engine_steps(view: str, dim: int, batch: Batch) -> dict[str, Step]:
     x = torch.randn(int(batch.sentence_offsets[-1]), WORD_DIM)
     plan = native.plan(batch)
     steps = {"native": training_step(native, x, plan.to("cpu"))}
-    steps["products"] = partial(repeat, products_of(steps["native"]), Products.of(x))
+    with RecordedProducts() as products:
+        steps["native"]()
+    steps["products"] = products.repeat
     if find_spec("dgl"):
         peer = view_class(view)(WORD_DIM, dim, "dgl")
         peer.load_state_dict(native.state_dict())
@@ -100,36 +101,24 @@ def training_step(encoder: ViewEncoder, x: Tensor, plan: Plan) -> Step:
     return step
 
 
-def products_of(step: Step) -> list[tuple[str, tuple[Tensor, ...]]]:
-    """Run a step of the native engine, and record the method and the operands of its matrix products."""
-    calls: list[tuple[str, tuple[Tensor, ...]]] = []
-    is_inside_product = False
+class RecordedProducts(TorchDispatchMode):
+    """Records the matrix products of what is computed inside, by torch and by oneDNN."""
 
-    def record(name: str) -> Callable[..., Tensor]:
-        method = getattr(Products, name)
+    def __init__(self) -> None:
+        super().__init__()
+        self.products: list[Step] = []
 
-        def multiply(products: Products, *operands: Tensor) -> Tensor:
-            nonlocal is_inside_product
-            if is_inside_product:  # one product by means of another
-                return method(products, *operands)
-            calls.append((name.removeprefix("add"), operands))  # a sum would grow with each repetition
-            is_inside_product = True
-            result = method(products, *operands)
-            is_inside_product = False
-            return result
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        call = partial(func, *args, **(kwargs or {}))
+        if func._schema.name in ("aten::mm", "aten::addmm", "mkldnn::_linear_pointwise"):
+            self.products.append(call)
+        return call()
 
-        return multiply
-
-    with patch.multiple(Products, **{name: record(name) for name in ("mm", "addmm", "new_mm", "gradient")}):
-        step()
-    return calls
-
-
-@torch.no_grad()
-def repeat(calls: list[tuple[str, tuple[Tensor, ...]]], products: Products) -> None:
-    """Make the products again, and nothing else."""
-    for name, operands in calls:
-        getattr(products, name)(*operands)
+    @torch.no_grad()
+    def repeat(self) -> None:
+        """Make the products again, and nothing else."""
+        for product in self.products:
+            product()
 
 
 cli = Command(

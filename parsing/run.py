@@ -9,7 +9,7 @@
 
 Input: a corpus (see corpora.registry). Output: ``runs/trees/<corpus>/`` with HDF5 shards, ``manifest.json``,
 the resolved configuration and a log. The same command finishes a run that was stopped, and does nothing if it
-is finished.
+is finished. With ``--device cuda`` it is experimental: never run on a GPU.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ r"""Trains a parser, or both over one sentence encoder, from treebanks.
 Input: CoNLL-U files (``--train-dep``), bracket files (``--train-const``), or both. Output: the model folders
 ``dep`` and ``const``, which ``--dep-model`` and ``--const-model`` take; two that were trained together share
 a sentence encoder and parse together faster. Each has a model card; learning curve and checkpoints are in
-``training/``. The same command resumes a killed run.
+``training/``. The same command resumes a killed run. On a GPU it is experimental: never run there.
 """
 
 import sys

@@ -190,22 +190,18 @@ class Moments:
         deviation_D[pivots_D[:excess]] = np.inf
         return Scale(_tensor(x_D), _tensor(deviation_D), origin)
 
-    def fit(
-        self, strength: float, dim: int | None = None, origin: str = "", *, of_neighbours: bool = False
-    ) -> Readout:
-        """Fit the read-out of K = ``dim`` numbers (None: all) with a ridge of ``strength`` s > 0.
+    def fit(self, strength: float, dim: int, origin: str = "", *, of_neighbours: bool = False) -> Readout:
+        """Fit the read-out of K = ``dim`` numbers, at most T, with a ridge of ``strength`` s > 0.
 
         C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
         their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal
         components. ``of_neighbours`` says that pairs of neighbours were added, both ways; then W are
         canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W. An x that is the same for all sentences
-        is a UserError, and so is a teacher of fewer than ``dim`` numbers.
+        is a UserError.
         """
         from scipy.linalg import eigh, solve  # here, because the model's import goes without
 
         x_D, y_T, xx_DD, xy_DT = self._means()
-        if dim is not None and dim > len(y_T):
-            raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
         xx_DD -= np.outer(x_D, x_D)
         xy_DT -= np.outer(x_D, x_D if of_neighbours else y_T)
         variance = float(np.trace(xx_DD)) / len(x_D)
@@ -213,7 +209,7 @@ class Moments:
             raise UserError("a read-out: the views give every sentence the same vector")
         xx_DD[np.diag_indices_from(xx_DD)] += strength * variance
         if of_neighbours:
-            largest = [len(x_D) - (dim or len(x_D)), len(x_D) - 1]
+            largest = [len(x_D) - dim, len(x_D) - 1]
             correlation_K, weight_DK = eigh((xy_DT + xy_DT.T) / 2, xx_DD, subset_by_index=largest)
             weight_KD = (weight_DK * np.sqrt(np.maximum(correlation_K, 0))).T[::-1]
             return Readout(_tensor(weight_KD), _tensor(-weight_KD @ x_D), origin)

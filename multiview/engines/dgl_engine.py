@@ -1,7 +1,7 @@
 """The reference engine: a batch is one DGL graph whose states pass along the edges, children first.
 
 ``engine="dgl"`` selects it; the parameters are the encoders' own. The cells are DGL message, reduce and apply
-functions that read like the equations in docs/equations.md. It never ran on a GPU.
+functions that read like the equations in docs/equations.md. Experimental on CUDA: never run on a GPU.
 
 Shapes: N nodes, E edges, n nodes of one frontier with k children each, D hidden, V word vector.
 """
@@ -74,8 +74,14 @@ class GraphPlan(Plan):
         return replace(plan, graph=self.graph.to(device), frontiers=frontiers)
 
 
-def const_states(x: Tensor, plan: GraphPlan, weights: ConstWeights) -> tuple[Tensor, Tensor]:
-    """Return the roots [B, D] and all states [N, D] in slot order of CONST, from word vectors [T, V]."""
+def tree_states(x: Tensor, plan: GraphPlan, weights: DepWeights | ConstWeights) -> tuple[Tensor, Tensor]:
+    """Return the roots [B, D] and all states [N, D] in slot order, from word vectors [T, V]."""
+    if isinstance(weights, DepWeights):
+        return _dep_states(x, plan, weights)
+    return _const_states(x, plan, weights)
+
+
+def _const_states(x: Tensor, plan: GraphPlan, weights: ConstWeights) -> tuple[Tensor, Tensor]:
     dim = weights.recurrent_weight.shape[1] // 2
     b_iou, b_f = weights.bias.split([3 * dim, dim])
 
@@ -89,8 +95,7 @@ def const_states(x: Tensor, plan: GraphPlan, weights: ConstWeights) -> tuple[Ten
     return _propagate(plan, {"iou": F.linear(x, weights.input_weight)}, gather, b_iou)
 
 
-def dep_states(x: Tensor, plan: GraphPlan, weights: DepWeights) -> tuple[Tensor, Tensor]:
-    """Return the roots [B, D] and all states [N, D] in slot order of DEP, from word vectors [T, V]."""
+def _dep_states(x: Tensor, plan: GraphPlan, weights: DepWeights) -> tuple[Tensor, Tensor]:
     dim = weights.recurrent_weight.shape[1]
     b_iou, b_q, b_f, b_p = weights.bias.split([3 * dim, dim, dim, dim])
     w_q, w_f = weights.parent_weight.split(dim)

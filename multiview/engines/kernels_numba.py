@@ -12,8 +12,8 @@ from the first of their kind: of N nodes, the leaves come before the I internal 
 | ``slot`` | int64 [N]: slot of each node |
 | ``h``, ``c`` | [slots, D] |
 | ``offsets`` | int64 [I + 1]: slots of each internal node's children |
-| ``parents`` | [I, 2D]: W_q x, then q in its place; W_f x |
-| ``children`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
+| ``parent_products`` | [I, 2D]: W_q x, then q in its place; W_f x |
+| ``child_products`` | [E, 2D]: W_p h_k, then p_k in its place; U_f h_k, then f_k in its place |
 | ``alpha``, ``cosine`` | [E]: attention, and cosine of q and p_k |
 | ``context`` | [I, D]: h̃ |
 | ``dgates``, ``dbias``, ... | gradients; those of gates are of the pre-activations, ``dbias`` is added to |
@@ -26,7 +26,7 @@ Shapes: N nodes, I internal nodes, E edges, D hidden.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,14 @@ def array(tensor: Tensor) -> Any:
     return tensor.detach().numpy()
 
 
-def bind(dim: int, name: str, *buffers: Tensor) -> Callable[..., None]:
-    """Return a kernel that is bound to its buffers and takes the bounds of a level; ``dim`` is D."""
-    return functools.partial(globals()[name], *map(array, buffers))
+def bind(
+    kernel: Callable[..., None], *, reads: Sequence[Tensor], writes: Sequence[Tensor]
+) -> Callable[..., None]:
+    """Return a kernel that is bound to its buffers and takes the bounds of a level.
+
+    ``writes`` are its last buffers: those whose numbers it writes, changes in place or adds to.
+    """
+    return functools.partial(kernel, *map(array, reads), *map(array, writes))
 
 
 @compiled_part
@@ -114,6 +119,16 @@ def _add_scaled(to, scale, row):  # type: ignore[no-untyped-def]
         to[j] += scale * row[j]
 
 
+@compiled_part
+def _put_scaled(to, scale, row, accumulate):  # type: ignore[no-untyped-def]
+    """Write the scaled row, or add it to what is there."""
+    if accumulate:
+        _add_scaled(to, scale, row)
+    else:
+        for j in range(len(to)):
+            to[j] = scale * row[j]
+
+
 @_part_with_reordered_sums
 def _dot(a, b):  # type: ignore[no-untyped-def]
     total = a[0] * b[0]
@@ -123,7 +138,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def leaf_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
+def leaf_forward(bias, slot, gates, h, c, low, high):  # type: ignore[no-untyped-def]
     """Compute nodes without children: c = i∘u, h = o∘tanh(c)."""
     for r in range(low, high):
         row, cell = gates[r], c[slot[r]]
@@ -141,7 +156,7 @@ def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: ig
 
 
 @compiled
-def const_forward(gates, bias, slot, h, c, low, high):  # type: ignore[no-untyped-def]
+def const_forward(bias, slot, gates, h, c, low, high):  # type: ignore[no-untyped-def]
     """Compute binary nodes: c = i∘u + f_l∘c_l + f_r∘c_r, h = o∘tanh(c) (Tai et al. 2015, eq. 9-14, N = 2).
 
     The children of internal node k have the slots 2k and 2k + 1.
@@ -177,7 +192,9 @@ def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, high):  # type: i
 
 
 @compiled
-def dep_attend(parents, children, bias, h, offsets, alpha, cosine, context, low, high):  # type: ignore[no-untyped-def]
+def dep_attend(  # type: ignore[no-untyped-def]
+    bias, h, offsets, parent_products, child_products, alpha, cosine, context, low, high
+):
     """Attend to children: q = W_q x + b_q, p_k = W_p h_k + b_p, α = softmax(cos(q, p)), h̃ = Σ α_k h_k.
 
     |cosine| <= 1, so exp cannot overflow and the softmax need not subtract the maximum.
@@ -185,12 +202,12 @@ def dep_attend(parents, children, bias, h, offsets, alpha, cosine, context, low,
     dim = h.shape[1]
     b_q, b_p = bias[3 * dim : 4 * dim], bias[5 * dim :]
     for k in range(low, high):
-        query, to = parents[k, :dim], context[k]
+        query, to = parent_products[k, :dim], context[k]
         _add(query, b_q)
         query_norm = max(math.sqrt(_dot(query, query)), NORM_FLOOR)
         total = 0.0
         for e in range(offsets[k], offsets[k + 1]):
-            key = children[e, :dim]
+            key = child_products[e, :dim]
             _add(key, b_p)
             key_norm = max(math.sqrt(_dot(key, key)), NORM_FLOOR)
             cosine[e] = _dot(query, key) / (query_norm * key_norm)
@@ -204,8 +221,8 @@ def dep_attend(parents, children, bias, h, offsets, alpha, cosine, context, low,
 
 @compiled
 def dep_attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, alpha, cosine, dcontext, dparents, dchildren, dh, dbias,
-    accumulate, low, high
+    parent_products, child_products, h, offsets, alpha, cosine, dcontext,
+    dparent_products, dchild_products, dh, dbias, accumulate, low, high
 ):  # fmt: skip
     """Take ``dep_attend`` back: write the gradients of q and p, and α_k dh̃ into the children's ``dh``.
 
@@ -217,7 +234,7 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
     db_q, db_p = dbias[3 * dim : 4 * dim], dbias[5 * dim :]
     scales = np.empty(3, h.dtype)  # in the states' type: a float64 scale would widen the loops over rows
     for k in range(low, high):
-        query, dquery, dcontext_row = parents[k, :dim], dparents[k, :dim], dcontext[k]
+        query, dquery, dcontext_row = parent_products[k, :dim], dparent_products[k, :dim], dcontext[k]
         query_norm = math.sqrt(_dot(query, query))
         query_floor = max(query_norm, NORM_FLOOR)
         mean = 0.0
@@ -226,7 +243,7 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
         dquery[:] = 0
         along_query = 0.0
         for e in range(offsets[k], offsets[k + 1]):
-            key, dkey, dstate = children[e, :dim], dchildren[e, :dim], dh[e]
+            key, dkey, dstate = child_products[e, :dim], dchild_products[e, :dim], dh[e]
             key_norm = math.sqrt(_dot(key, key))
             key_floor = max(key_norm, NORM_FLOOR)
             dcosine = alpha[e] * (_dot(dcontext_row, h[e]) - mean)
@@ -238,33 +255,31 @@ def dep_attend_backward(  # type: ignore[no-untyped-def]
                 dkey[j] = across * query[j] - along_key * key[j]
             _add(db_p, dkey)
             _add_scaled(dquery, across, key)
-            if accumulate:
-                _add_scaled(dstate, weight, dcontext_row)
-            else:
-                for j in range(dim):
-                    dstate[j] = weight * dcontext_row[j]
+            _put_scaled(dstate, weight, dcontext_row, accumulate)
         scales[2] = -along_query / (query_floor * query_floor) if query_norm > NORM_FLOOR else 0.0
         _add_scaled(dquery, scales[2], query)
         _add(db_q, dquery)
 
 
 @compiled
-def dep_forward(gates, parents, children, bias, slot, h, c, offsets, low, high):  # type: ignore[no-untyped-def]
+def dep_forward(  # type: ignore[no-untyped-def]
+    parent_products, bias, slot, offsets, gates, child_products, h, c, low, high
+):
     """Compute nodes with children: f_k = σ(W_f x + U_f h_k + b_f), c = i∘u + Σ f_k∘c_k, h = o∘tanh(c).
 
-    ``gates`` and ``slot`` are those of the internal nodes; f_k replaces the second half of ``children``.
+    ``gates`` and ``slot`` are those of the internal nodes; f_k replaces U_f h_k in ``child_products``.
     """
     dim = h.shape[1]
     b_f = bias[4 * dim : 5 * dim]
     from_parent = np.empty(dim, h.dtype)
     for k in range(low, high):
         row, s = gates[k], slot[k]
-        cell, wf_x = c[s], parents[k, dim:]
+        cell, wf_x = c[s], parent_products[k, dim:]
         _activate(row, bias, cell)
         for j in range(dim):
             from_parent[j] = wf_x[j] + b_f[j]
         for e in range(offsets[k], offsets[k + 1]):
-            forget, child = children[e, dim:], c[e]
+            forget, child = child_products[e, dim:], c[e]
             for j in range(dim):
                 forget[j] = sigmoid(forget[j] + from_parent[j])
             for j in range(dim):
@@ -274,19 +289,20 @@ def dep_forward(gates, parents, children, bias, slot, h, c, offsets, low, high):
 
 @compiled
 def dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low, high
+    gates, child_products, slot, c, offsets, dh, dc, dgates, dparent_products, dchild_products, dbias,
+    low, high
 ):  # fmt: skip
     """Take ``dep_forward`` back; add to the gradient of the bias of i, o, u, f."""
     dim = c.shape[1]
     tanh_c, total = np.empty((2, dim), c.dtype)
     db_f = dbias[4 * dim : 5 * dim]
     for k in range(low, high):
-        s, dwf_x = slot[k], dparents[k, dim:]
+        s, dwf_x = slot[k], dparent_products[k, dim:]
         _cell_gradient(gates[k], c[s], dh[s], dc[s], dgates[k], dbias, tanh_c, total)
         dwf_x[:] = 0
         for e in range(offsets[k], offsets[k + 1]):
-            dforget = dchildren[e, dim:]
-            _forget_gradient(children[e, dim:], c[e], total, dforget, dc[e])
+            dforget = dchild_products[e, dim:]
+            _forget_gradient(child_products[e, dim:], c[e], total, dforget, dc[e])
             _add(dwf_x, dforget)
         _add(db_f, dwf_x)
 

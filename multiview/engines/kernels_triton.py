@@ -1,8 +1,9 @@
 """The element-wise steps as Triton kernels: one launch per step and level.
 
-Ran on an H100 on 26 November 2026 (``pytest -m gpu``); other tests run them under Triton's interpreter.
+Ran on an H100 on 26 November 2026 (``pytest -m gpu``, commit 5da0e35f); names, the order of arguments and
+``bind`` changed since, which only Triton's interpreter ran.
 
-Names (with an underscore), arguments and shapes are those of ``kernels_numba``. A program handles one node
+Names, arguments and shapes are those of ``kernels_numba``. A program handles one node
 and a block of columns; the attention needs whole rows. Each value has one writer and sums run over a node's
 children in order: no atomics, the same bits every time. Bias gradients are summed once after the sweep.
 
@@ -11,7 +12,7 @@ Imported only where triton is installed; ``TRITON_INTERPRET=1`` runs the kernels
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,21 +68,21 @@ def _cell_gradient(gates, c, dh, dc, dgates, row, s, j, mask, D: tl.constexpr, c
 
 
 @_level_kernel
-def _leaf_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def leaf_forward(bias, slot, gates, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     _activate(gates, bias, h, c, 0.0, row, tl.load(slot + row), j, j < D, D, 3 * D)
 
 
 @_level_kernel
-def _leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def leaf_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     _cell_gradient(gates, c, dh, dc, dgates, row, tl.load(slot + row), j, j < D, D, 3 * D)
 
 
 @_level_kernel
-def _const_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def const_forward(bias, slot, gates, h, c, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
@@ -96,7 +97,7 @@ def _const_forward(gates, bias, slot, h, c, low, D: tl.constexpr, BLOCK: tl.cons
 
 
 @_level_kernel
-def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
@@ -110,15 +111,15 @@ def _const_backward(gates, slot, c, dh, dc, dgates, dbias, low, D: tl.constexpr,
 
 
 @_level_kernel
-def _dep_attend(  # type: ignore[no-untyped-def]
-    parents, children, bias, h, offsets, alpha, cosine, context, low, floor: tl.constexpr,
-    D: tl.constexpr, BLOCK: tl.constexpr,
+def dep_attend(  # type: ignore[no-untyped-def]
+    bias, h, offsets, parent_products, child_products, alpha, cosine, context, low,
+    floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BLOCK)
     mask = j < D
     begin, end = tl.load(offsets + k), tl.load(offsets + k + 1)
-    at = parents + k * 2 * D + j
+    at = parent_products + k * 2 * D + j
     query = tl.load(at, mask=mask, other=0.0) + tl.load(bias + 3 * D + j, mask=mask, other=0.0)
     tl.store(at, query, mask=mask)
     query_norm = tl.maximum(tl.sqrt(tl.sum(query * query)), floor)
@@ -126,7 +127,7 @@ def _dep_attend(  # type: ignore[no-untyped-def]
     total = tl.sum(query * 0)
     sum_of_states = query * 0
     for e in range(begin, end):
-        at_key = children + e * 2 * D + j
+        at_key = child_products + e * 2 * D + j
         key = tl.load(at_key, mask=mask, other=0.0) + b_p
         tl.store(at_key, key, mask=mask)
         key_norm = tl.maximum(tl.sqrt(tl.sum(key * key)), floor)
@@ -142,15 +143,16 @@ def _dep_attend(  # type: ignore[no-untyped-def]
 
 
 @_level_kernel
-def _dep_attend_backward(  # type: ignore[no-untyped-def]
-    parents, children, h, offsets, alpha, cosine, dcontext, dparents, dchildren, dh, dbias,
-    accumulate: tl.constexpr, low, floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+def dep_attend_backward(  # type: ignore[no-untyped-def]
+    parent_products, child_products, h, offsets, alpha, cosine, dcontext,
+    dparent_products, dchild_products, dh, dbias, accumulate: tl.constexpr, low,
+    floor: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.arange(0, BLOCK)
     mask = j < D
     begin, end = tl.load(offsets + k), tl.load(offsets + k + 1)
-    query = tl.load(parents + k * 2 * D + j, mask=mask, other=0.0)
+    query = tl.load(parent_products + k * 2 * D + j, mask=mask, other=0.0)
     dcontext_row = tl.load(dcontext + k * D + j, mask=mask, other=0.0)
     query_norm = tl.sqrt(tl.sum(query * query))
     query_floor = tl.maximum(query_norm, floor)
@@ -161,14 +163,14 @@ def _dep_attend_backward(  # type: ignore[no-untyped-def]
     along_query = tl.sum(query * 0)
     for e in range(begin, end):
         weight, cos = tl.load(alpha + e), tl.load(cosine + e)
-        key = tl.load(children + e * 2 * D + j, mask=mask, other=0.0)
+        key = tl.load(child_products + e * 2 * D + j, mask=mask, other=0.0)
         dcosine = weight * (tl.sum(dcontext_row * tl.load(h + e * D + j, mask=mask, other=0.0)) - mean)
         key_norm = tl.sqrt(tl.sum(key * key))
         key_floor = tl.maximum(key_norm, floor)
         across = dcosine / (query_floor * key_floor)
         along_key = tl.where(key_norm > floor, dcosine * cos / (key_floor * key_floor), 0.0)
         along_query += dcosine * cos
-        tl.store(dchildren + e * 2 * D + j, across * query - along_key * key, mask=mask)
+        tl.store(dchild_products + e * 2 * D + j, across * query - along_key * key, mask=mask)
         dquery += across * key
         to = dh + e * D + j
         direct = weight * dcontext_row
@@ -176,21 +178,22 @@ def _dep_attend_backward(  # type: ignore[no-untyped-def]
             direct += tl.load(to, mask=mask, other=0.0)
         tl.store(to, direct, mask=mask)
     along_query = tl.where(query_norm > floor, along_query / (query_floor * query_floor), 0.0)
-    tl.store(dparents + k * 2 * D + j, dquery - along_query * query, mask=mask)
+    tl.store(dparent_products + k * 2 * D + j, dquery - along_query * query, mask=mask)
 
 
 @_level_kernel
-def _dep_forward(  # type: ignore[no-untyped-def]
-    gates, parents, children, bias, slot, h, c, offsets, low, D: tl.constexpr, BLOCK: tl.constexpr
-):
+def dep_forward(  # type: ignore[no-untyped-def]
+    parent_products, bias, slot, offsets, gates, child_products, h, c, low,
+    D: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = j < D
-    from_parent = tl.load(parents + k * 2 * D + D + j, mask=mask, other=0.0)
+    from_parent = tl.load(parent_products + k * 2 * D + D + j, mask=mask, other=0.0)
     from_parent += tl.load(bias + 4 * D + j, mask=mask, other=0.0)
     memory = from_parent * 0
     for e in range(tl.load(offsets + k), tl.load(offsets + k + 1)):
-        at = children + e * 2 * D + D + j
+        at = child_products + e * 2 * D + D + j
         f = tl.sigmoid(tl.load(at, mask=mask, other=0.0) + from_parent)
         tl.store(at, f, mask=mask)
         memory += f * tl.load(c + e * D + j, mask=mask, other=0.0)
@@ -198,8 +201,8 @@ def _dep_forward(  # type: ignore[no-untyped-def]
 
 
 @_level_kernel
-def _dep_backward(  # type: ignore[no-untyped-def]
-    gates, children, slot, c, offsets, dh, dc, dgates, dparents, dchildren, dbias, low,
+def dep_backward(  # type: ignore[no-untyped-def]
+    gates, child_products, slot, c, offsets, dh, dc, dgates, dparent_products, dchild_products, dbias, low,
     D: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = low + tl.program_id(0).to(tl.int64)
@@ -209,26 +212,27 @@ def _dep_backward(  # type: ignore[no-untyped-def]
     total = _cell_gradient(gates, c, dh, dc, dgates, k, s, j, mask, D, 3 * D)
     dforget_input = total * 0
     for e in range(tl.load(offsets + k), tl.load(offsets + k + 1)):
-        f = tl.load(children + e * 2 * D + D + j, mask=mask, other=0.0)
+        f = tl.load(child_products + e * 2 * D + D + j, mask=mask, other=0.0)
         dforget = total * tl.load(c + e * D + j, mask=mask, other=0.0) * f * (1 - f)
-        tl.store(dchildren + e * 2 * D + D + j, dforget, mask=mask)
+        tl.store(dchild_products + e * 2 * D + D + j, dforget, mask=mask)
         tl.store(dc + e * D + j, total * f, mask=mask)
         dforget_input += dforget
-    tl.store(dparents + k * 2 * D + D + j, dforget_input, mask=mask)
+    tl.store(dparent_products + k * 2 * D + D + j, dforget_input, mask=mask)
 
 
-def bind(dim: int, name: str, *buffers: Tensor) -> Callable[..., None]:
-    """Return a kernel that is bound to its buffers of states [.., ``dim``] and takes the bounds of a level.
+def bind(kernel: Any, *, reads: Sequence[Tensor], writes: Sequence[Tensor]) -> Callable[..., None]:
+    """Return a kernel that is bound to its buffers and takes the bounds of a level; see ``kernels_numba``.
 
     A program of the attention has whole rows, others a block of columns. Triton's own launch looks at every
     argument, 40 µs each time, and a step has some 200 launches. So the first level goes through it, and the
     others give the compiled kernel that it chose the addresses of the same buffers.
     """
-    kernel = globals()[f"_{name}"]
+    buffers = (*reads, *writes)
+    dim = min(buffer.shape[1] for buffer in buffers if buffer.dim() == 2)  # states are the narrowest rows
     blocks = triton.cdiv(dim, _BLOCK)
     constants: dict[str, Any] = {"D": dim, "BLOCK": _BLOCK}
     options = {}
-    if name.startswith("dep_attend"):
+    if kernel in (dep_attend, dep_attend_backward):
         row_block, blocks = triton.next_power_of_2(dim), 1
         constants = {"floor": NORM_FLOOR, "D": dim, "BLOCK": row_block}
         options = {"num_warps": min(max(row_block // 256, 1), 16)}

@@ -7,6 +7,7 @@ views, T of the teacher, K of the read-out.
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from multiview.training.objective import Positions, neighbour_recall
 from multiview.words.compact import pack_matrix
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
-from runtime.files import atomic_path, check_file, file_record, read_record, write_record
+from runtime.files import atomic_path, file_record, read_record, write_record
 from runtime.folders import current_folder, replace_folder
 from runtime.progress import progress
 
@@ -35,6 +36,8 @@ HELD_OUT = 4000
 """Sentences held out at most, in whole documents: half choose the strength, half are reported."""
 LEAST = 20
 """Sentences of a block that is held out; where there is one alone it does both."""
+FITTED = -1
+"""In place of the number of a held-out block: a sentence that is fitted to."""
 
 
 @dataclass(frozen=True)
@@ -110,50 +113,47 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     A cache of too few documents to hold some out, or of none with two sentences, is a UserError.
     """
     spans = Split.of(np.asarray(cache.documents()), HELD_OUT, LEAST).validation
-    halves = [
-        np.concatenate([np.arange(*span) for span in half]) for half in (spans[::2], spans[1::2]) if half
-    ]
-    if not halves:
+    if not spans:
         raise UserError(f"{cache.folder}: no documents to hold out; it needs some ten of like length")
-    is_held_out_N = np.zeros(len(cache), bool)
-    is_held_out_N[np.concatenate(halves)] = True
-    chunk_CD = np.empty((CHUNK_SENTENCES, encoder.members[0].network.dim), np.float32)
-    held_out_parts: list[NDArray[np.float32]] = []
-    encoded_count = 0
+    block_N = np.full(len(cache), FITTED)
+    for number, span in enumerate(spans):
+        block_N[slice(*span)] = number % 2
+    held_out_parts: list[list[NDArray[np.float32]]] = [[] for _ in spans[:2]]
     batches = encoder.reader.batches(None, encoder.requires_of(), cache, BATCH)
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
-        for places, batch in batches:
-            chunk_CD[places % CHUNK_SENTENCES] = encoder.vectors(batch).cpu()
-            encoded_count += len(places)
-            bar.update(len(places))
-            chunk_is_full = encoded_count % CHUNK_SENTENCES == 0 or encoded_count == len(cache)
-            if chunk_is_full:  # neighbours are together
-                chunk_start = (encoded_count - 1) // CHUNK_SENTENCES * CHUNK_SENTENCES
-                rows = np.arange(chunk_start, encoded_count)
-                is_held_out, x_CD = is_held_out_N[rows], chunk_CD[: len(rows)]
-                target.add(rows[~is_held_out], x_CD[~is_held_out])
-                held_out_parts.append(x_CD[is_held_out])
+        for _, chunk in groupby(
+            batches, lambda batch: batch[0][0] // CHUNK_SENTENCES
+        ):  # keeps neighbours together
+            places, vectors = zip(
+                *((places, encoder.vectors(batch).cpu()) for places, batch in chunk), strict=True
+            )
+            rows = np.sort(np.concatenate(places))
+            x_CD = torch.cat(vectors).numpy()[np.argsort(np.concatenate(places))]
+            block_C = block_N[rows]
+            target.add(rows[block_C == FITTED], x_CD[block_C == FITTED])
+            for number, parts in enumerate(held_out_parts):
+                parts.append(x_CD[block_C == number])
+            bar.update(len(rows))
     if not target.sentence_count:
         raise UserError(f"{cache.folder}: no two sentences of a document to fit to; give a text of documents")
-    counts = " + ".join(f"{len(rows):,}" for rows in halves)
+    blocks = [
+        Block(np.flatnonzero(block_N == number), torch.from_numpy(np.concatenate(parts)))
+        for number, parts in enumerate(held_out_parts)
+    ]
+    counts = " + ".join(f"{len(block.rows):,}" for block in blocks)
     print(f"sentences  {target.sentence_count:,} fitted, {counts} held out")
-    held_out_HD = torch.from_numpy(np.concatenate(held_out_parts))
-    place_N = np.cumsum(is_held_out_N) - 1  # of each held-out sentence among them
-    return [Block(rows, held_out_HD[place_N[rows]]) for rows in halves]
+    return blocks
 
 
 def best_readout(target: Target, block: Block, strengths: Sequence[float], dim: int, text: str) -> Readout:
     """Return the read-out to ``dim`` numbers of the strength that does best on a block of this text."""
-    best_score, best = -np.inf, None
+    readouts, scores = [], []
     for strength in strengths:
         origin = f"{target.name} over {target.sentence_count:,} sentences of {text}, strength {strength:g}"
-        readout = target.moments.fit(strength, dim, origin, of_neighbours=target.vectors_NT is None)
-        score = target.fit_score(readout, block)
-        print(f"strength   {strength:g}: {target.fit_measure} {score:.4f}", flush=True)
-        if best is None or score > best_score:
-            best_score, best = score, readout
-    assert best is not None
-    return best
+        readouts.append(target.moments.fit(strength, dim, origin, of_neighbours=target.vectors_NT is None))
+        scores.append(target.fit_score(readouts[-1], block))
+        print(f"strength   {strength:g}: {target.fit_measure} {scores[-1]:.4f}", flush=True)
+    return readouts[scores.index(max(scores))]
 
 
 def compare(old: Readout | None, new: Readout, target: Target, block: Block) -> bool:
@@ -175,15 +175,14 @@ def store_readout(
     folder that is damaged is a UserError.
     """
     record = model_records(source)[""]
-    load_members(source)  # weights that do not fit are not copied
+    load_members(source)  # checks all files
     new_tensors = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
     new_tensors |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
     if record.storage == "compact":
         new_tensors |= pack_matrix("readout.weight", new_tensors["readout.weight"])
     with replace_folder(target) as new:
         folder = current_folder(source)
-        for name, file in record.files.items():
-            check_file(folder / name, file.bytes, file.sha256)
+        for name in record.files:
             if name != WEIGHTS:
                 shutil.copyfile(folder / name, new / name)
         tensors = load_file(folder / WEIGHTS)

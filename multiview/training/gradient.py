@@ -6,6 +6,7 @@ its part. Nothing in the encoders is random, so the gradient is the same.
 
 Several processes under torchrun sum their gradients here and not by DistributedDataParallel: word rows are
 sparse, the loss is divided by the anchors of all processes, and caching runs several backward passes a step.
+Experimental: several GPUs (NCCL) were never run.
 
 Word tables are updated ``dense``, exactly by ``torch.optim.Adam``, or by ``rows``: only those of the step
 move and decay their moments (as in SparseAdam), and the bias correction counts all steps.

@@ -205,15 +205,19 @@ class Objective(nn.Module):
             pair_hits.append(torch.stack(hits).double().mean())
         terms = {"same": torch.stack(same_losses).mean()} if same_losses else {}
         if teacher_BK is not None:
-            assert self.to_teacher is not None
-            prediction_AK = self.to_teacher(torch.cat(anchors, dim=1))
-            teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
-            terms["teacher"] = (1 - nn.functional.cosine_similarity(prediction_AK, teacher_AK)).sum()
+            terms["teacher"] = self._teacher_loss(torch.cat(anchors, dim=1), teacher_BK, targets)
         loss = sum(pair_losses, views[0].new_zeros(())) / len(self.pairs)
         for name, weight in self.terms.items():
             loss = loss + weight * terms[name]
         values = (loss, *pair_losses, *(terms[name] for name in self.terms), *pair_hits)
         return loss, torch.stack([value.detach().double() for value in values])
+
+    def _teacher_loss(self, views_AD: Tensor, teacher_BK: Tensor, targets: Targets) -> Tensor:
+        """Sum 1 − cosine of the teacher's vector and the one predicted from the views, over the anchors."""
+        assert self.to_teacher is not None
+        prediction_AK = self.to_teacher(views_AD)
+        teacher_AK = teacher_BK.to(prediction_AK)[targets.anchor]
+        return (1 - nn.functional.cosine_similarity(prediction_AK, teacher_AK)).sum()
 
     def _products(self, anchor_AD: Tensor, view_BD: Tensor, pair: int, *, transposed: bool) -> Tensor:
         """Score each anchor with each candidate, [A, B]: by the dot product, or with W of a pair of views."""

@@ -9,8 +9,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 pytest.importorskip("triton")
 
-from multiview.encoders import recurrent
-from multiview.engines import kernels_triton
+from multiview.engines import kernels_triton, sweeps
 from tests.multiview.engines.test_equal import SHAPES, TREE_VIEWS, assert_close, build, expected, run, words
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -26,6 +25,6 @@ def test_triton_equals_the_equations(view, shape, dtype, hidden: int, tolerance:
     encoder, batch = build(view, "native", dtype, hidden), SHAPES[shape]
     x = words(batch, dtype)
     wanted = expected(encoder, x, batch)
-    monkeypatch.setattr(recurrent, "kernels_for", lambda x: kernels_triton)
+    monkeypatch.setattr(sweeps, "kernels_for", lambda x: kernels_triton)
     found = run(encoder.to(DEVICE), x.to(DEVICE), batch)
     assert_close([value.cpu() for value in found], wanted, tolerance)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from multiview.config import TrainConfig
-from multiview.encoders import recurrent
+from multiview.engines import sweeps
 from multiview.train import main
 from multiview.training import trainer as trainer_module
 from multiview.training.data import open_trees
@@ -122,8 +123,8 @@ def test_a_step_stays_on_its_device(tiny: TrainConfig, variant: str, monkeypatch
 
     Kernels do nothing: a GPU's own do not wait, and numba's read the tensors as arrays.
     """
-    kernels = SimpleNamespace(bind=lambda *_: lambda *_: None, BIAS_AFTERWARDS=True)
-    monkeypatch.setattr(recurrent, "kernels_for", lambda x: kernels)
+    kernels = Mock(BIAS_AFTERWARDS=True)
+    monkeypatch.setattr(sweeps, "kernels_for", lambda x: kernels)
     monkeypatch.setattr(trainer_module, "pick_device", lambda *_: torch.device("meta"))
     # Autocast does not know that device, and the fused kernel needs memory.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())

@@ -1,0 +1,294 @@
+"""The native engine: DEP and CONST computed level by level, with their gradients (docs/tree-engine.md).
+
+DEP: attentive Child-Sum Tree-LSTM over dependency trees (Tai et al. 2015; attention: Zhou et al. 2016). Node
+j with word x_j and children k (its dependents):
+
+    q_j = W_q x_j + b_q   p_k = W_p h_k + b_p
+    a_kj = q_j·p_k / (max(‖q_j‖, ε) max(‖p_k‖, ε))   α = softmax of a over children   h̃_j = Σ α_kj h_k
+    i, o = σ(W x_j + U h̃_j + b)   u = tanh(W x_j + U h̃_j + b)
+    f_kj = σ(W_f x_j + U_f h_k + b_f)   c_j = i∘u + Σ f_kj∘c_k   h_j = o∘tanh(c_j)
+
+A word without dependents has h̃ = 0 and no forget gates; the sentence is the root's h. With relations
+(``--encoder.relations``) p_k and the forget gate of a child have biases of its role r(k) to its head as well,
+so that it matters which child is which: b_p + b_p^r(k), b_f + b_f^r(k).
+
+CONST: binary N-ary Tree-LSTM over binarised constituency trees (Tai et al. 2015, equations 9-14, N = 2).
+
+    word:      i = σ(W_i x + b_i)  o = σ(W_o x + b_o)  u = tanh(W_u x + b_u)  c = i∘u
+    internal:  i = σ(U_il h_l + U_ir h_r + b_i), o and u alike
+               f_l = σ(U_ll h_l + U_lr h_r + b_f)  f_r = σ(U_rl h_l + U_rr h_r + b_f)
+               c = i∘u + f_l∘c_l + f_r∘c_r
+    both:      h = o∘tanh(c); the sentence is the root's h.
+
+A sweep multiplies all words, computes the leaves and then the levels from the lowest up; its gradient takes
+the levels from the roots down, then the leaves. A level is matrix products and kernels, and all of them work
+on buffers of the whole batch. Each kernel says which buffers it ``reads`` and which it ``writes``; what it
+changes in place is among those that it writes. ``dX`` is the gradient of X.
+
+Shapes: N nodes, I internal nodes, E edges, D hidden, V word vector, as in :mod:`multiview.engines.plan`.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from multiview.engines.plan import ConstWeights, DepWeights, TreePlan, start_gradients, workspace
+from runtime.device import Products
+from runtime.errors import UserError
+
+
+def kernels_for(x: Tensor) -> ModuleType:
+    """Import the kernels of the device of ``x``, if it has any; ``kernels_numba`` describes their buffers."""
+    if x.device.type == "cpu":
+        from multiview.engines import kernels_numba
+
+        return kernels_numba
+    if x.device.type == "cuda" and find_spec("triton"):
+        from multiview.engines import kernels_triton
+
+        return kernels_triton
+    raise UserError(f"{x.device}: the native engine needs a CPU, or CUDA with triton; try the engine dgl")
+
+
+class DepBuffers(NamedTuple):
+    """What the sweep of DEP computes, and its gradient reads."""
+
+    h: Tensor  # [N, D], by slot
+    c: Tensor  # [N, D], by slot
+    gates: Tensor  # [N, 3D], by rank: i, o, u
+    parent_products: Tensor  # [I, 2D]: q and W_f x
+    child_products: Tensor  # [E, 2D], by slot: p and the forget gate
+    alpha: Tensor  # [E]
+    cosine: Tensor  # [E], of q and p
+    context: Tensor  # [I, D]: h̃
+    parent_x: Tensor  # [I, V]: x
+
+
+class DepSweep(torch.autograd.Function):
+    """Runs DEP over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply the words, then compute the leaves and the levels."""
+        weights, kernels, products = DepWeights(*weight_tensors), kernels_for(x), Products.of(x)
+        token = token[plan.tensor("node_of_rank")]
+        buffers = _dep_words(x, token, plan, weights, products)
+        _dep_levels(plan, weights, buffers, kernels, products)
+        ctx.save_for_backward(x, token, *weights, *buffers)
+        ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
+        ctx.set_materialize_grads(False)
+        return buffers.h[plan.edges :].clone(), buffers.h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Take back the levels and leaves; then each weight's gradient is one product over all nodes."""
+        x, token, *tensors = ctx.saved_tensors
+        count = len(DepWeights._fields)
+        weights, buffers = DepWeights(*tensors[:count]), DepBuffers(*tensors[count:])
+        plan, products = ctx.plan, ctx.products
+        dgates, dparent_products, dchild_products, dbias = _dep_levels_backward(
+            plan, weights, buffers, droots, dh_all, ctx.kernels, products
+        )
+        dwords = products.sum_by_word(dgates, token, len(x))
+        drole_bias = None
+        if weights.role_bias is not None:
+            role = plan.tensor("role")[: plan.edges]
+            drole_bias = products.sum_by_word(dchild_products, role, len(weights.role_bias))
+        gradients = DepWeights(
+            input_weight=products.gradient(dwords, x),
+            parent_weight=products.gradient(dparent_products, buffers.parent_x),
+            child_weight=products.gradient(dchild_products, buffers.h[: plan.edges]),
+            recurrent_weight=products.gradient(dgates[plan.leaves :], buffers.context),
+            bias=dbias,
+            role_bias=drole_bias,
+        )
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = products.new_mm(dwords, products.cast(weights.input_weight))
+            dparent_x = products.new_mm(dparent_products, products.cast(weights.parent_weight))
+            dx += products.sum_by_word(dparent_x, token[plan.leaves :], len(x))
+        return dx, None, None, *gradients
+
+
+def _dep_words(
+    x: Tensor, token: Tensor, plan: TreePlan, weights: DepWeights, products: Products
+) -> DepBuffers:
+    """Make the buffers; fill in W x, W_q x and W_f x of all nodes, and the roles' biases of all children."""
+    nodes, internal, edges = len(token), plan.internal, plan.edges
+    dim = weights.recurrent_weight.shape[1]
+    shapes = {
+        "h": (nodes, dim),
+        "c": (nodes, dim),
+        "gates": (nodes, 3 * dim),
+        "parent_products": (internal, 2 * dim),
+        "child_products": (edges, 2 * dim),
+        "alpha": (edges,),
+        "cosine": (edges,),
+        "context": (internal, dim),
+        "parent_x": (internal, x.shape[1]),
+    }
+    *tensors, word_gates = workspace(x, *shapes.values(), (len(x), 3 * dim))
+    buffers = DepBuffers(**dict(zip(shapes, tensors, strict=True)))
+    products.multiply_words(x, token, weights.input_weight, word_gates, buffers.gates)
+    # A third of the tokens have dependents, hardly more than there are distinct words.
+    torch.index_select(x.detach(), 0, token[plan.leaves :], out=buffers.parent_x)
+    products.mm(buffers.parent_x, products.cast(weights.parent_weight).t(), buffers.parent_products)
+    if weights.role_bias is not None:
+        role = plan.tensor("role")[:edges]
+        torch.index_select(weights.role_bias.detach(), 0, role, out=buffers.child_products)
+    return buffers
+
+
+def _dep_levels(
+    plan: TreePlan, weights: DepWeights, buffers: DepBuffers, kernels: ModuleType, products: Products
+) -> None:
+    """Compute the leaves; then, of each level, the children's products, h̃ and its product, and the states."""
+    h, c, gates, parent_products, child_products, alpha, cosine, context, _ = buffers
+    slot, offsets = plan.tensor("slot_of_rank"), plan.tensor("child_offsets")
+    leaves, bias, inner_gates = plan.leaves, weights.bias, gates[plan.leaves :]
+    child_weight = products.cast(weights.child_weight).t()
+    recurrent_weight = products.cast(weights.recurrent_weight).t()
+    multiply_children = products.mm if weights.role_bias is None else products.addmm
+
+    compute_leaves = kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(gates, h, c))
+    attend = kernels.bind(
+        kernels.dep_attend,
+        reads=(bias, h, offsets),
+        writes=(parent_products, child_products, alpha, cosine, context),
+    )
+    compute_states = kernels.bind(
+        kernels.dep_forward,
+        reads=(parent_products, bias, slot[leaves:], offsets),
+        writes=(inner_gates, child_products, h, c),
+    )
+    compute_leaves(0, leaves)
+    for low, high, edge_low, edge_high in plan.levels():
+        multiply_children(h[edge_low:edge_high], child_weight, child_products[edge_low:edge_high])
+        attend(low, high)
+        products.addmm(context[low:high], recurrent_weight, inner_gates[low:high])
+        compute_states(low, high)
+
+
+def _dep_levels_backward(
+    plan: TreePlan,
+    weights: DepWeights,
+    buffers: DepBuffers,
+    droots: Tensor | None,
+    dh_all: Tensor | None,
+    kernels: ModuleType,
+    products: Products,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of the gates' pre-activations, both products and the bias."""
+    h, c, gates, parent_products, child_products, alpha, cosine, context, _ = buffers
+    slot, offsets = plan.tensor("slot_of_rank"), plan.tensor("child_offsets")
+    leaves, dim = plan.leaves, h.shape[1]
+    shapes = [buffer.shape for buffer in (h, c, gates, parent_products, child_products, context)]
+    dh, dc, dgates, dparent_products, dchild_products, dcontext = workspace(h, *shapes)
+    start_gradients(dh, dc, droots, dh_all, plan.edges)
+    dbias, inner_dgates = h.new_zeros(6 * dim), dgates[leaves:]
+    child_weight = products.cast(weights.child_weight)
+    recurrent_weight = products.cast(weights.recurrent_weight)
+
+    take_back_states = kernels.bind(
+        kernels.dep_backward,
+        reads=(gates[leaves:], child_products, slot[leaves:], c, offsets, dh),
+        writes=(dc, inner_dgates, dparent_products, dchild_products, dbias),
+    )
+    take_back_attention = kernels.bind(
+        kernels.dep_attend_backward,
+        reads=(parent_products, child_products, h, offsets, alpha, cosine, dcontext),
+        writes=(dparent_products, dchild_products, dh, dbias),
+    )
+    take_back_leaves = kernels.bind(
+        kernels.leaf_backward, reads=(gates, slot, c, dh, dc), writes=(dgates, dbias)
+    )
+    for low, high, edge_low, edge_high in reversed(plan.levels()):
+        take_back_states(low, high)
+        products.mm(inner_dgates[low:high], recurrent_weight, dcontext[low:high])
+        take_back_attention(dh_all is not None, low, high)
+        products.addmm(dchild_products[edge_low:edge_high], child_weight, dh[edge_low:edge_high])
+    take_back_leaves(0, leaves)
+    if kernels.BIAS_AFTERWARDS:
+        torch.cat([dgates.sum(0), dparent_products.sum(0), dchild_products[:, :dim].sum(0)], out=dbias)
+    return dgates, dparent_products, dchild_products, dbias
+
+
+class ConstSweep(torch.autograd.Function):
+    """Runs CONST over a batch: ``apply(...)`` returns roots [B, D] and all states [N, D] in slot order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, token: Tensor, plan: TreePlan, *weight_tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply the words and compute the leaves; then take one product and one kernel per level."""
+        weights, kernels, products = ConstWeights(*weight_tensors), kernels_for(x), Products.of(x)
+        dim, leaves, internal = weights.recurrent_weight.shape[1] // 2, plan.leaves, plan.internal
+        states = (leaves + internal, dim)
+        shapes = states, states, (leaves, 3 * dim), (internal, 5 * dim), (len(x), 3 * dim)
+        h, c, leaf_gates, gates, word_gates = workspace(x, *shapes)
+        slot, bias, child_h = plan.tensor("slot_of_rank"), weights.bias, _pairs(h, internal)
+        recurrent_weight = products.cast(weights.recurrent_weight).t()
+
+        compute_leaves = kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(leaf_gates, h, c))
+        compute_states = kernels.bind(
+            kernels.const_forward, reads=(bias, slot[leaves:]), writes=(gates, h, c)
+        )
+        products.multiply_words(x, token, weights.input_weight, word_gates, leaf_gates)
+        compute_leaves(0, leaves)
+        for low, high, *_ in plan.levels():
+            products.mm(child_h[low:high], recurrent_weight, gates[low:high])
+            compute_states(low, high)
+        ctx.save_for_backward(x, token, *weights, h, c, leaf_gates, gates)
+        ctx.plan, ctx.kernels, ctx.products = plan, kernels, products
+        ctx.set_materialize_grads(False)
+        return h[plan.edges :].clone(), h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, droots: Tensor | None, dh_all: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Take back the levels and leaves; then each weight's gradient is one product over all nodes."""
+        x, token, input_weight, recurrent_weight, _, h, c, leaf_gates, gates = ctx.saved_tensors
+        plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
+        leaves, internal, dim, slot = plan.leaves, plan.internal, h.shape[1], plan.tensor("slot_of_rank")
+        dh, dc, dleaf_gates, dgates = workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
+        start_gradients(dh, dc, droots, dh_all, plan.edges)
+        dbias, child_dh = x.new_zeros(4 * dim), _pairs(dh, internal)
+        recurrent_weight = products.cast(recurrent_weight)
+        put_product = products.mm if dh_all is None else products.addmm
+
+        take_back_states = kernels.bind(
+            kernels.const_backward, reads=(gates, slot[leaves:], c, dh), writes=(dc, dgates, dbias)
+        )
+        take_back_leaves = kernels.bind(
+            kernels.leaf_backward, reads=(leaf_gates, slot, c, dh, dc), writes=(dleaf_gates, dbias)
+        )
+        for low, high, *_ in reversed(plan.levels()):
+            take_back_states(low, high)
+            put_product(dgates[low:high], recurrent_weight, child_dh[low:high])
+        take_back_leaves(0, leaves)
+        if kernels.BIAS_AFTERWARDS:
+            dbias[: 3 * dim] = dleaf_gates.sum(0) + dgates[:, : 3 * dim].sum(0)
+            dbias[3 * dim :] = dgates[:, 3 * dim :].sum(0).view(2, dim).sum(0)
+
+        dwords = products.sum_by_word(dleaf_gates, token, len(x))
+        dx = products.new_mm(dwords, products.cast(input_weight)) if ctx.needs_input_grad[0] else None
+        gradients = ConstWeights(
+            input_weight=products.gradient(dwords, x),
+            recurrent_weight=products.gradient(dgates, _pairs(h, internal)),
+            bias=dbias,
+        )
+        return dx, None, None, *gradients
+
+
+def _pairs(states: Tensor, internal: int) -> Tensor:
+    """Return the states of the children as rows of left and right, [I, 2D]: a view of ``states`` [N, D]."""
+    return states[: 2 * internal].view(internal, -1) if internal else states.new_empty(0, 2 * states.shape[1])
