@@ -25,7 +25,7 @@ from multiview.names.grammar import check_names, split_parts
 from parsing.names import find_parser
 from runtime.cli import Command, Share, config_to_json, configuration
 from runtime.errors import UserError
-from runtime.files import output_file, write_array, write_json
+from runtime.files import json_digest, output_file, write_array, write_json
 
 if TYPE_CHECKING:
     from multiview.model import MultiViewEncoder
@@ -71,7 +71,7 @@ class ModelOptions:
         source = find_source(self.model)
         if not source.is_multiview:
             raise UserError(f"model {self.model!r}: reads no trees; give one of multiview.train")
-        if source.views or source.readout or source.scale:
+        if source.name.views or source.name.readout or source.name.scale:
             raise UserError(
                 f"model {self.model!r}: is read whole here; leave out ?views, ?readout and ?scale"
             )
@@ -104,7 +104,7 @@ class VectorOptions(ModelOptions):
         from multiview.names.opened import open_encoder
 
         encoder = open_encoder(self.spec, device=self.device, parsers=self.parsers)
-        return encoder.features if any(source.text for source in encoder.sources) else encoder
+        return encoder.features if any(source.name.scale_trees for source in encoder.sources) else encoder
 
 
 @configuration
@@ -131,13 +131,17 @@ class SentenceInput:
             from parsing.trees.cache import TreeCache
 
             self.trees = TreeCache.open(path)
-            self.content = str(self.trees.identity["content_sha256"])
-            """Decides the sentences: the text, or the hash of the cache."""
         else:
             self.texts = list(sentences_of(path))
-            self.content = "\n".join(self.texts)
             if not self.texts:
                 raise UserError(f"{path}: empty")
+
+    @property
+    def sha256(self) -> str:
+        """A digest of the sentences."""
+        if self.trees is not None:
+            return str(self.trees.identity["content_sha256"])
+        return json_digest(self.texts, 64)
 
     def __len__(self) -> int:
         return len(self.texts if self.texts is not None else self.trees or ())

@@ -28,6 +28,7 @@ from runtime import __version__
 from runtime.cli import Command, Count, configuration
 from runtime.errors import UserError, printable
 from runtime.files import json_digest, read_array, write_array
+from runtime.folders import make_once
 
 
 class Hit(NamedTuple):
@@ -101,13 +102,11 @@ def main(config: SearchConfig) -> None:
         corpus_ND = read_array(config.vectors, 2)
     elif config.keep:
         # The encoder's key leaves out the code of plugins.
-        digest = json_digest([corpus.content, encoder.key, __version__], 16)
-        path = Path(f"runs/vectors/search-{digest}.npy")
-        try:
-            corpus_ND = read_array(path, 2)
-        except UserError:
-            corpus_ND = encode_corpus()
-            write_array(path, corpus_ND)
+        source = {"text": corpus.sha256, "encoder": encoder.key, "version": __version__}
+        folder = Path(f"runs/vectors/search-{json_digest(source, 16)}")
+        path = folder / "vectors.npy"
+        make_once(folder, source, [path.name], lambda: write_array(path, encode_corpus()))
+        corpus_ND = read_array(path, 2)
     else:
         corpus_ND = encode_corpus()
     for query in config.queries or sentences_of(STANDARD_INPUT):

@@ -12,15 +12,18 @@ any instant leaves the old content or the new, and the next writer finishes what
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from runtime.errors import UserError
-from runtime.files import LOCK, fsync_path, read_json
+from runtime.files import LOCK, fsync_path, lock_folder, read_json, read_record, write_record
 
 NEW, NEXT, OLD = ".change.new", ".change.next", ".change.old"
 OWN_NAMES = frozenset({LOCK, NEW, NEXT, OLD})
 """Names that this package uses in any output folder."""
+SOURCE = "source.json"
+"""The record of what the files of a folder were made from; see :func:`make_once`."""
 
 
 def current_folder(folder: Path) -> Path:
@@ -35,6 +38,30 @@ def refuse_others(folder: Path, *keys: str) -> None:
     record = read_json(path) if path.is_file() else dict.fromkeys(keys)
     if not (isinstance(record, dict) and record.keys() & set(keys)):
         raise UserError(f"{folder}: holds something else, with a config.json; choose another folder")
+
+
+def make_once(
+    folder: Path, source: Mapping[str, Any], files: Sequence[str], make: Callable[[], None]
+) -> None:
+    """Call ``make``, which writes the files of a folder, unless they lie there whole, of the same source.
+
+    ``source`` are JSON values that decide the files. Of runs that need them at once, one makes them.
+    """
+
+    def is_made() -> bool:
+        try:
+            record = read_record(folder / SOURCE, files)
+        except UserError:
+            return False
+        return record == {**source, "files": record["files"]}
+
+    if not is_made():
+        with lock_folder(folder, option="folder for it", wait=True):
+            if not is_made():
+                # Removed first: if this process is killed, the folder must not look complete.
+                (folder / SOURCE).unlink(missing_ok=True)
+                make()
+                write_record(folder / SOURCE, source, files)
 
 
 @contextlib.contextmanager

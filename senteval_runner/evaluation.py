@@ -93,19 +93,19 @@ def evaluate(
 def _open_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> OpenedEncoder:
     """Open a model's default vectors and, if they differ from these, its features for classifiers."""
 
-    def open_reading(name: str, features: OpenedEncoder | None = None, **options: Any) -> OpenedEncoder:
+    def open_reading(name: str, **options: Any) -> SingleEncoder:
         def load() -> Reading:
             return Reading(model, options, None if trees is None else trees.of(model))
 
-        parts = [SingleEncoder(load, tokens=True)]
-        return OpenedEncoder(parts=parts, reading=name, for_classifiers=features)
+        return SingleEncoder(load, tokens=True, reading=name)
 
     if not (model.readout or model.structure or model.has_scale):
-        return open_reading("")
+        return OpenedEncoder(parts=[open_reading("")])
     name = "meaning" if model.readout or model.structure else "raw"
     if model.structure:
         name += f", structure {model.structure:g}"
-    return open_reading(name, open_reading("features", readout="features"))
+    features = open_reading("features", readout="features")
+    return OpenedEncoder(parts=[open_reading(name)], feature_parts=[features])
 
 
 def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:

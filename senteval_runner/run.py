@@ -51,8 +51,8 @@ class SentEvalConfig:
     models: Annotated[Positional[tuple[str, ...]], arg(metavar="MODEL...")]
     """Model folders (MODEL?views=dep for a view alone, MODEL?readout=features, meaning or raw for all tasks),
     sentence-transformers names, .npz, word-vector files, cls:NAME (a transformer's [CLS]),
-    random:dep,const@4800?vectors=FILE, random:lstm@4096?vectors=FILE, start:MODEL?corpus=CACHE (a model
-    before its first step), bags of words (bag:random, bag:ngrams, bag:FILE, sif:FILE?corpus=CACHE; FILE may
+    random:dep,const?dim=4800?vectors=FILE, random:lstm?dim=4096, start:MODEL?corpus=CACHE (a model before
+    its first step), bags of words (bag:random, bag:ngrams, bag:FILE, sif:FILE?corpus=CACHE; FILE may
     be a model folder); A+B joins. ANY?scale=CACHE gives classifiers each number at one scale over that text,
     as a trained model's are; ?scale=none gives raw numbers."""
     tasks: str = "mv"

@@ -160,7 +160,7 @@ def score_models(
 def untrained_models(specs: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names of trained models before their first step, and a note for each that is left out."""
     sources = [find_source(part) for spec in specs for part in split_parts(spec)]
-    models = dict.fromkeys(source.base for source in sources if source.kind == "multiview")
+    models = dict.fromkeys(source.name.base for source in sources if source.kind == "multiview")
     names = []
     notes = []
     for model in models:
@@ -266,7 +266,15 @@ def _provenance(options: Mapping[str, Any], protocol: Protocol, models: Sequence
                 "key": model.encoder.key,
                 "dim": model.dim,
                 "hours": model.hours,
-                "parts": [source.record for source in model.encoder.sources],
+                "parts": [
+                    {
+                        "spec": source.name.spec,
+                        "kind": source.kind,
+                        "reading": source.reading,
+                        "key": source.key,
+                    }
+                    for source in model.encoder.sources
+                ],
                 "paper_table": [tables.paper_row(scores) for scores in model.scores],
                 "similarity_table": [tables.similarity_row(scores, mean_columns) for scores in model.scores],
                 "skipped": model.skipped,

@@ -1,7 +1,8 @@
 """Parses the names of encoders, which are checked before anything heavy is imported.
 
-A name is ``PREFIX:BASE@DIM?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders
-side by side. :mod:`multiview.names.sources` finds out what a name means; docs/senteval.md lists all.
+A name is ``PREFIX:BASE?option=value?option=value``, of which BASE alone is needed; ``A+B`` puts encoders side
+by side. :data:`FORMS` is the table of prefixes, :data:`multiview.names.sources.FINDERS` finds out what a name
+with each of them means; docs/senteval.md explains all names.
 """
 
 import os
@@ -13,25 +14,48 @@ from pathlib import Path
 from runtime.errors import UserError
 from runtime.folders import current_folder
 
+
+@dataclass(frozen=True)
+class Form:
+    """What may follow a prefix."""
+
+    words: str
+    """The form in words, for errors."""
+    options: tuple[str, ...] = ()
+    """Options besides those of every name; a ``corpus`` is needed."""
+
+
 CORPUS = "?corpus=runs/trees/NAME, a tree cache of training text"
-POOLED = "cls:NAME, mean:NAME or max:NAME of a transformer"
+POOLED = Form("cls:NAME, mean:NAME or max:NAME of a transformer")
 FORMS = {
-    "": "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
-    "multiview.train",
+    "": Form(
+        "MODEL, MODEL?views=VIEWS, MODEL?readout=features|meaning|raw or MODEL?expand=FILE, a MODEL of "
+        "multiview.train",
+        ("views", "readout", "expand"),
+    ),
     "cls": POOLED,
     "mean": POOLED,
     "max": POOLED,
-    "random": "random:VIEWS, random:VIEWS@DIM or random:VIEWS@DIM?vectors=FILE",
-    "bag": "bag:WORDS: random@DIM, ngrams@DIM, a file of word vectors or a model of multiview.train",
-    "sif": f"sif:WORDS{CORPUS}",
-    "start": f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on",
+    "random": Form("random:VIEWS, random:VIEWS?dim=N or random:VIEWS?vectors=FILE", ("dim", "vectors")),
+    "bag": Form(
+        "bag:WORDS: random?dim=N, ngrams?dim=N, a file of word vectors or a model of multiview.train",
+        ("dim",),
+    ),
+    "sif": Form(f"sif:WORDS{CORPUS}", ("dim", "corpus")),
+    "start": Form(
+        f"start:MODEL{CORPUS}: the one that this MODEL of multiview.train was trained on", ("corpus",)
+    ),
 }
-"""What may follow each prefix, in words, for errors."""
-OPTIONS = {"": {"views", "readout", "expand"}, "random": {"vectors"}, "sif": {"corpus"}, "start": {"corpus"}}
-"""The options of a prefix, besides those of every name; a corpus is needed."""
-OPTION = re.compile(r"(?P<base>.+)\?(?P<key>[a-z]+)=(?P<value>[^?]+)")
-SHARE = re.compile(r"[0-9]*\.?[0-9]+")
-DIM = re.compile(r"(?P<base>.+)@(?P<dim>[1-9][0-9]{0,5})")
+"""The forms of names by prefix."""
+OPTIONS_OF_ALL = ("scale", "structure")
+"""Options of every name."""
+VALUES = {
+    "dim": "[1-9][0-9]{0,5}",
+    "readout": "features|meaning|raw",
+    "structure": r"[0-9]*\.?[0-9]+",
+}
+"""Patterns of the values of options; those of the others are lists of views, or paths."""
+OPTION = re.compile(r"(.+)\?([a-z]+)=([^?]+)")
 RAW = "none"
 """The scale that leaves numbers as they are."""
 MANIFEST = "manifest.json"
@@ -48,9 +72,9 @@ class EncoderName:
     """The whole name, as the user gave it."""
     prefix: str
     base: str
-    """Between prefix and ``@`` or ``?``: a model, views, or words."""
+    """What stands between prefix and options: a model, views, or words."""
     dim: int | None
-    """The number after ``@``."""
+    """Size of random vectors; None leaves it to the encoder."""
     views: Sequence[str] | None
     """The views that are read; None is all."""
     readout: str | None
@@ -59,28 +83,28 @@ class EncoderName:
     """The tree cache over which features have one scale, ``none``, or nothing."""
     structure: float | None
     """λ, where the name has it."""
-    expand: Path | None = None
+    expand: Path | None
     """Word vectors whose words the model gets as well."""
-    vectors: Path | None = None
+    vectors: Path | None
     """Word vectors of random encoders."""
-    corpus: Path | None = None
+    corpus: Path | None
     """A tree cache of training text."""
 
     @property
-    def name(self) -> str:
-        """A short name for tables: of a path its last part."""
+    def label(self) -> str:
+        """A short form for tables: of a path its last part, and no corpus."""
         base = Path(self.base).absolute().name if os.path.exists(self.base) else self.base
-        text = f"{self.prefix}:{base}" if self.prefix else base
-        text += f"@{self.dim}" if self.dim else ""
-        text += f" over {self.vectors.stem}" if self.vectors else ""
         options = {
+            "dim": self.dim,
+            "vectors": self.vectors and self.vectors.stem,
             "views": ",".join(self.views or ()),
-            "expand": self.expand.stem if self.expand else "",
+            "expand": self.expand and self.expand.stem,
             "readout": self.readout,
             "scale": Path(self.scale).name,
             "structure": None if self.structure is None else f"{self.structure:g}",
         }
-        return text + "".join(f"?{key}={value}" for key, value in options.items() if value)
+        prefix = f"{self.prefix}:" if self.prefix else ""
+        return prefix + base + "".join(f"?{key}={value}" for key, value in options.items() if value)
 
     @property
     def is_random(self) -> bool:
@@ -89,65 +113,60 @@ class EncoderName:
         return self.prefix == "random" or has_random_words
 
     @property
-    def text(self) -> Path | None:
+    def scale_trees(self) -> Path | None:
         """The tree cache over which features have one scale, where the name has one."""
         return Path(self.scale) if self.scale not in ("", RAW) else None
 
     @property
-    def file(self) -> Path | None:
+    def option_file(self) -> Path | None:
         """The file in an option of its prefix: word vectors, or the manifest of a tree cache."""
         return self.vectors or self.expand or (self.corpus and self.corpus / MANIFEST)
 
-    def wrong_form(self) -> UserError:
-        """Return the error for a name that its prefix does not take."""
-        return UserError(f"model {self.spec!r}: expected {FORMS[self.prefix]}")
+
+def wrong_form(spec: str, prefix: str) -> UserError:
+    """Return the error for a name that its prefix does not take."""
+    return UserError(f"model {spec!r}: expected {FORMS[prefix].words}")
 
 
 def parse_name(spec: str) -> EncoderName:
     """Take a name apart and look for its files, without loading; a name of no form is a UserError."""
     text = spec
     options: dict[str, str] = {}
-    is_repeated = False
-    while (option := OPTION.fullmatch(text)) and not os.path.exists(text):
-        is_repeated |= option["key"] in options
-        options[option["key"]] = option["value"]
-        text = option["base"]
+    has_wrong_value = False
+    while (match := OPTION.fullmatch(text)) and not os.path.exists(text):
+        text, key, value = match.groups()
+        has_wrong_value |= key in options or not re.fullmatch(VALUES.get(key, ".+"), value)
+        options[key] = value
     prefix, colon, base = text.partition(":")
     if os.path.exists(text) or not (prefix and colon) or prefix not in FORMS:
         prefix, base = "", text
-    dim = None
-    if prefix and not os.path.exists(base) and (sized_name := DIM.fullmatch(base)):
-        base, dim = sized_name["base"], int(sized_name["dim"])
-    share = SHARE.fullmatch(options.get("structure", "0"))
+    known_options = {*FORMS[prefix].options, *OPTIONS_OF_ALL}
+    lacks_corpus = "corpus" in known_options - options.keys()
+    has_wrong_base = not base or ("?" in base and not os.path.exists(base))
+    if has_wrong_value or has_wrong_base or lacks_corpus or not options.keys() <= known_options:
+        raise wrong_form(spec, prefix)
+    paths = {key: Path(options[key]) if key in options else None for key in ("expand", "vectors", "corpus")}
     name = EncoderName(
         spec=spec,
         prefix=prefix,
         base=base,
-        dim=dim,
+        dim=int(options["dim"]) if "dim" in options else None,
         views=options["views"].split(",") if "views" in options else None,
         readout=options.get("readout"),
         scale=options.get("scale", ""),
-        structure=float(share[0]) if "structure" in options and share else None,
-        **{key: Path(options[key]) for key in ("expand", "vectors", "corpus") if key in options},
+        structure=float(options["structure"]) if "structure" in options else None,
+        **paths,
     )
-    prefix_options = options.keys() - {"scale", "structure"}
-    known_options = OPTIONS.get(prefix, set())
-    if (
-        (is_repeated or not share or name.readout not in (None, "meaning", "features", "raw"))
-        or (not base or ("?" in base and not os.path.exists(base)))
-        or (dim and not name.is_random)
-        or not prefix_options <= known_options
-        or (not prefix_options and "corpus" in known_options)
-    ):
-        raise name.wrong_form()
+    if name.dim and not name.is_random:
+        raise wrong_form(spec, prefix)
     _check_files(name)
     return name
 
 
 def _check_files(name: EncoderName) -> None:
     """Refuse files and folders that are not there, and folders that hold no model, ours or another's."""
-    scale_file = name.text and name.text / MANIFEST
-    for file, advice in ((name.file, ""), (scale_file, f"; a scale is a tree cache, or {RAW}")):
+    scale_file = name.scale_trees and name.scale_trees / MANIFEST
+    for file, advice in ((name.option_file, ""), (scale_file, f"; a scale is a tree cache, or {RAW}")):
         if file is not None and not os.path.isfile(file):
             raise UserError(f"model {name.spec!r}: {file}: no such file{advice}")
     if name.prefix:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -26,7 +26,7 @@ from corpora.sentences import read_sentences
 from multiview.encoders.meaning import normalize_rows
 from multiview.folder.reading import SentenceReader
 from multiview.names.grammar import split_parts
-from multiview.names.sources import STRINGS, Reading, Source, TreesOf, find_source
+from multiview.names.sources import Reading, Source, TreesOf, find_source
 from multiview.names.store import CHUNK, VectorStore
 from multiview.pretrained import Encode, Float, check_vectors
 from parsing.trees.cache import TreeCache
@@ -70,6 +70,10 @@ class SingleEncoder:
     """Keeps the vectors, by default in memory."""
     source: Source | None = None
     """The meaning of the encoder's name, if it has one."""
+    identity: Sequence[Any] = ()
+    """Decides its vectors."""
+    reading: str = ""
+    """Which vectors of a model these are, such as ``meaning``, with the share of structure."""
     reader: SentenceReader = field(init=False, default_factory=lambda: SentenceReader([]))
 
     @cached_property
@@ -146,21 +150,24 @@ class OpenedEncoder:
     """Size of a fixed Glorot random projection, the control for embedding size."""
     seed: int = 0
     """Seed of the projection."""
-    identity: Sequence[Any] = ()
-    """Decides the vectors of the parts, to which the projection is added."""
-    reading: str = ""
-    """Which vectors of a model these are, such as ``meaning``, with the share of structure."""
-    for_classifiers: OpenedEncoder | None = None
-    """The encoder for classifiers, where that is another one."""
-
-    def __post_init__(self) -> None:
-        if self.project:
-            self.identity = [*self.identity, ("project", self.project, self.seed)]
+    feature_parts: Sequence[SingleEncoder] = ()
+    """The parts as classifiers get them (:attr:`Source.features`), where those differ."""
 
     @property
     def features(self) -> OpenedEncoder:
-        """The encoder for classifiers, which may be this one."""
-        return self.for_classifiers or self
+        """This encoder as classifiers get it, which may be itself."""
+        return replace(self, parts=self.feature_parts, feature_parts=()) if self.feature_parts else self
+
+    @property
+    def reading(self) -> str:
+        """Which vectors of its models these are, such as ``meaning``, with the share of structure."""
+        return " + ".join(part.reading for part in self.parts if part.reading)
+
+    @property
+    def identity(self) -> list[Any]:
+        """Everything that decides its vectors."""
+        of_projection = [("project", self.project, self.seed)] if self.project else []
+        return [*(value for part in self.parts for value in part.identity), *of_projection]
 
     @property
     def key(self) -> str:
@@ -241,16 +248,6 @@ def as_vectors(encoder: Encoder | SentenceVectors) -> OpenedEncoder:
     return OpenedEncoder(parts=[SingleEncoder(load, tokens=takes_tokens)])
 
 
-def _open_part(source: Source, cache: Path | None, options: Mapping[str, Any]) -> SingleEncoder:
-    return SingleEncoder(
-        functools.partial(source.load, **options),
-        tokens=source.kind not in STRINGS,
-        name=source.name,
-        store=VectorStore(cache and cache / source.key),
-        source=source,
-    )
-
-
 def open_encoder(
     spec: str,
     *,
@@ -269,24 +266,29 @@ def open_encoder(
     ``parsers`` where, by annotation, they are not the builtin ones.
     """
     sources = [find_source(part, seed=seed) for part in split_parts(spec)]
-    name = "+".join(source.name for source in sources)
+    feature_sources = [source.features for source in sources]
 
-    def side_by_side(sources: list[Source], for_classifiers: OpenedEncoder | None = None) -> OpenedEncoder:
-        options = {"device": device, "trees": trees, "parsers": parsers}
-        return OpenedEncoder(
-            parts=[_open_part(source, cache, options) for source in sources],
-            name=name,
-            spec=spec,
-            project=project,
-            seed=seed,
-            identity=[source.key for source in sources],
-            reading=" + ".join(source.reading for source in sources if source.reading),
-            for_classifiers=for_classifiers,
-        )
+    def open_parts(sources: Sequence[Source]) -> list[SingleEncoder]:
+        return [
+            SingleEncoder(
+                functools.partial(source.open, device=device, trees=trees, parsers=parsers),
+                tokens=source.takes_tokens,
+                name=source.name.label,
+                store=VectorStore(cache and cache / source.key),
+                source=source,
+                identity=[source.key],
+                reading=source.reading,
+            )
+            for source in sources
+        ]
 
-    classifier_sources = [source.for_classifiers() for source in sources]
-    features = side_by_side(classifier_sources)
     # Joined encoders compare by features: beside larger vectors a meaning, whose length is 1, hardly counts.
-    if len(sources) > 1 or classifier_sources == sources:
-        return features
-    return side_by_side(sources, features)
+    has_features = len(sources) == 1 and feature_sources != sources
+    return OpenedEncoder(
+        parts=open_parts(sources if has_features else feature_sources),
+        feature_parts=open_parts(feature_sources) if has_features else (),
+        name="+".join(source.name.label for source in sources),
+        spec=spec,
+        project=project,
+        seed=seed,
+    )

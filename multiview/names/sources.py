@@ -1,7 +1,9 @@
 """Finds out what an encoder's name means; every command that opens one takes these names (docs/senteval.md).
 
-A model with a fitted read-out, a share of structure or a scale of its own gives classifiers its features and
-all else its meaning with that share, or its views; a name with ``?readout=`` gives one of them to all.
+Some models give classifiers other vectors than cosines: classifiers get the model's *features*, its numbers
+at one scale, all else gets its meaning, or its views as they are if no read-out was fitted. These are models
+with a fitted read-out, a share of structure or a scale of their own. A name with ``?readout=`` gives one of
+them to all.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from multiview.encoders.registry import view_class
 from multiview.folder.files import model_folder, model_records, model_sha256, training_hours, view_positions
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
-from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name
+from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name, wrong_form
 from multiview.pretrained import Encode, Float, assemble, encode_texts, load_pretrained
 from multiview.structure import WithStructure
 from multiview.words.sources import MODEL_SUFFIXES
@@ -46,8 +48,6 @@ from runtime.errors import MissingExtraError, UserError
 from runtime.files import json_digest, read_json, sha256_file
 from runtime.folders import current_folder
 
-STRINGS = ("vectors", "sentence-transformers", "pooled")
-"""Kinds of encoders that take strings, not token lists."""
 TreesOf = Callable[[MultiViewEncoder], TreeCache | None]
 """Returns the stored trees of a loaded model's sentences."""
 Load = Callable[[str | None], Any]
@@ -76,15 +76,18 @@ class Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source(EncoderName):
-    """An encoder by name, not yet loaded."""
+class Source:
+    """What a name means: an encoder that is not yet loaded."""
 
+    name: EncoderName
     kind: str
     """``multiview``, ``start``, ``random``, ``bag``, ``words``, ``vectors``, ``sentence-transformers`` or
     ``pooled``."""
     content: Sequence[object]
     """JSON values that, with ``readout``, decide the vectors: hashes of files, names, seeds, versions."""
-    open: Load = field(repr=False)
+    load: Load = field(repr=False)
+    readout: str | None
+    """Which of a model's vectors to take: what the name says, or ``features`` for classifiers."""
     has_features: bool = False
     """Whether the model gives classifiers other vectors than cosines."""
     default_share: float = 0.0
@@ -98,139 +101,134 @@ class Source(EncoderName):
         return json_digest([self.content, self.readout, FEATURE_LENGTH], 16)
 
     @property
-    def record(self) -> dict[str, Any]:
-        """The source as results.json has it."""
-        values = {name: value for name, value in vars(self).items() if name not in ("open", "content")}
-        values["key"] = self.key
-        return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-
-    @property
     def reading(self) -> str:
         """Which of a model's vectors these are, where it has several."""
-        if not (self.has_features or self.readout or self.text):
+        if not (self.has_features or self.readout or self.name.scale_trees):
             return ""
-        share = self.structure
+        share = self.name.structure
         if share is None:
             share = 0.0 if self.readout in ("features", "raw") else self.default_share
         output = self.readout or ("meaning" if self.fitted else "raw")
         return f"{output}, structure {share:g}" if share else output
 
     @property
+    def takes_tokens(self) -> bool:
+        """Whether the encoder takes token lists; else it takes strings."""
+        return self.kind not in ("vectors", "sentence-transformers", "pooled")
+
+    @property
     def is_multiview(self) -> bool:
         """Whether :meth:`model` opens it; random views with structure have that of ``builtin``."""
-        has_random_views = self.kind == "random" and self.base != "lstm" and not self.structure
-        return has_random_views or self.kind in ("multiview", "start")
+        is_random_view = self.kind == "random" and self.name.base != "lstm"
+        return (is_random_view and not self.name.structure) or self.kind in ("multiview", "start")
 
     @property
     def has_trained_words(self) -> bool:
         """Whether it is a model, or joins several, of which one has word vectors of its own."""
-        records = model_records(model_folder(self.base)) if self.kind == "multiview" else {}
+        records = model_records(model_folder(self.name.base)) if self.kind == "multiview" else {}
         return any(record.words.mode == "trained" for record in records.values())
 
     @property
     def hours(self) -> float | None:
         """Hours of training, where they are recorded; of a view, those of its model."""
-        return training_hours(model_folder(self.base)) if self.kind == "multiview" else None
+        return training_hours(model_folder(self.name.base)) if self.kind == "multiview" else None
 
-    def for_classifiers(self) -> Source:
-        """Return the model's features, where it has other vectors for cosines and the name takes neither."""
-        if self.readout or not (self.has_features or self.text):
+    @property
+    def features(self) -> Source:
+        """The same encoder for classifiers: itself if the name gives all one kind or there is no other."""
+        if self.readout or not (self.has_features or self.name.scale_trees):
             return self
-        return replace(self, readout="raw" if self.scale == RAW else "features")
+        return replace(self, readout="raw" if self.name.scale == RAW else "features")
 
-    def load(
+    def open(
         self,
         *,
         device: str | None = None,
         trees: TreesOf | None = None,
         parsers: Mapping[str, str] | None = None,
     ) -> Encode:
-        """Load the model: a function from sentences (strings for :data:`STRINGS`) to vectors [n, d].
+        """Load the encoder: a function from sentences, token lists or strings, to vectors [n, d].
 
         A multi-view encoder parses the sentences that ``trees`` does not find, with the ``parsers`` that are
         named by annotation. A damaged model, or none under that name, is a UserError.
         """
+        name = self.name
         if self.is_multiview:
             model = self.model(device, parsers)
-            options = {"views": self.views, "readout": self.readout, "structure": self.structure}
+            options = {"views": name.views, "readout": self.readout, "structure": name.structure}
             return Reading(model, options, None if trees is None else trees(model))
-        if self.structure:
-            plain_encode = replace(self, structure=None).load(device=device, trees=trees, parsers=parsers)
-            return WithStructure(SimpleNamespace(encode=plain_encode), self.structure).encode
-        encode: Encode = self.open(device)
-        if self.text is None or self.readout != "features":
+        if name.structure:
+            without_structure = replace(self, name=replace(name, structure=None))
+            encode: Encode = without_structure.open(device=device, trees=trees, parsers=parsers)
+            return WithStructure(SimpleNamespace(encode=encode), name.structure).encode
+        encode = self.load(device)
+        if name.scale_trees is None or self.readout != "features":
             return encode
-        text = TreeCache.open(self.text)
-        sentences: list[Any] = [*text.words(sample_spans([(0, len(text))]))]
-        if self.kind in STRINGS:
-            sentences = [" ".join(words) for words in sentences]
-
-        def tensor(batch: Sequence[Any]) -> Tensor:
-            return torch.as_tensor(encode(batch)).detach().cpu().float()
-
-        starts = range(0, len(sentences), CHUNK)
-        scale = Scale.measure(tensor(sentences[start : start + CHUNK]) for start in starts)
-        return lambda batch: scale(tensor(batch)).numpy()
+        return _at_scale_of(TreeCache.open(name.scale_trees), encode, self.takes_tokens)
 
     def model(self, device: str | None, parsers: Mapping[str, str] | None = None) -> MultiViewEncoder:
         """Return the whole multi-view encoder, also where the name chooses views; λ is the name's."""
-        model: MultiViewEncoder = self.open(device)
+        model: MultiViewEncoder = self.load(device)
         model.reader.specs |= parsers or {}
-        if self.expand is not None:
-            model.expand_vocabulary(self.expand)
-        if self.structure is not None:
-            model.members[0].structure = self.structure
-        if self.text is not None and self.readout == "features":
-            model.measure(TreeCache.open(self.text))
+        if self.name.expand is not None:
+            model.expand_vocabulary(self.name.expand)
+        if self.name.structure is not None:
+            model.members[0].structure = self.name.structure
+        if self.name.scale_trees is not None and self.readout == "features":
+            model.measure(TreeCache.open(self.name.scale_trees))
         return model
+
+
+def _at_scale_of(trees: TreeCache, encode: Encode, takes_tokens: bool) -> Encode:
+    """Return an encoder whose numbers are centred and have one deviation over a sample of a text."""
+    sentences: list[Any] = [*trees.words(sample_spans([(0, len(trees))]))]
+    if not takes_tokens:
+        sentences = [" ".join(words) for words in sentences]
+
+    def tensor(batch: Sequence[Any]) -> Tensor:
+        return torch.as_tensor(encode(batch)).detach().cpu().float()
+
+    starts = range(0, len(sentences), CHUNK)
+    scale = Scale.measure(tensor(sentences[start : start + CHUNK]) for start in starts)
+    return lambda batch: scale(tensor(batch)).numpy()
 
 
 def find_source(spec: str, *, seed: int = 0) -> Source:
     """Find out what an encoder's name means, without loading it; ``seed`` is that of random encoders."""
     name = parse_name(spec)
-    match name.prefix:
-        case "":
-            source = _without_prefix(name)
-        case "cls" | "mean" | "max":
-            source = _pooled(name)
-        case "random":
-            source = _random(name, seed)
-        case "bag" | "sif":
-            source = _bag(name, seed)
-        case _:
-            source = _start(name)
+    source = FINDERS[name.prefix](name, seed)
     if name.scale and name.readout == "meaning":
         raise UserError(f"model {spec!r}: a meaning has length 1 and no scale; leave out one of the two")
-    if name.scale == RAW and name.readout == "features":
-        return replace(source, readout="raw")
     return source
 
 
 def _source(name: EncoderName, kind: str, load: Load, *content: object) -> Source:
     """Return the source of a name, whose vectors ``content`` and the name's own options decide."""
     options: dict[str, object] = {"dim": name.dim, "scale": name.scale, "characters": VERSION}
-    if name.file is not None:
-        options["file"] = sha256_file(name.file)
-    if name.text is not None:
-        options["scale"] = [sha256_file(name.text / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
+    if name.option_file is not None:
+        options["file"] = sha256_file(name.option_file)
+    if name.scale_trees is not None:
+        options["scale"] = [sha256_file(name.scale_trees / MANIFEST), SAMPLE_SENTENCES, BLOCK_SENTENCES]
     if name.structure is not None:
         options["structure"] = [check_share(name.structure), WIDTH]
-    return Source(**vars(name), kind=kind, open=load, content=[name.prefix, *content, options])
+    readout = "raw" if name.scale == RAW and name.readout == "features" else name.readout
+    return Source(name=name, kind=kind, load=load, content=[name.prefix, *content, options], readout=readout)
 
 
 def _inner_source(name: EncoderName, *kinds: str) -> Source:
+    """Return the source of the name behind a prefix, which must be of one of these kinds."""
     source = find_source(name.base)
     if source.kind not in kinds:
-        raise name.wrong_form()
+        raise wrong_form(name.spec, name.prefix)
     return source
 
 
-def _without_prefix(name: EncoderName) -> Source:
+def _without_prefix(name: EncoderName, seed: int) -> Source:
     """Return a file, a folder, or a model by a name that sentence-transformers may know."""
     folder = model_folder(name.base)
     source = _on_disk(name, current_folder(folder)) if folder.exists() else _of_library(name)
     if (name.views or name.readout or name.expand) and source.kind != "multiview":
-        raise name.wrong_form()
+        raise wrong_form(name.spec, name.prefix)
     if name.expand and not source.has_trained_words:
         raise UserError(f"model {name.spec!r}: has fixed word vectors only, no vocabulary to expand")
     if name.views:
@@ -277,7 +275,9 @@ def _of_library(name: EncoderName, folder_hash: str | None = None) -> Source:
     return _source(name, "sentence-transformers", load, content)
 
 
-def _pooled(name: EncoderName) -> Source:
+def _pooled(name: EncoderName, seed: int) -> Source:
+    """Return a transformer whose last layer is pooled as the prefix says."""
+
     def load(device: str | None) -> Encode:
         model = assemble(load_pretrained(name.base), name.prefix).to(pick_device(device))
         return functools.partial(encode_texts, model, name.base, batch_size=BATCH)
@@ -311,6 +311,8 @@ def _random(name: EncoderName, seed: int) -> Source:
 
 
 def _bag(name: EncoderName, seed: int) -> Source:
+    """Return the mean of the vectors of a sentence's words, of SIF with a corpus."""
+
     def load(device: str | None) -> Encode:
         return Bag(lookup_of(name.base, name.dim, seed=seed), name.corpus).encode
 
@@ -319,12 +321,25 @@ def _bag(name: EncoderName, seed: int) -> Source:
     return _source(name, "bag", load, _inner_source(name, "multiview", "words").key)
 
 
-def _start(name: EncoderName) -> Source:
+def _start(name: EncoderName, seed: int) -> Source:
     """Return a model before its first step, which has features where the model has."""
     model = _inner_source(name, "multiview")
     assert name.corpus is not None
     load = functools.partial(load_start, name.base, name.corpus)
     return replace(_source(name, "start", load, model.key), has_features=model.has_features)
+
+
+FINDERS: dict[str, Callable[[EncoderName, int], Source]] = {
+    "": _without_prefix,
+    "cls": _pooled,
+    "mean": _pooled,
+    "max": _pooled,
+    "random": _random,
+    "bag": _bag,
+    "sif": _bag,
+    "start": _start,
+}
+"""What a name with a prefix of :data:`multiview.names.grammar.FORMS` means; an int is the seed."""
 
 
 def precomputed(path: Path) -> Encode:

@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from multiview.pretrained import Float
 from runtime.errors import UserError
-from runtime.files import (
-    check_file,
-    file_record,
-    read_array,
-    read_record,
-    remove_leftovers,
-    write_array,
-    write_record,
-)
+from runtime.files import read_array, read_record, remove_leftovers, write_array, write_record
 from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
@@ -54,8 +46,7 @@ class VectorStore:
         for record_path in sorted(folder.glob("*.json")) if folder is not None else ():
             array_path = record_path.with_suffix(".npy")
             try:
-                record = read_record(record_path)
-                check_file(array_path, **record["file"])
+                record = read_record(record_path, [array_path.name])
                 vectors = read_array(array_path, 3)
                 expected_shape = (self.columns, len(record["texts"]), self.dim or vectors.shape[-1])
                 is_usable = vectors.dtype == self.dtype and vectors.shape == expected_shape
@@ -95,7 +86,7 @@ class VectorStore:
             content = hashlib.sha256("".join(digests).encode() + shard.tobytes()).hexdigest()
             path = self.folder / f"{len(self.shards):05d}-{content[:8]}.npy"
             write_array(path, shard)
-            write_record(path.with_suffix(".json"), {"texts": digests, "file": file_record(path)})
+            write_record(path.with_suffix(".json"), {"texts": digests}, [path.name])
             shard = np.load(path, mmap_mode="r")
         self._index(shard, digests)
 

@@ -30,10 +30,9 @@ from multiview.words.vectors import (
     CACHE,
     DEFAULT_WORDS,
     Float,
-    VectorSource,
     WordVectors,
-    file_source,
-    open_source,
+    convert_once,
+    load_word_vectors,
     read_words,
 )
 from parsing.trees.cache import TreeCache
@@ -56,14 +55,12 @@ def open_vectors(
 ) -> WordVectors:
     """Open what ``--vectors`` names, of a file its ``max_words`` first words; ``cache`` keeps the result."""
     if config.vectors == BUILTIN_WORDS:
-        source = _builtin_source(config.table.dim)
-    elif config.vectors == TRAIN:
-        source = _skip_gram_source(config, trees)
-    elif config.vectors.startswith(DISTIL):
-        source = _distilled_source(config, trees)
-    else:
-        source = file_source(config.vectors, max_words)
-    return open_source(source, cache)
+        return _builtin_vectors(config.table.dim, cache)
+    if config.vectors == TRAIN:
+        return _skip_gram_vectors(config, trees, cache)
+    if config.vectors.startswith(DISTIL):
+        return _distilled_vectors(config, trees, cache)
+    return load_word_vectors(config.vectors, cache, max_words)
 
 
 def open_new_words(config: TrainConfig, trees: TreeCache) -> WordVectors:
@@ -82,12 +79,12 @@ def _record(config: TrainConfig, trees: TreeCache) -> dict[str, object]:
     return {"trees": trees.identity["content_sha256"], "words": words, "dim": config.table.dim}
 
 
-def _skip_gram_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
+def _skip_gram_vectors(config: TrainConfig, trees: TreeCache, cache: Path) -> WordVectors:
     words, counts_W = corpus_words(trees.type_counts(), config.table)
     dim = config.table.dim
     token_count = sum(row.tokens for row in trees.rows)
     passes = min(max(PASSES["words"] // max(token_count, 1), PASSES["least"]), PASSES["most"])
-    record = {**_record(config, trees), **SKIP_GRAM, "seed": config.seed, "passes": passes}
+    source = {**_record(config, trees), **SKIP_GRAM, "seed": config.seed, "passes": passes}
 
     def read() -> Iterator[tuple[str, Float]]:
         if not words:
@@ -107,16 +104,16 @@ def _skip_gram_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
             yield word, np.asarray(model.wv[word], dtype=np.float32)
 
     summary = f"skip-gram vectors of {dim} dimensions that gensim trained on the same corpus"
-    return VectorSource(TRAIN, f"{TRAIN}-{json_digest(record, 8)}", record, summary, read)
+    return convert_once(cache / f"{TRAIN}-{json_digest(source, 8)}", source, read, TRAIN, summary)
 
 
-def _distilled_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
+def _distilled_vectors(config: TrainConfig, trees: TreeCache, cache: Path) -> WordVectors:
     words, counts_W = corpus_words(trees.type_counts(), config.table)
     dim = config.table.dim
     model_name = config.vectors.removeprefix(DISTIL)
     folder = encoder_folder(model_name)
     digest = input_hash(folder, list_files(folder, MODEL_SUFFIXES))
-    record = {**_record(config, trees), "model": digest}
+    source = {**_record(config, trees), "model": digest}
 
     def read() -> Iterator[tuple[str, Float]]:
         model = load_pretrained(str(folder), all_modules=True, device=str(pick_device(config.device)))
@@ -137,10 +134,10 @@ def _distilled_source(config: TrainConfig, trees: TreeCache) -> VectorSource:
         f"words of the corpus as `{model_name}` encodes them one by one (SHA-256 {digest[:16]}), PCA to "
         f"{dim} dimensions, weights a / (a + p)"
     )
-    return VectorSource(config.vectors, f"distil-{json_digest(record, 8)}", record, summary, read)
+    return convert_once(cache / f"distil-{json_digest(source, 8)}", source, read, config.vectors, summary)
 
 
-def _builtin_source(dim: int) -> VectorSource:
+def _builtin_vectors(dim: int, cache: Path) -> WordVectors:
     words = read_words(BUILTIN_FOLDER / "vocab.txt")
     word_vectors = unpack(load_file(BUILTIN_FOLDER / WEIGHTS))[FIXED_VECTORS]
     width = word_vectors.shape[1]
@@ -154,8 +151,8 @@ def _builtin_source(dim: int) -> VectorSource:
         yield from zip(words, vectors_WE, strict=True)
 
     summary = f"{len(words):,} words of the encoder in the package, {dim} of {width} components, CC BY-SA 4.0"
-    record = {"model": BUILTIN_FOLDER.name, "dim": dim}
-    return VectorSource(BUILTIN_WORDS, f"{BUILTIN_FOLDER.name}-{dim}", record, summary, read)
+    source = {"model": BUILTIN_FOLDER.name, "dim": dim}
+    return convert_once(cache / f"{BUILTIN_FOLDER.name}-{dim}", source, read, BUILTIN_WORDS, summary)
 
 
 def new_table(config: TrainConfig, trees: TreeCache, tables: int) -> WordTable:

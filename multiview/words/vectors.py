@@ -13,10 +13,10 @@ words, V views, E size of trained vectors, K shared words, U rows that are read.
 """
 
 import hashlib
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,16 +29,8 @@ from torch import Tensor, nn
 from corpora.characters import plain
 from corpora.inputs import is_encodable, readable, stem
 from runtime.errors import MissingExtraError, UserError
-from runtime.files import (
-    atomic_path,
-    check_file,
-    file_record,
-    lock_folder,
-    read_array,
-    read_record,
-    write_record,
-    write_text,
-)
+from runtime.files import atomic_path, read_array, write_text
+from runtime.folders import make_once
 from runtime.progress import progress
 
 Float = NDArray[np.float32]
@@ -69,90 +61,61 @@ class WordVectors:
         return int(self.vectors.shape[1])
 
 
-@dataclass(frozen=True)
-class VectorSource:
-    """Word vectors that may still have to be made, and how to make them."""
-
-    spec: str
-    """The source as the user named it."""
-    folder_name: str
-    """Name of the converted folder, without its suffix."""
-    record: Mapping[str, object]
-    """JSON values from which, before the vectors are made, one sees whether they would be the same again."""
-    summary: str
-    """A description of the vectors for a model card."""
-    read: Callable[[], Iterable[tuple[str, Float]]]
-    """Makes the words and their vectors [E], most frequent first."""
-
-
 def load_word_vectors(path: Path | str, cache: Path = CACHE, limit: int = DEFAULT_WORDS) -> WordVectors:
-    """Open the first ``limit`` word vectors of a file (:func:`file_source`), converted into ``cache`` once.
+    """Open the first ``limit`` word vectors of a file, converted into ``cache`` once.
 
     A line that is not a word and E numbers is named in a UserError.
     """
-    return open_source(file_source(path, limit), cache)
-
-
-def file_source(spec: Path | str, limit: int = DEFAULT_WORDS) -> VectorSource:
-    """Describe a file of vectors, which must exist; it is not read yet."""
-    path = Path(spec)
+    path = Path(path)
     if not path.is_file():
         raise UserError(
             f"{path}: no such file; it wants GloVe, word2vec or fastText vectors, or distil:FOLDER"
         )
     stat = path.stat()
-    record = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
+    source = {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns, "limit": limit}
     read_pairs = _read_binary if stem(path).endswith(".bin") else _read_text
     # The path's digest keeps apart two files of the same name.
-    folder_name = f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    folder = cache / f"{path.name}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
     summary = f"the vectors of `{path.name}`"
-    return VectorSource(
-        str(path), folder_name, record, summary, lambda: itertools.islice(read_pairs(path), limit)
-    )
+    return convert_once(folder, source, lambda: islice(read_pairs(path), limit), str(path), summary)
 
 
-def open_source(source: VectorSource, cache: Path) -> WordVectors:
-    """Open the vectors of a source, and convert them first where there is no intact copy."""
-    folder = Path(cache) / f"{source.folder_name}.vectors"
-    if not _is_intact(folder, source.record):
-        with lock_folder(folder, option="folder for it", wait=True):
-            if not _is_intact(folder, source.record):  # another run may just have made it
-                # Removed first: if the conversion is killed, the folder must not look complete.
-                (folder / "source.json").unlink(missing_ok=True)
-                _convert(source, folder)
-                file_records = {name: file_record(folder / name) for name in (VECTORS, WORDS)}
-                write_record(folder / "source.json", {**source.record, "files": file_records})
+def convert_once(
+    folder: Path,
+    source: Mapping[str, object],
+    read: Callable[[], Iterable[tuple[str, Float]]],
+    spec: str,
+    summary: str,
+) -> WordVectors:
+    """Open the vectors of a folder (plus ``.vectors``), which ``read`` makes unless it has them.
+
+    ``read`` gives words and vectors [E], most frequent first. ``source`` are the JSON values that decide
+    these; ``spec`` is what the user called them, and ``summary`` describes them in a model card.
+    """
+    folder = folder.with_name(f"{folder.name}.vectors")
+    make_once(folder, source, (VECTORS, WORDS), lambda: _convert(read(), folder, spec))
     vectors, words = read_array(folder / VECTORS, 2), read_words(folder / WORDS)
     if len(words) != len(vectors):
         raise UserError(f"{folder}: {len(words)} words, {len(vectors)} vectors; delete it to convert again")
-    return WordVectors(words, vectors, source.summary)
+    return WordVectors(words, vectors, summary)
 
 
-def _is_intact(folder: Path, source_record: Mapping[str, object]) -> bool:
-    try:
-        record = read_record(folder / "source.json")
-        for name in (VECTORS, WORDS):
-            check_file(folder / name, **record["files"][name])
-    except (UserError, KeyError, TypeError):
-        return False
-    return record == {**source_record, "files": record["files"]}
-
-
-def _convert(source: VectorSource, folder: Path) -> None:
+def _convert(pairs: Iterable[tuple[str, Float]], folder: Path, spec: str) -> None:
+    """Write words and their vectors to a folder, one by one, for there may be more than memory holds."""
     words: dict[str, None] = {}  # in order, without repetitions
-    pairs = iter(source.read())
+    pairs = iter(pairs)
     first_pair = next(pairs, None)  # a source that works before its first word shows that itself
     if first_pair is None:
-        raise UserError(f"{source.spec}: holds no word vectors")
+        raise UserError(f"{spec}: holds no word vectors")
     dim = len(first_pair[1])
     header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, dim)}
     with atomic_path(folder / VECTORS) as temporary, open(temporary, "wb") as stream:
         npy.write_array_header_1_0(stream, header)  # numpy leaves room for the number of rows
-        with progress(unit="word", description=source.folder_name) as bar:
-            for word, vector in itertools.chain([first_pair], pairs):
+        with progress(unit="word", description=folder.stem) as bar:
+            for word, vector in chain([first_pair], pairs):
                 bar.update(1)
                 if not np.isfinite(vector).all():
-                    raise UserError(f"{source.spec}: the vector of {word[:40]!r} is not finite")
+                    raise UserError(f"{spec}: the vector of {word[:40]!r} is not finite")
                 if is_writable(word) and word not in words:  # a second vector would never be looked up
                     words[word] = None
                     stream.write(vector.astype("<f4").tobytes())
@@ -171,8 +134,8 @@ def _read_text(path: Path) -> Iterator[tuple[str, Float]]:
         if len(fields) == 2 and all(field.isdigit() for field in fields):
             header_count, dim = (int(field[:18]) for field in fields)
         else:
-            dim = len(list(itertools.takewhile(NUMBER.fullmatch, reversed(fields[1:]))))
-            lines = itertools.chain([first_line], stream)
+            dim = len(list(takewhile(NUMBER.fullmatch, reversed(fields[1:]))))
+            lines = chain([first_line], stream)
         if not 1 <= dim <= MAX_DIM:
             raise UserError(f"{path}, line 1: {first_line[:40]!r} is not a word and its numbers")
         row_count = 0

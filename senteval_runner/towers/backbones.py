@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from multiview.names.opened import OpenedEncoder, SingleEncoder, Tokens
-from multiview.names.sources import STRINGS, Source, find_source
+from multiview.names.sources import Source, find_source
 from multiview.names.store import VectorStore
 from multiview.pretrained import Encode, load_pretrained, report_in_one_line, silence_libraries
 from runtime.device import pick_device
@@ -107,7 +107,7 @@ class Backbone:
     poolings: tuple[str, ...] = (OWN_POOLING,)
 
     def __init__(self, source: Source) -> None:
-        self.source, self.name = source, source.name
+        self.source, self.name = source, source.name.label
         self.identity: list[Any] = [source.key, WHOLE_ENCODER]
         """Everything that determines the vectors, except the columns."""
         self.columns = [(WHOLE_ENCODER, OWN_POOLING)]
@@ -120,7 +120,7 @@ class Backbone:
 
     def load(self) -> Encode:
         """Return the function from sentences to all columns."""
-        return self.source.load(trees=EvaluationTrees().of)
+        return self.source.open(trees=EvaluationTrees().of)
 
     def open(self, units: Sequence[Unit], cache: Path | None, dtype: str = "float32") -> SingleEncoder:
         """Open the columns of some rows, stored in a subfolder of ``cache`` or, without one, in memory."""
@@ -129,11 +129,16 @@ class Backbone:
                 raise UserError(f"{self.name}: no pooling {pooling!r}; it has {', '.join(self.poolings)}")
         self.units = units
         self.columns = list(dict.fromkeys(column for unit in units for column in columns_of(unit)))
-        digest = json_digest([*self.identity, dtype, self.columns], 16)
-        folder = None if cache is None else cache / digest
-        store = VectorStore(folder, len(self.columns), dtype)
-        tokens = self.source.kind not in STRINGS
-        self.part = SingleEncoder(self.load, tokens=tokens, name=self.name, store=store, source=self.source)
+        identity = [*self.identity, dtype, self.columns]
+        store = VectorStore(cache and cache / json_digest(identity, 16), len(self.columns), dtype)
+        self.part = SingleEncoder(
+            self.load,
+            tokens=self.source.takes_tokens,
+            name=self.name,
+            store=store,
+            source=self.source,
+            identity=identity,
+        )
         return self.part
 
     def vectors(self, unit: Unit, sentences: Sequence[Tokens]) -> Float:
@@ -158,9 +163,9 @@ class TransformerBackbone(Backbone):
 
         super().__init__(source)
         self.max_length, self.device = max_length, pick_device(device)
-        self.path = transformer_folder(source.spec)
+        self.path = transformer_folder(source.name.spec)
         with report_in_one_line(
-            f"backbone {source.spec!r} cannot be loaded", "give the folder or name of an encoder"
+            f"backbone {source.name.spec!r} cannot be loaded", "give the folder or name of an encoder"
         ):
             # The default None would ask at the terminal, and run the folder's code after "y".
             self.config = AutoConfig.from_pretrained(self.path, trust_remote_code=False)
@@ -206,7 +211,7 @@ class TransformerBackbone(Backbone):
             states = self.model.auto_model(**batch, output_hidden_states=True).hidden_states
             if len(states) != len(self.layers) or states[0].shape[2] != self.dim:
                 raise UserError(
-                    f"backbone {self.source.spec!r} gives {len(states)} states of {states[0].shape[2]} "
+                    f"backbone {self.source.name.spec!r} gives {len(states)} states of {states[0].shape[2]} "
                     f"dimensions, its configuration says {len(self.layers)} of {self.dim}: not supported"
                 )
             vectors = [
@@ -254,5 +259,4 @@ def open_layers(
         parts=[backbone.open([(selection, pooling)], cache)],
         name=f"{backbone.name} {selection} {pooling}",
         spec=f"{spec} {selection} {pooling}",
-        identity=[*backbone.identity, selection, pooling],
     )

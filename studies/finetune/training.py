@@ -251,8 +251,8 @@ def tunable_tower(model: OpenedEncoder, **options: Any) -> Tower:
     if not is_tunable(model):
         raise UserError(f"{model.spec!r} is not one transformer: nothing to tune")
     (source,) = model.sources
-    pooling: Any = source.prefix or None
-    return load_tower(source.base, pooling=pooling, **options)
+    pooling: Any = source.name.prefix or None
+    return load_tower(source.name.base, pooling=pooling, **options)
 
 
 def tune_pairs(

@@ -262,9 +262,7 @@ def open_backbones(config: LayersConfig, run: Run) -> list[Backbone]:
             raise UserError(f"--concatenate {text!r}: expected two or more layers, as in -1,-12")
     backbones = run.open_all({spec: partial(open_backbone, spec) for spec in config.backbones})
     sources = run.open_all({spec: partial(find_source, spec) for spec in config.encoders})
-    backbones |= {
-        f"{spec} {WHOLE_ENCODER}": Backbone(source.for_classifiers()) for spec, source in sources.items()
-    }
+    backbones |= {f"{spec} {WHOLE_ENCODER}": Backbone(source.features) for spec, source in sources.items()}
     names = distinct_names([backbone.name for backbone in backbones.values()], list(backbones))
     for name, backbone in zip(names, backbones.values(), strict=True):
         layers = list(backbone.layers)

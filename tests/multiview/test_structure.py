@@ -99,7 +99,7 @@ def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path) -> None:
 
 def test_names_of_encoders_take_a_share(builtin: MultiViewEncoder) -> None:
     sentences = [tuple(text[:-1].split()) for text in (ACTIVE, PASSIVE, EXCHANGED)]
-    ours, bag = open_model("builtin?structure=0.3"), open_model("bag:random@64?structure=1")
+    ours, bag = open_model("builtin?structure=0.3"), open_model("bag:random?dim=64?structure=1")
     assert ours.name == "builtin?structure=0.3"
     np.testing.assert_allclose(ours(sentences), builtin.encode(sentences, structure=0.3), atol=1e-6)
     cosines = builtin.similarity(bag(sentences), bag(sentences))

@@ -159,7 +159,7 @@ def test_search_keeps_the_vectors_of_a_text(folder: Path, corpus: Path, monkeypa
 
     first = asked()
     assert [first[0], asked()] == [3, (1, first[1])]
-    kept = next(Path("runs/vectors").glob("search-*.npy"))
+    kept = next(Path("runs/vectors").glob("search-*/vectors.npy"))
     kept.write_bytes(kept.read_bytes()[:-1])  # damaged: made again
     assert [asked(), asked()] == [first, (1, first[1])]
     assert [asked("--views", "0-seq")[0], asked("--views", "0-seq")[0]] == [3, 1]

@@ -226,7 +226,7 @@ def test_classifiers_get_features_and_cosines_meaning(data: Path, tmp_path: Path
     with pytest.raises(EncoderError, match="never fitted"):
         scored(f"{tmp_path / 'plain'}?readout=meaning")
     asked = find_source(f"{name}?structure=0.3")
-    assert (asked.reading, asked.for_classifiers().reading) == (
+    assert (asked.reading, asked.features.reading) == (
         "meaning, structure 0.3",
         "features, structure 0.3",
     )

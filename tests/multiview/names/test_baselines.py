@@ -89,7 +89,7 @@ def test_a_plain_bag_is_the_mean_of_known_words(glove) -> None:
 
 
 def test_words_share_the_ngrams_of_their_spelling() -> None:
-    encoder, words = open_model("bag:ngrams@512"), open_model("bag:random@512")
+    encoder, words = open_model("bag:ngrams?dim=512"), open_model("bag:random?dim=512")
     names = ["parsing", "Parsing", "parsings", "zebra"]
     vectors = encoder([[name] for name in names])
     grams = ["<zeb", "zebra", "bra>", "<ze", "zeb", "ebr", "bra", "ra>", "zebr", "ebra", "<zebr", "ebra>"]
@@ -133,7 +133,7 @@ def test_a_transformers_last_layer_is_pooled_as_the_name_says(tmp_path: Path) ->
 @pytest.mark.usefixtures("both_devices")
 def test_the_lstm_is_the_maximum_over_its_words(glove: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiview.names.baselines.BATCH", 2)
-    encoder = open_model(f"random:lstm@6?vectors={glove}", seed=3)
+    encoder = open_model(f"random:lstm?dim=6?vectors={glove}", seed=3)
     table = {word: values.astype(np.float32) for word, values in vectors_of(glove).items()}
     unknown = np.mean(list(table.values()), axis=0)
     torch.manual_seed(3)

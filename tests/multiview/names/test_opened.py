@@ -34,11 +34,11 @@ def here(tmp_path: Path, words: Path, toy_trees: Path, monkeypatch) -> Path:
         "builtin?views=bag",
         "words.txt",
         "given.npz",
-        "bag:random@5",
-        "bag:ngrams@5?structure=0.2",
+        "bag:random?dim=5",
+        "bag:ngrams?dim=5?structure=0.2",
         "sif:builtin?corpus=trees",
-        "random:lstm@8",
-        "random:seq@8?structure=0.1",
+        "random:lstm?dim=8",
+        "random:seq?dim=8?structure=0.1",
         "tiny",
         "cls:tiny",
         "builtin+words.txt+tiny",
@@ -53,7 +53,7 @@ def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(here: Path, n
     assert capsys.readouterr().out.split(maxsplit=2) == ["1.0000", "1", f"{LINES[1]}\n"]
 
 
-@pytest.mark.parametrize("name", ["random:dep,const@8", "bag:random@5", "tiny", "tiny+words.txt"])
+@pytest.mark.parametrize("name", ["random:dep,const?dim=8", "bag:random?dim=5", "tiny", "tiny+words.txt"])
 def test_a_tree_cache_is_its_sentences(here: Path, name: str) -> None:
     trees = TreeCache.open("trees")
     sentences = [" ".join(words) for words in trees.read(0, len(trees), ("token",)).words()]

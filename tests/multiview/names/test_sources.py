@@ -29,8 +29,8 @@ def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("spec", "kind", "name"),
     [
-        ("random:seq@4096", "random", "random:seq@4096"),
-        ("random:lstm@8?vectors=words.txt", "random", "random:lstm@8 over words"),
+        ("random:seq?dim=4096", "random", "random:seq?dim=4096"),
+        ("random:lstm?dim=8?vectors=words.txt", "random", "random:lstm?dim=8?vectors=words"),
         ("bag:./words.txt", "bag", "bag:words.txt"),
         ("sif:ngrams?corpus=trees", "bag", "sif:ngrams"),
         ("start:builtin?corpus=trees", "start", "start:builtin"),
@@ -43,7 +43,7 @@ def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyP
 )
 def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -> None:
     source = find_source(spec)
-    assert (source.kind, source.name) == (kind, name or source.name)
+    assert (source.kind, source.name.label) == (kind, name or source.name.label)
     drawn = kind == "random" or ":random" in spec or ":ngrams" in spec
     assert (source.key != find_source(spec, seed=1).key) == drawn
 
@@ -53,12 +53,12 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -
     [
         ("nowhere.txt", "no such file or folder"),
         ("x" * 5000, "File name too long"),
-        ("random:dep,const@7", "cannot be divided by 2"),
+        ("random:dep,const?dim=7", "cannot be divided by 2"),
         ("random:seq,lstm", "view 'lstm'"),
         ("random:", "expected random:VIEWS"),
         ("bag:random?views=seq", "expected bag:WORDS"),
-        ("bag:words.txt@300", "expected bag:WORDS"),
-        ("cls:someone/bert@300", "expected cls:NAME"),
+        ("bag:words.txt?dim=300", "expected bag:WORDS"),
+        ("cls:someone/bert?dim=300", "expected cls:NAME"),
         ("builtin?views=seq?views=seq", "expected MODEL, MODEL"),
         ("builtin?structure=half", "expected MODEL, MODEL"),
         ("builtin?structure=٠.٥", "expected MODEL, MODEL"),
@@ -87,14 +87,14 @@ def test_keys_are_of_the_content(here: Path, builtin: Path) -> None:
     plus.write_text((here / "words.txt").read_text())
     assert split_parts(str(plus)) == [str(plus)] and split_parts("a+random:seq") == ["a", "random:seq"]
     assert find_source(str(plus)).key == find_source("words.txt").key
-    over = find_source("random:seq@8?vectors=words.txt").key
+    over = find_source("random:seq?dim=8?vectors=words.txt").key
     (here / "words.txt").write_text((here / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
-    keys = {over, *(find_source(f"random:seq@8{w}").key for w in ("", "?vectors=words.txt"))}
+    keys = {over, *(find_source(f"random:seq?dim=8{w}").key for w in ("", "?vectors=words.txt"))}
     assert len(keys) == 3
     write_cache(here / "other", corpus_of(31))
     plain, *scaled = (find_source(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
-    keys = {source.key for source in (plain, *scaled, *(source.for_classifiers() for source in scaled))}
-    assert len(keys) == 5 and plain.for_classifiers() is plain
+    keys = {source.key for source in (plain, *scaled, *(source.features for source in scaled))}
+    assert len(keys) == 5 and plain.features is plain
     assert find_source("bag:random?scale=./trees").key == scaled[0].key
 
 
@@ -135,7 +135,15 @@ def npz(here: Path) -> str:
 
 @pytest.mark.parametrize(
     "spec",
-    ["bag:random@6", "words.txt", "random:seq@8", "random:lstm@4", "builtin", "builtin?views=seq", "npz"],
+    [
+        "bag:random?dim=6",
+        "words.txt",
+        "random:seq?dim=8",
+        "random:lstm?dim=4",
+        "builtin",
+        "builtin?views=seq",
+        "npz",
+    ],
 )
 def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Classifiers get each number centred and at one deviation over the text; cosines are of raw numbers."""

@@ -80,7 +80,7 @@ def test_a_conversion_that_was_killed_or_damaged_is_repeated(tmp_path, monkeypat
     (tmp_path / "v.txt").write_text("the 1 2\ncat 3 4\n")
     load_word_vectors(tmp_path / "v.txt", tmp_path)
     with monkeypatch.context() as patch, pytest.raises(TypeError):
-        patch.setattr("multiview.words.vectors.write_record", None)
+        patch.setattr("runtime.folders.write_record", None)
         load_word_vectors(tmp_path / "v.txt", tmp_path, limit=1)
     assert load_word_vectors(tmp_path / "v.txt", tmp_path).words == ["the", "cat"]
     (folder,) = tmp_path.glob("*.vectors")
