@@ -72,7 +72,7 @@ def test_results_and_resumption(tmp_path, words, run, scored, monkeypatch, capsy
         for metric, value in r["metrics"].items()
     }
     # the second run repeats nothing, and loads no model
-    monkeypatch.setattr(sources.Source, "load", lambda source, **_: None)
+    monkeypatch.setattr(sources.Source, "open", lambda source, **_: None)
     assert run(words, "random:seq", **first) == 0 and scored == ["CR"] * 4
     assert written(tmp_path) == values
 
