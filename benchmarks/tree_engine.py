@@ -4,8 +4,8 @@
 
 A step is a forward and backward pass over a batch of 400 sentences of documentation (fewer from D = 1200),
 which are parsed first. ``products_fraction`` is the time of our step's matrix products divided by that of the
-whole step. ``ratio_dgl`` is DGL's time divided by ours; DGL's graphs and frontiers are made beforehand, like
-our plans. The output is a table and one line of JSON.
+whole step. ``ratio_dgl`` is DGL's time divided by ours; plans are made beforehand, DGL's graph in the step
+(a thousandth of it). The output is a table and one line of JSON.
 """
 
 import itertools

@@ -2,18 +2,13 @@
 
     meaning(s) = unit(x W + b)          features(x) = L / √F · (x - m) / d
 
-x are the views one after the other. :class:`Moments` fits W and b in closed form, from sums over the
-sentences: by ridge regression to a teacher's vectors, rotated to the principal components of the predictions,
-so that the first k numbers are the best k; or, without a teacher, to the directions in which neighbours agree
-most (Hotelling 1936). The components are of the second moment, since cosines are taken about the origin.
-
-m and d are mean and deviation of each of the F numbers over a sample of text, so that a sentence there has
-the length L (root mean square). Classifiers hardly learn from numbers that are small, whatever these tell
-(docs/senteval.md). A model with a read-out leaves out of its features the numbers that the others predict
-best, one at a time, so that one of two equal ones stays.
+x are the views one after the other. W and b are fitted to a teacher's vectors or to neighbours
+(:mod:`multiview.training.fit`). m and d are mean and deviation of each of the F numbers over a sample of
+text, so that a sentence there has the length L (root mean square). Classifiers hardly learn from numbers that
+are small, whatever these tell (docs/senteval.md).
 
 Legend of dimension suffixes: N sentences, B of a batch, D size of the views together, T of the teacher, K of
-the read-out, F features.
+the read-out, S of a structure, F features.
 """
 
 from __future__ import annotations
@@ -24,9 +19,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from numbers import Real
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize
 
@@ -40,7 +33,6 @@ STRUCTURE_SIZES = (128, 256, 512, 1024)
 """How many numbers a structure vector may have; a smaller one is the beginning of the largest."""
 Span = tuple[int, int]
 """Sentences ``start`` to ``stop`` (excluded) of a text."""
-Numbers = NDArray[np.floating]
 
 
 class Readout(nn.Module):
@@ -100,7 +92,7 @@ class Scale(nn.Module):
             sums_2D = sums_2D + torch.stack([x_BD.sum(dim=0), x_BD.square().sum(dim=0)])
             count += len(x_BD)
         mean_D, square_D = sums_2D / max(count, 1)
-        deviation_D = _deviations(mean_D, square_D)
+        deviation_D = deviations(mean_D, square_D)
         if previous is not None:
             deviation_D[previous.deviation.cpu().isinf()] = torch.inf
         return cls(mean_D.float(), deviation_D.float(), origin)
@@ -120,7 +112,7 @@ class Scale(nn.Module):
         return ((x_BD[:, indices_F] - self.mean[indices_F]) * factor_F)[:, :dim]
 
 
-def _deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
+def deviations(mean_D: Tensor, square_D: Tensor) -> Tensor:
     """Return the deviations of numbers by their means and mean squares, in float64; 0 of a constant."""
     deviation_D = (square_D - mean_D.square()).clamp_min(0).sqrt()
     return deviation_D.masked_fill(deviation_D <= 1e-6 * mean_D.abs(), 0)  # what rounding leaves of it
@@ -151,80 +143,6 @@ def sample_spans(
         start = stop - (ends[part] - first)
         spans.append((start, min(start + min(block, next_first - first), stop)))
     return spans
-
-
-class Moments:
-    """Sums over any number of sentences, from which read-outs and scales are made: D (D + T) numbers."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sums: list[NDArray[np.float64]] = []
-        """Σ x [D], Σ y [T], XᵀX [D, D], XᵀY [D, T]."""
-
-    def add(self, x_BD: Numbers, y_BT: Numbers) -> None:
-        """Count sentences with the views' vectors x and the teacher's y."""
-        x, y = x_BD.astype(np.float64), y_BT.astype(np.float64)
-        terms = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
-        self.sums = self.sums or [np.zeros_like(term) for term in terms]
-        for total, term in zip(self.sums, terms, strict=True):
-            total += term
-        self.count += len(x)
-
-    def _means(self) -> list[NDArray[np.float64]]:
-        return [total / max(self.count, 1) for total in self.sums]
-
-    def scale(self, features: int, origin: str = "") -> Scale:
-        """Return mean and deviation of each number; only ``features`` numbers are kept, see above."""
-        from scipy.linalg.lapack import dpstrf  # here, because the model's import goes without
-
-        x_D, _, xx_DD, _ = self._means()
-        square_D = torch.from_numpy(np.diag(xx_DD).copy())
-        deviation_D = _deviations(torch.from_numpy(x_D), square_D).numpy()
-        divisor_D = np.where(deviation_D > 0, deviation_D, np.inf)  # a constant is correlated with nothing
-        correlation_DD = (xx_DD - np.outer(x_D, x_D)) / np.outer(divisor_D, divisor_D)
-        correlation_DD[np.diag_indices_from(correlation_DD)] += 1e-4
-        # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
-        # decomposition of the inverse, and pivoting takes the largest of those that are left.
-        pivots_D = dpstrf(np.linalg.inv(correlation_DD))[1] - 1
-        excess = max(len(x_D) - features, 0)
-        deviation_D[pivots_D[:excess]] = np.inf
-        return Scale(_tensor(x_D), _tensor(deviation_D), origin)
-
-    def fit(self, strength: float, dim: int, origin: str = "", *, of_neighbours: bool = False) -> Readout:
-        """Fit the read-out of K = ``dim`` numbers, at most T, with a ridge of ``strength`` s > 0.
-
-        C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
-        their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal
-        components. ``of_neighbours`` says that pairs of neighbours were added, both ways; then W are
-        canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W. An x that is the same for all sentences
-        is a UserError.
-        """
-        from scipy.linalg import eigh, solve  # here, because the model's import goes without
-
-        x_D, y_T, xx_DD, xy_DT = self._means()
-        xx_DD -= np.outer(x_D, x_D)
-        xy_DT -= np.outer(x_D, x_D if of_neighbours else y_T)
-        variance = float(np.trace(xx_DD)) / len(x_D)
-        if variance <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
-            raise UserError("a read-out: the views give every sentence the same vector")
-        xx_DD[np.diag_indices_from(xx_DD)] += strength * variance
-        if of_neighbours:
-            largest = [len(x_D) - dim, len(x_D) - 1]
-            correlation_K, weight_DK = eigh((xy_DT + xy_DT.T) / 2, xx_DD, subset_by_index=largest)
-            weight_KD = (weight_DK * np.sqrt(np.maximum(correlation_K, 0))).T[::-1]
-            return Readout(_tensor(weight_KD), _tensor(-weight_KD @ x_D), origin)
-        weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
-        # The second moment of the predictions is Wᵀ C W + ȳ ȳᵀ, and C W = C_xy - s v W.
-        second_TT = weight_DT.T @ (xy_DT - strength * variance * weight_DT) + np.outer(y_T, y_T)
-        axes_TK = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1][:, :dim]
-        bias_K = (y_T - x_D @ weight_DT) @ axes_TK
-        readout = Readout(_tensor((weight_DT @ axes_TK).T), _tensor(bias_K), origin)
-        readout.axes_TK = _tensor(axes_TK)
-        return readout
-
-
-def _tensor(array: Numbers) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 def normalize_rows(x_ND: Tensor) -> Tensor:

@@ -47,8 +47,6 @@ def xavier_blocks_(weight: Tensor, rows: int, columns: int) -> None:
 class TreeLSTM(ViewEncoder):
     """A Tree-LSTM; subclasses have a parameter for each field of ``weights_type``."""
 
-    tree_plan: ClassVar[staticmethod[[Batch], TreePlan]]
-    """Makes the native plan."""
     weights_type: ClassVar[type[DepWeights] | type[ConstWeights]]
     """The weights in the order in which both engines take them."""
     sweep: ClassVar[type[torch.autograd.Function]]
@@ -64,23 +62,14 @@ class TreeLSTM(ViewEncoder):
                 nn.init.zeros_(weight)
                 nn.init.constant_(weight.detach().split(self.dim)[forget_gates], self.forget_bias)
 
-    def plan(self, batch: Batch) -> Plan:
-        """Schedule the trees, by their heads or children and their heights."""
-        plan = self.tree_plan(batch)
-        if self.engine != "dgl":
-            return plan
-        from multiview.engines.dgl_engine import GraphPlan
-
-        return GraphPlan.of(plan)
-
     def states(self, x_UE: Tensor, token_N: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
         """Return the roots [B, D] and all states [N, D] in slot order."""
+        assert isinstance(plan, TreePlan)
         plan = plan.to(x_UE.device)
         weights = self.weights_type(*(getattr(self, name) for name in self.weights_type._fields))
         if self.engine == "dgl":
-            from multiview.engines.dgl_engine import GraphPlan, tree_states
+            from multiview.engines.dgl_engine import tree_states
 
-            assert isinstance(plan, GraphPlan)
             return tree_states(nn.functional.embedding(token_N, x_UE), plan, weights)
         root_BD, h_ND = self.sweep.apply(x_UE, token_N, plan, *weights)
         return root_BD, h_ND
@@ -91,7 +80,6 @@ class DepEncoder(TreeLSTM):
     """The view DEP: a sentence is the state of the root of its dependency tree."""
 
     requires = frozenset({"tokens", "dep"})
-    tree_plan = staticmethod(plan_dep)
     weights_type, sweep = DepWeights, DepSweep
 
     def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
@@ -111,16 +99,16 @@ class DepEncoder(TreeLSTM):
         self.role_bias = nn.Parameter(torch.empty(len(CHILD_ROLES), 2 * self.dim))
         nn.init.normal_(self.role_bias)
 
-    def plan(self, batch: Batch) -> Plan:
+    def plan(self, batch: Batch) -> TreePlan:
         """Schedule the trees, by heads and heights; with relations their roles are part of the plan."""
-        plan = super().plan(batch)
+        plan = plan_dep(batch)
         if self.role_bias is None:
             return plan
         from parsing.trees.child_roles import child_roles
 
         role = np.empty_like(plan.node_slot)
         role[plan.node_slot] = child_roles(batch)
-        return replace(plan, role=role)  # type: ignore[call-arg]
+        return replace(plan, role=role)
 
 
 @register_view("const")
@@ -128,7 +116,6 @@ class ConstEncoder(TreeLSTM):
     """The view CONST: a sentence is the state of the root of its constituency tree."""
 
     requires = frozenset({"tokens", "const"})
-    tree_plan = staticmethod(plan_const)
     weights_type, sweep = ConstWeights, ConstSweep
 
     def __init__(self, word_dim: int, dim: int, engine: str = "native", *, forget_bias: float = 0.0) -> None:
@@ -137,6 +124,10 @@ class ConstEncoder(TreeLSTM):
         self.recurrent_weight = nn.Parameter(torch.empty(5 * dim, 2 * dim))
         self.bias = nn.Parameter(torch.empty(4 * dim))
         self._initialise(forget_gates=3)
+
+    def plan(self, batch: Batch) -> TreePlan:
+        """Schedule the trees, by children and heights."""
+        return plan_const(batch)
 
 
 @register_view("seq")

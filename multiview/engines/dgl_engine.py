@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import sys
 import types
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiview.engines.plan import NORM_FLOOR, ConstWeights, DepWeights, IntArray, Plan, TreePlan
+from multiview.engines.plan import NORM_FLOOR, ConstWeights, DepWeights, TreePlan
 from runtime.errors import MissingExtraError
 
 
@@ -42,46 +40,14 @@ def load_dgl() -> Any:
     return dgl
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphPlan(Plan):
-    """The graph of a batch's trees, whose nodes are the slots, and its topological frontiers."""
-
-    word: IntArray
-    """int64 [N], node of each word; in constituency trees those of internal nodes follow."""
-    graph: Any
-    frontiers: Any
-    role: IntArray | None = None
-    """int64 [N], as in ``TreePlan``."""
-
-    @classmethod
-    def of(cls, plan: TreePlan) -> GraphPlan:
-        """Make the graph of a native plan: children come in order, as mailboxes follow the order of edges."""
-        dgl = load_dgl()
-        parent = torch.from_numpy(np.repeat(plan.slot_of_rank[plan.leaves :], np.diff(plan.child_offsets)))
-        graph = dgl.graph((torch.arange(len(parent)), parent), num_nodes=len(plan.slot_of_rank))
-        frontiers = list(dgl.topological_nodes_generator(graph)) if plan.sentences else []
-        word = np.empty_like(plan.slot_of_rank)
-        word[plan.node_of_rank] = plan.slot_of_rank
-        shared = {name: getattr(plan, name) for name in ("sentences", "node_offsets", "node_slot")}
-        return cls(word=word, graph=graph, frontiers=frontiers, **shared)
-
-    def to(self, device: torch.device | str) -> Self:
-        """Return the index arrays, the graph and its frontiers on ``device``."""
-        plan = super().to(device)
-        if plan is self:
-            return self
-        frontiers = [nodes.to(device) for nodes in self.frontiers]
-        return replace(plan, graph=self.graph.to(device), frontiers=frontiers)
-
-
-def tree_states(x: Tensor, plan: GraphPlan, weights: DepWeights | ConstWeights) -> tuple[Tensor, Tensor]:
+def tree_states(x: Tensor, plan: TreePlan, weights: DepWeights | ConstWeights) -> tuple[Tensor, Tensor]:
     """Return the roots [B, D] and all states [N, D] in slot order, from word vectors [T, V]."""
     if isinstance(weights, DepWeights):
         return _dep_states(x, plan, weights)
     return _const_states(x, plan, weights)
 
 
-def _const_states(x: Tensor, plan: GraphPlan, weights: ConstWeights) -> tuple[Tensor, Tensor]:
+def _const_states(x: Tensor, plan: TreePlan, weights: ConstWeights) -> tuple[Tensor, Tensor]:
     dim = weights.recurrent_weight.shape[1] // 2
     b_iou, b_f = weights.bias.split([3 * dim, dim])
 
@@ -95,7 +61,7 @@ def _const_states(x: Tensor, plan: GraphPlan, weights: ConstWeights) -> tuple[Te
     return _propagate(plan, {"iou": F.linear(x, weights.input_weight)}, gather, b_iou)
 
 
-def _dep_states(x: Tensor, plan: GraphPlan, weights: DepWeights) -> tuple[Tensor, Tensor]:
+def _dep_states(x: Tensor, plan: TreePlan, weights: DepWeights) -> tuple[Tensor, Tensor]:
     dim = weights.recurrent_weight.shape[1]
     b_iou, b_q, b_f, b_p = weights.bias.split([3 * dim, dim, dim, dim])
     w_q, w_f = weights.parent_weight.split(dim)
@@ -118,11 +84,11 @@ def _dep_states(x: Tensor, plan: GraphPlan, weights: DepWeights) -> tuple[Tensor
 
     data = {"iou": F.linear(x, weights.input_weight), "q": F.linear(x, w_q, b_q), "wf": F.linear(x, w_f, b_f)}
     if weights.role_bias is not None:
-        data["role"] = F.embedding(plan.tensor("role")[plan.tensor("word")], weights.role_bias)
+        data["role"] = F.embedding(plan.tensor("role")[plan.tensor("node_slot")], weights.role_bias)
     return _propagate(plan, data, gather, b_iou)
 
 
-def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
+def _propagate(plan: TreePlan, data: dict[str, Tensor], gather: Any, b_iou: Tensor) -> tuple[Tensor, Tensor]:
     """Send messages from the leaves up, by frontier; c = i∘u + memory, h = o∘tanh(c) at every node."""
     dim = len(b_iou) // 3
     if not plan.sentences:
@@ -137,15 +103,18 @@ def _propagate(plan: GraphPlan, data: dict[str, Tensor], gather: Any, b_iou: Ten
     def send(edges: Any) -> dict[str, Tensor]:
         return {name: edges.src[name] for name in ("h", "c", "role") if name in edges.src}
 
-    with plan.graph.local_scope():
-        graph = plan.graph
-        zeros = b_iou.new_zeros(len(plan.node_slot), dim)
-        for name, word_rows in data.items():
-            node_rows = word_rows.new_zeros(len(zeros), word_rows.shape[1])
-            graph.ndata[name] = node_rows.index_copy(0, plan.tensor("word")[: len(word_rows)], word_rows)
-        graph.ndata.update({"h": zeros, "c": zeros, "memory": zeros})
-        leaves, *frontiers = plan.frontiers
-        graph.apply_nodes(update, leaves)
-        dgl.prop_nodes(graph, frontiers, send, gather, update)
-        h = graph.ndata["h"]
-    return h[-plan.sentences :], h
+    slot = plan.tensor("slot_of_rank")
+    child = torch.arange(plan.edges, device=slot.device)  # by slot, so that siblings come in order
+    parent = slot[plan.leaves :].repeat_interleave(plan.tensor("child_offsets").diff())
+    graph = dgl.graph((child, parent), num_nodes=len(slot))
+    slot_of_node = torch.empty_like(slot).index_copy(0, plan.tensor("node_of_rank"), slot)
+    zeros = b_iou.new_zeros(len(slot), dim)
+    for name, word_rows in data.items():
+        node_rows = word_rows.new_zeros(len(slot), word_rows.shape[1])
+        graph.ndata[name] = node_rows.index_copy(0, slot_of_node[: len(word_rows)], word_rows)
+    graph.ndata.update({"h": zeros, "c": zeros, "memory": zeros})
+    graph.apply_nodes(update, slot[: plan.leaves])
+    levels = [slot[plan.leaves :][low:high] for low, high, *_ in plan.levels()]
+    dgl.prop_nodes(graph, levels, send, gather, update)
+    h = graph.ndata["h"]
+    return h[plan.edges :], h

@@ -1,5 +1,11 @@
 """Fit a read-out to another encoder's vectors or to neighbours, compare it on text held out, and store it.
 
+:class:`Moments` fits it in closed form, from sums over the sentences: by ridge regression to a teacher's
+vectors, rotated to the principal components of the predictions, so that the first k numbers are the best k;
+or, without a teacher, to the directions in which neighbours agree most (Hotelling 1936). The components are
+of the second moment, since cosines are taken about the origin. A model with a read-out leaves out of its
+features the numbers that the others predict best, one at a time, so that one of two equal ones stays.
+
 Legend of dimension suffixes: N sentences of a cache, H held out, B of a batch, C of a chunk, D numbers of all
 views, T of the teacher, K of the read-out.
 """
@@ -14,10 +20,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from scipy.linalg import eigh, lapack, solve
+from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from multiview.encoders.meaning import Moments, Readout, Scale, normalize_rows
+from multiview.encoders.meaning import Readout, Scale, deviations, normalize_rows
 from multiview.folder.files import WEIGHTS, copy_card, load_members, model_records
 from multiview.folder.reading import CHUNK_SENTENCES
 from multiview.model import MultiViewEncoder
@@ -34,10 +42,86 @@ BATCH = 2048
 """Sentences encoded and added up at a time."""
 HELD_OUT = 4000
 """Sentences held out at most, in whole documents: half choose the strength, half are reported."""
+Numbers = NDArray[np.floating]
 LEAST = 20
 """Sentences of a block that is held out; where there is one alone it does both."""
 FITTED = -1
 """In place of the number of a held-out block: a sentence that is fitted to."""
+
+
+class Moments:
+    """Sums over any number of sentences, from which read-outs and scales are made: D (D + T) numbers.
+
+    ``of_neighbours`` says that pairs of neighbours are added, both ways, in place of a teacher's vectors.
+    """
+
+    def __init__(self, *, of_neighbours: bool = False) -> None:
+        self.of_neighbours = of_neighbours
+        self.count = 0
+        self.sums: list[NDArray[np.float64]] = []
+        """Σ x [D], Σ y [T], XᵀX [D, D], XᵀY [D, T]."""
+
+    def add(self, x_BD: Numbers, y_BT: Numbers) -> None:
+        """Count sentences with the views' vectors x and the teacher's y."""
+        x, y = x_BD.astype(np.float64), y_BT.astype(np.float64)
+        terms = [x.sum(axis=0), y.sum(axis=0), x.T @ x, x.T @ y]
+        self.sums = self.sums or [np.zeros_like(term) for term in terms]
+        for total, term in zip(self.sums, terms, strict=True):
+            total += term
+        self.count += len(x)
+
+    def _means(self) -> list[NDArray[np.float64]]:
+        return [total / max(self.count, 1) for total in self.sums]
+
+    def scale(self, features: int, origin: str = "") -> Scale:
+        """Return mean and deviation of each number; all but ``features`` of them are left out."""
+        x_D, _, xx_DD, _ = self._means()
+        square_D = torch.from_numpy(np.diag(xx_DD).copy())
+        deviation_D = deviations(torch.from_numpy(x_D), square_D).numpy()
+        divisor_D = np.where(deviation_D > 0, deviation_D, np.inf)  # a constant is correlated with nothing
+        correlation_DD = (xx_DD - np.outer(x_D, x_D)) / np.outer(divisor_D, divisor_D)
+        correlation_DD[np.diag_indices_from(correlation_DD)] += 1e-4
+        # On the diagonal of the inverse stands 1 / (1 - R²). To leave a number out is a step of Cholesky's
+        # decomposition of the inverse, and pivoting takes the largest of those that are left.
+        pivots_D = lapack.dpstrf(np.linalg.inv(correlation_DD))[1] - 1
+        excess = max(len(x_D) - features, 0)
+        deviation_D[pivots_D[:excess]] = np.inf
+        return Scale(_tensor(x_D), _tensor(deviation_D), origin)
+
+    def fit(self, strength: float, dim: int, origin: str = "") -> Readout:
+        """Fit the read-out of K = ``dim`` numbers with a ridge of ``strength`` s > 0.
+
+        C and C_xy are covariances, v is the mean variance of the D numbers of x, so that s does not depend on
+        their scale. With a teacher W = (C + s v I)⁻¹ C_xy and b = ȳ - x̄ W, at its first K principal
+        components. Of neighbours W are canonical directions, C_xy w = ρ (C + s v I) w, and b = -x̄ W. An x
+        that is the same for all sentences is a UserError, and so is a teacher of fewer than ``dim`` numbers.
+        """
+        x_D, y_T, xx_DD, xy_DT = self._means()
+        if dim > len(y_T):
+            raise UserError(f"a read-out of {dim} numbers: the teacher has {len(y_T)}")
+        xx_DD -= np.outer(x_D, x_D)
+        xy_DT -= np.outer(x_D, x_D if self.of_neighbours else y_T)
+        variance = float(np.trace(xx_DD)) / len(x_D)
+        if variance <= 1e-12 * float(np.mean(x_D**2)):  # but for rounding
+            raise UserError("a read-out: the views give every sentence the same vector")
+        xx_DD[np.diag_indices_from(xx_DD)] += strength * variance
+        if self.of_neighbours:
+            largest = [len(x_D) - dim, len(x_D) - 1]
+            correlation_K, weight_DK = eigh((xy_DT + xy_DT.T) / 2, xx_DD, subset_by_index=largest)
+            weight_KD = (weight_DK * np.sqrt(np.maximum(correlation_K, 0))).T[::-1]
+            return Readout(_tensor(weight_KD), _tensor(-weight_KD @ x_D), origin)
+        weight_DT = solve(xx_DD, xy_DT, assume_a="pos", overwrite_a=True)
+        # The second moment of the predictions is Wᵀ C W + ȳ ȳᵀ, and C W = C_xy - s v W.
+        second_TT = weight_DT.T @ (xy_DT - strength * variance * weight_DT) + np.outer(y_T, y_T)
+        axes_TK = np.linalg.eigh((second_TT + second_TT.T) / 2)[1][:, ::-1][:, :dim]
+        bias_K = (y_T - x_D @ weight_DT) @ axes_TK
+        readout = Readout(_tensor((weight_DT @ axes_TK).T), _tensor(bias_K), origin)
+        readout.axes_TK = _tensor(axes_TK)
+        return readout
+
+
+def _tensor(array: Numbers) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -55,7 +139,7 @@ class Target:
         offsets = np.asarray(cache.documents())
         self.document_N = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         self.vectors_NT = None if teacher is None else open_teacher(teacher, cache)
-        self.moments = Moments()
+        self.moments = Moments(of_neighbours=teacher is None)
         self.sentence_count = 0
         """Sentences added so far; each counts once, however many neighbours it has."""
         self.name = "neighbours" if teacher is None else teacher.name
@@ -89,8 +173,6 @@ class Target:
         if self.vectors_NT is None:
             usable = np.ones(len(rows), bool)
             return neighbour_recall(vectors_BK, Positions(rows, self.document_N[rows], usable))
-        from scipy.stats import spearmanr
-
         pair_rows, pair_columns = torch.triu_indices(len(rows), len(rows), 1)
 
         def cosines_of_pairs(vectors: Tensor) -> NDArray[np.float64]:
@@ -121,14 +203,12 @@ def read_text(encoder: MultiViewEncoder, cache: TreeCache, target: Target) -> li
     held_out_parts: list[list[NDArray[np.float32]]] = [[] for _ in spans[:2]]
     batches = encoder.reader.batches(None, encoder.requires_of(), cache, BATCH)
     with torch.inference_mode(), progress(total=len(cache), description="encode") as bar:
-        for _, chunk in groupby(
-            batches, lambda batch: batch[0][0] // CHUNK_SENTENCES
-        ):  # keeps neighbours together
-            places, vectors = zip(
-                *((places, encoder.vectors(batch).cpu()) for places, batch in chunk), strict=True
-            )
-            rows = np.sort(np.concatenate(places))
-            x_CD = torch.cat(vectors).numpy()[np.argsort(np.concatenate(places))]
+        # Batches are of like length; all those of a chunk together have its neighbours side by side.
+        for _, chunk in groupby(batches, lambda batch: batch[0][0] // CHUNK_SENTENCES):
+            rows_and_vectors = [(rows, encoder.vectors(batch).cpu().numpy()) for rows, batch in chunk]
+            rows, x_CD = map(np.concatenate, zip(*rows_and_vectors, strict=True))
+            order = np.argsort(rows)
+            rows, x_CD = rows[order], x_CD[order]
             block_C = block_N[rows]
             target.add(rows[block_C == FITTED], x_CD[block_C == FITTED])
             for number, parts in enumerate(held_out_parts):
@@ -150,7 +230,7 @@ def best_readout(target: Target, block: Block, strengths: Sequence[float], dim: 
     readouts, scores = [], []
     for strength in strengths:
         origin = f"{target.name} over {target.sentence_count:,} sentences of {text}, strength {strength:g}"
-        readouts.append(target.moments.fit(strength, dim, origin, of_neighbours=target.vectors_NT is None))
+        readouts.append(target.moments.fit(strength, dim, origin))
         scores.append(target.fit_score(readouts[-1], block))
         print(f"strength   {strength:g}: {target.fit_measure} {scores[-1]:.4f}", flush=True)
     return readouts[scores.index(max(scores))]

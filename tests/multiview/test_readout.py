@@ -14,14 +14,13 @@ from multiview import readout
 from multiview.encoders.binding import WIDTH
 from multiview.encoders.meaning import (
     FEATURE_LENGTH,
-    Moments,
     Readout,
     Scale,
     Span,
     sample_spans,
 )
 from multiview.model import MultiViewEncoder
-from multiview.training.fit import Target, store_readout
+from multiview.training.fit import Moments, Target, store_readout
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from runtime.files import read_record
@@ -56,6 +55,8 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     cut = moments.fit(strength, dim=2)
     torch.testing.assert_close(cut.weight, found.weight[:2])
     torch.testing.assert_close(found(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
+    with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
+        moments.fit(strength, dim=5)
 
 
 def test_neighbours_are_canonical_directions() -> None:
@@ -66,10 +67,10 @@ def test_neighbours_are_canonical_directions() -> None:
         np.concatenate([topic + random.normal(size=(4000, 3)), random.normal(size=(4000, 2)) * 9], axis=1) + 5
         for _ in range(2)
     )
-    moments = Moments()
+    moments = Moments(of_neighbours=True)
     moments.add(left, right)
     moments.add(right, left)
-    found = moments.fit(1e-9, 3, of_neighbours=True)
+    found = moments.fit(1e-9, 3)
     x, y = np.concatenate([left, right]), np.concatenate([right, left])
     wanted = CCA(3, scale=False, max_iter=5000, tol=1e-12).fit(x, y)
     share = [np.corrcoef(*pair)[0, 1] for pair in zip(*(v.T for v in wanted.transform(x, y)), strict=True)]
@@ -81,11 +82,12 @@ def test_neighbours_are_canonical_directions() -> None:
 
 
 def test_one_vector_for_all_sentences_has_no_read_out() -> None:
-    moments, same = Moments(), np.full((900, 4), 0.3, np.float32)
-    moments.add(same, same)
+    same = np.full((900, 4), 0.3, np.float32)
     for of_neighbours in (True, False):
+        moments = Moments(of_neighbours=of_neighbours)
+        moments.add(same, same)
         with pytest.raises(UserError, match="the views give every sentence the same vector"):
-            moments.fit(0.1, 2, of_neighbours=of_neighbours)
+            moments.fit(0.1, 2)
 
 
 def test_features_are_scaled_and_without_what_others_tell() -> None:
