@@ -267,22 +267,6 @@ def plan_sequence(batch: Batch) -> SequencePlan:
     )
 
 
-def start_gradients(
-    dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
-) -> None:
-    """Fill ``dh`` and ``dc`` [N, D] as far as is known before the sweep; parents write the other slots.
-
-    ``droots`` [B, D] and ``dh_all`` [N, D] are gradients of roots and all states, None of what was not used.
-    """
-    dc[first_root:] = 0
-    if dh_all is not None:
-        dh.copy_(dh_all)
-    else:
-        dh[first_root:] = 0
-    if droots is not None:
-        dh[first_root:] += droots
-
-
 def workspace(like: Tensor, *shapes: tuple[int, ...]) -> list[Tensor]:
     """Return uninitialised buffers of these shapes for one sweep, with the type and device of ``like``."""
     if like.device.type != "cpu":

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from multiview.engines.plan import ConstWeights, DepWeights, TreePlan, start_gradients, workspace
+from multiview.engines.plan import ConstWeights, DepWeights, TreePlan, workspace
 from runtime.device import Products
 from runtime.errors import UserError
 
@@ -193,7 +193,7 @@ def _dep_levels_backward(
     leaves, dim = plan.leaves, h.shape[1]
     shapes = [buffer.shape for buffer in (h, c, gates, parent_products, child_products, context)]
     dh, dc, dgates, dparent_products, dchild_products, dcontext = workspace(h, *shapes)
-    start_gradients(dh, dc, droots, dh_all, plan.edges)
+    _start_gradients(dh, dc, droots, dh_all, plan.edges)
     dbias, inner_dgates = h.new_zeros(6 * dim), dgates[leaves:]
     child_weight = products.cast(weights.child_weight)
     recurrent_weight = products.cast(weights.recurrent_weight)
@@ -260,7 +260,7 @@ class ConstSweep(torch.autograd.Function):
         plan, kernels, products = ctx.plan, ctx.kernels, ctx.products
         leaves, internal, dim, slot = plan.leaves, plan.internal, h.shape[1], plan.tensor("slot_of_rank")
         dh, dc, dleaf_gates, dgates = workspace(h, h.shape, h.shape, leaf_gates.shape, gates.shape)
-        start_gradients(dh, dc, droots, dh_all, plan.edges)
+        _start_gradients(dh, dc, droots, dh_all, plan.edges)
         dbias, child_dh = x.new_zeros(4 * dim), _pairs(dh, internal)
         recurrent_weight = products.cast(recurrent_weight)
         put_product = products.mm if dh_all is None else products.addmm
@@ -289,6 +289,22 @@ class ConstSweep(torch.autograd.Function):
         return dx, None, None, *gradients
 
 
+def _start_gradients(
+    dh: Tensor, dc: Tensor, droots: Tensor | None, dh_all: Tensor | None, first_root: int
+) -> None:
+    """Fill ``dh`` and ``dc`` [N, D] as far as is known before the sweep; parents write the other slots.
+
+    ``droots`` [B, D] and ``dh_all`` [N, D] are gradients of roots and all states, None of what was not used.
+    """
+    dc[first_root:] = 0
+    if dh_all is not None:
+        dh.copy_(dh_all)
+    else:
+        dh[first_root:] = 0
+    if droots is not None:
+        dh[first_root:] += droots
+
+
 def _pairs(states: Tensor, internal: int) -> Tensor:
     """Return the states of the children as rows of left and right, [I, 2D]: a view of ``states`` [N, D]."""
-    return states[: 2 * internal].view(internal, -1) if internal else states.new_empty(0, 2 * states.shape[1])
+    return states[: 2 * internal].view(internal, 2 * states.shape[1])

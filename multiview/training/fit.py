@@ -38,11 +38,11 @@ from runtime.files import atomic_path, file_record, read_record, write_record
 from runtime.folders import current_folder, replace_folder
 from runtime.progress import progress
 
+Numbers = NDArray[np.floating]
 BATCH = 2048
 """Sentences encoded and added up at a time."""
 HELD_OUT = 4000
 """Sentences held out at most, in whole documents: half choose the strength, half are reported."""
-Numbers = NDArray[np.floating]
 LEAST = 20
 """Sentences of a block that is held out; where there is one alone it does both."""
 FITTED = -1
