@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from multiview.encoders.poles import PARTICLES, WordTrees, base_and_sign, poles
 from parsing.trees.batch import Batch
-from parsing.trees.role_rules import KIND, ROLES
+from parsing.trees.role_rules import KIND
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 MAX_WORDS = 400
 """Words of a text that are compared; the parsers take fewer."""
-_NEG = ROLES.index("neg")
 _NUMBER_WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
@@ -149,8 +148,7 @@ def _read_facts(batch: Batch, forms: FormTable) -> Facts:
     has_letters = np.array([any(map(str.isalnum, word)) for word in trees.types], bool)[word_N]
     word_T = np.flatnonzero(has_letters & (position_N < MAX_WORDS))
 
-    arc_M = np.flatnonzero(arcs.role != _NEG)
-    arc_M = arc_M[np.argsort(_sentence_of(batch, arcs.head[arc_M]), kind="stable")]
+    arc_M = np.argsort(_sentence_of(batch, arcs.head), kind="stable")
     head_M, dependent_M = arcs.head[arc_M], arcs.dependent[arc_M]
     return Facts(
         word_count=np.bincount(_sentence_of(batch, word_T), minlength=len(batch)),

@@ -34,7 +34,7 @@ from multiview.encoders.weightless import WeightlessView
 from multiview.engines.plan import Plan
 from multiview.words.table import WordTable
 from parsing.trees.batch import Batch
-from parsing.trees.role_rules import ROLES
+from parsing.trees.role_rules import ROLE, ROLES
 from parsing.trees.roles import Arcs
 from runtime.compiled import compiled
 
@@ -76,15 +76,10 @@ class BindingPlan(Plan):
 
 
 def role_pairs(trees: WordTrees) -> Arcs:
-    """Return the trees' arcs, and those between two dependents of one head, or with a dependent's number.
-
-    Arcs of negation are left out: negation turns signs (:mod:`multiview.encoders.poles`).
-    """
+    """Return the trees' arcs, and those between two dependents of one head, or with a dependent's number."""
     arcs = trees.canonical_arcs()
-    is_kept = arcs.role != ROLES.index("neg")
-    arcs = Arcs(arcs.role[is_kept], arcs.head[is_kept], arcs.dependent[is_kept])
     # A number is a dependent of its noun's head as well: he ran two miles and she three.
-    is_number = arcs.role == ROLES.index("num")
+    is_number = arcs.role == ROLE.NUM
     number_of_token = np.full(len(trees.word_N), -1)
     number_of_token[arcs.head[is_number]] = arcs.dependent[is_number]
     number_M = number_of_token[arcs.dependent]

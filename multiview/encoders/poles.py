@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from corpora.characters import plain
 from multiview.encoders.weightless import sign_vectors, spellings
 from parsing.trees.batch import Batch
-from parsing.trees.role_rules import KIND, ROLES, WORD, relation_bits, word_flags
+from parsing.trees.role_rules import KIND, ROLE, WORD, relation_bits, word_flags
 from parsing.trees.roles import Arcs, canonical_arcs, content_words, parents
 
 POLE_SHARE = 0.7
@@ -216,7 +216,6 @@ _RAISING_VERBS = _words("think believe suppose expect seem want appear feel look
 _ARGUMENT = KIND.SUBJECT | KIND.OBJECT
 _MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
 """Relations of words that a negation stands with though it is meant for what they belong to."""
-_THAN_ROLE = ROLES.index("than")
 
 
 class WordTrees:
@@ -235,9 +234,11 @@ class WordTrees:
         self.parent_N = parents(batch.head, batch.sentence_offsets)
 
     def canonical_arcs(self) -> Arcs:
-        """Return who did what to whom, by :mod:`parsing.trees.roles`."""
+        """Return who did what to whom, by :mod:`parsing.trees.roles`, but for negation: it turns signs."""
         flags_N = word_flags(self.types)[self.word_N]
-        return canonical_arcs(self.batch.head, self.relation_N, flags_N, self.batch.sentence_offsets)
+        return canonical_arcs(
+            self.batch.head, self.relation_N, flags_N, self.batch.sentence_offsets, with_negation=False
+        )
 
     def sentences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sentence of each of some tokens, as its place in the batch."""
@@ -263,7 +264,7 @@ class WordTrees:
         for token in np.flatnonzero(negation_N).tolist():
             for target in self._denied_tokens(token, int(negation_N[token])):
                 sign_N[target] *= -1
-        for token in arcs.head[arcs.role == _THAN_ROLE].tolist():
+        for token in arcs.head[arcs.role == ROLE.THAN].tolist():
             marks = {self._word(child) for child in self._children(token)} & {"than", "as"}
             parent = self.parent_N[token]
             if not marks or parent < 0:

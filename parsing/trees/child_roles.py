@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from parsing.trees.batch import Batch, Int64
-from parsing.trees.role_rules import KIND_BITS, ROLE_OF_KIND, ROLES, relation_bits, word_flags
+from parsing.trees.role_rules import ROLE_OF_RELATION, ROLES, relation_bits, word_flags
 from parsing.trees.roles import canonical_arcs, parents
 
 CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function", "other")
@@ -20,12 +20,8 @@ CHILD_ROLES = (*ROLES, *(f"has {role}" for role in ROLES), "conjunct", "function
 @cache
 def _relation_tables(relations: tuple[str, ...]) -> tuple[Int64, Int64]:
     """Return the kinds of each relation as bits, and its place in ``CHILD_ROLES``: int64 [R] both."""
-    kinds_R = relation_bits(relations)
-    roles = []
-    for kinds in kinds_R:
-        roles_of_kinds = [role for kind, role in ROLE_OF_KIND.items() if kinds & KIND_BITS[kind]]
-        roles.append(CHILD_ROLES.index([*roles_of_kinds, "other"][0]))
-    return kinds_R, np.array(roles, np.int64)
+    roles = [ROLE_OF_RELATION.get(relation, "other") for relation in relations]
+    return relation_bits(relations), np.array([CHILD_ROLES.index(role) for role in roles], np.int64)
 
 
 def child_roles(batch: Batch) -> Int64:

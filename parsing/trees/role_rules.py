@@ -8,7 +8,7 @@ that no other rule makes of this tree.
 
 import csv
 from collections import Counter, namedtuple
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,36 +22,38 @@ with open(Path(__file__).with_name("role_kinds.tsv"), encoding="utf-8", newline=
     _ROWS = list(csv.DictReader(_stream, delimiter="\t", quoting=csv.QUOTE_NONE))
 _RELATIONS_OF_KIND = {row["kind"]: row["members"].split() for row in _ROWS if row["of"] == "relation"}
 _WORDS_OF_SET = {row["kind"]: row["members"].split() for row in _ROWS if row["of"] == "word"}
-KIND_BITS = {kind: 1 << number for number, kind in enumerate(_RELATIONS_OF_KIND)}
-"""The bit of each kind of relation."""
-ROLE_OF_KIND = {row["kind"]: row["role"] for row in _ROWS if row["role"]}
-"""The role that a dependent has if only its relation is known; of several kinds, the first counts."""
-WORD_BITS = {name: 1 << number for number, name in enumerate([*_WORDS_OF_SET, "ing"])}
-"""The bit of each set of words; the set "ing" is all words that end in it."""
+ROLE_OF_RELATION = {
+    relation: row["role"] for row in reversed(_ROWS) if row["role"] for relation in row["members"].split()
+}
+"""The role that a dependent has if only its relation is known: that of the relation's first kind."""
 
 
-def _constants(bits: dict[str, int]) -> Any:
+def _constants(names: Iterable[str], values: Iterable[int]) -> Any:
     """Make constants, named in capitals, that compiled code can read."""
-    names = [name.upper().replace(" ", "_") for name in bits]
-    constants: Any = namedtuple("Constants", names)  # type: ignore[misc]
-    return constants(*bits.values())
+    fields = [name.upper().replace(" ", "_") for name in names]
+    return namedtuple("Constants", fields)._make(values)  # type: ignore[misc]
 
 
-KIND, WORD = _constants(KIND_BITS), _constants(WORD_BITS)
+def _bits(names: Collection[str]) -> Any:
+    return _constants(names, (1 << number for number in range(len(names))))
+
+
+KIND, WORD = _bits(_RELATIONS_OF_KIND), _bits([*_WORDS_OF_SET, "ing"])
+"""The bit of each kind of relation, and of each set of words; the set "ing" is all words that end in it."""
 CLAUSE = KIND.ROOT | KIND.COMPLEMENT | KIND.CLAUSAL_SUBJECT | KIND.ADVERBIAL_CLAUSE | KIND.PARATAXIS
 CLAUSE |= KIND.PARTICIPLE | KIND.RELATIVE
 FUNCTION_WORD = KIND.DETERMINER | KIND.CASE | KIND.AUXILIARY | KIND.COPULA | KIND.FUNCTION
 
 
-def _bits_of_members(sets: dict[str, list[str]], bits: dict[str, int]) -> Counter[str]:
+def _bits_of_members(sets: Collection[list[str]], bits: Iterable[int]) -> Counter[str]:
     bits_of_member: Counter[str] = Counter()
-    for name, members in sets.items():
-        bits_of_member.update(dict.fromkeys(members, bits[name]))
+    for members, bit in zip(sets, bits, strict=False):  # the set "ing" has no list
+        bits_of_member.update(dict.fromkeys(members, bit))
     return bits_of_member
 
 
-_BITS_OF_RELATION = _bits_of_members(_RELATIONS_OF_KIND, KIND_BITS)
-_BITS_OF_WORD = _bits_of_members(_WORDS_OF_SET, WORD_BITS)
+_BITS_OF_RELATION = _bits_of_members(_RELATIONS_OF_KIND.values(), KIND)
+_BITS_OF_WORD = _bits_of_members(_WORDS_OF_SET.values(), WORD)
 
 
 def relation_bits(relations: Sequence[str]) -> NDArray[np.int64]:
@@ -70,17 +72,20 @@ ROLES = (
     *("agent", "patient", "to", "from", "at", "poss", "attr", "num", "adv", "neg", "before", "than", "is"),
     "clause",
 )
-
-# Facts about a clause, bits that the conditions of its rules test.
-IS_COPULAR = 1  # its predicate is an adjective or a noun with a form of *be*
-IS_PASSIVE = 2
-HAS_OBJECT = 4
-IS_NEGATED = 8
-HAS_AGENT = 16  # it is passive and says by whom
-IS_COMPARED = 32  # its subject is compared with a standard: older than *she*, as old as *he*
-IS_EQUAL = 64  # the comparison is with *as*
-STANDARD_HAS_MORE = 128  # the standard has more of it: younger than *he*, not as old as *he*
-IS_NEGATED_ALONE = 256  # it is negated and has no subject
+ROLE = _constants(ROLES, range(len(ROLES)))
+"""The number of each role."""
+FACTS = {
+    "copular": "its predicate is an adjective or a noun with a form of *be*",
+    "passive": "its verb is passive",
+    "object": "it has an object",
+    "negated": "it is negated",
+    "agent": "it is passive and says by whom",
+    "compared": "its subject is compared with a standard: older than *she*, as old as *he*",
+    "equal": "the comparison is with *as*",
+    "less": "the standard has more of it: younger than *he*, not as old as *he*",
+}
+"""Facts about a clause, which the conditions of its rules test."""
+FACT = _bits(FACTS)
 
 # The words of a clause that an arc may join.
 PREDICATE, SUBJECT, STANDARD, AGENT = range(4)
@@ -100,26 +105,24 @@ class ClauseRule:
 
 
 CLAUSE_RULES = (
-    ClauseRule("predicate", "attr", SUBJECT, PREDICATE, IS_COPULAR, STANDARD_HAS_MORE,
+    ClauseRule("predicate", "attr", SUBJECT, PREDICATE, FACT.COPULAR, FACT.LESS,
                "hat:3:nsubj is:3:cop red:0:root -> attr:hat:red"),
-    ClauseRule("predicate of the standard", "attr", STANDARD, PREDICATE, IS_COPULAR | STANDARD_HAS_MORE, 0,
+    ClauseRule("predicate of the standard", "attr", STANDARD, PREDICATE, FACT.COPULAR | FACT.LESS, 0,
                "she:5:nsubj is:5:cop not:5:advmod as:5:advmod old:0:root as:7:case he:5:obl -> attr:he:old"),
-    ClauseRule("recipient of a passive", "to", PREDICATE, SUBJECT, IS_PASSIVE | HAS_OBJECT, IS_COPULAR,
+    ClauseRule("recipient of a passive", "to", PREDICATE, SUBJECT, FACT.PASSIVE | FACT.OBJECT, FACT.COPULAR,
                "She:3:nsubj:pass was:3:aux:pass given:0:root books:3:obj -> to:given:She"),
-    ClauseRule("patient of a passive", "patient", PREDICATE, SUBJECT, IS_PASSIVE, IS_COPULAR | HAS_OBJECT,
+    ClauseRule("patient of a passive", "patient", PREDICATE, SUBJECT, FACT.PASSIVE, FACT.COPULAR | FACT.OBJECT,
                "doctor:3:nsubj:pass was:3:aux:pass praised:0:root -> patient:praised:doctor"),
-    ClauseRule("subject", "agent", PREDICATE, SUBJECT, 0, IS_COPULAR | IS_PASSIVE | IS_NEGATED_ALONE,
+    ClauseRule("subject", "agent", PREDICATE, SUBJECT, 0, FACT.COPULAR | FACT.PASSIVE,
                "lawyer:2:nsubj praised:0:root -> agent:praised:lawyer"),
-    ClauseRule("negation", "neg", PREDICATE, SUBJECT, IS_NEGATED, HAS_AGENT,
+    ClauseRule("negation", "neg", PREDICATE, SUBJECT, FACT.NEGATED, FACT.AGENT,
                "He:4:nsubj did:4:aux not:4:advmod come:0:root -> neg:come:He"),
-    ClauseRule("negation of a passive", "neg", PREDICATE, AGENT, IS_NEGATED | HAS_AGENT, 0,
+    ClauseRule("negation of a passive", "neg", PREDICATE, AGENT, FACT.NEGATED | FACT.AGENT, 0,
                "Ann:4:nsubj:pass was:4:aux:pass not:4:advmod seen:0:root by:6:case Eve:4:obl:agent "
                "-> neg:seen:Eve"),
-    ClauseRule("negation without a subject", "neg", PREDICATE, PREDICATE, IS_NEGATED_ALONE, 0,
-               "not:2:advmod now:0:root -> neg:now:now"),
-    ClauseRule("more", "than", SUBJECT, STANDARD, IS_COMPARED, IS_EQUAL | STANDARD_HAS_MORE,
+    ClauseRule("more", "than", SUBJECT, STANDARD, FACT.COMPARED, FACT.EQUAL | FACT.LESS,
                "He:3:nsubj is:3:cop older:0:root than:5:case she:3:obl -> than:He:she"),
-    ClauseRule("less", "than", STANDARD, SUBJECT, IS_COMPARED | STANDARD_HAS_MORE, 0,
+    ClauseRule("less", "than", STANDARD, SUBJECT, FACT.COMPARED | FACT.LESS, 0,
                "she:3:nsubj is:3:cop younger:0:root than:5:case He:3:obl -> than:He:she"),
 )  # fmt: skip
 

@@ -13,42 +13,48 @@ from parsing.trees.batch import Int64
 from parsing.trees.role_rules import KIND, WORD
 from runtime.compiled import compiled_part
 
-HAS_RESOLVED_PRONOUN = 1 << 40
-"""A bit beside the kinds of a relative clause: its relative pronoun stands for the noun above."""
-_VERB_DEPENDENTS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.COPULA | KIND.COMPLEMENT | KIND.OBLIQUE
-_VERB_DEPENDENTS |= KIND.EXPLETIVE
-"""Dependents that an auxiliary without a verb does not have."""
+MAX_CONJUNCTS = 8
+"""How many conjuncts share the role of the first one."""
 _TOKENS = ("parent", "first_child", "next_sister", "antecedent", "standard")
-_BITS = ("kinds", "word", "child_kinds", "mark", "standard_has_more", "is_negated")
+_BITS = ("kinds", "word", "child_kinds", "mark", "standard_has_more", "is_negated", "has_pronoun")
 TOKEN = np.dtype([(name, np.int64) for name in (*_TOKENS, *_BITS)])
 """The record of a token.
 
 Other tokens are places in the batch, or -1: ``parent`` is its head, ``first_child`` its first dependent,
 ``next_sister`` the next dependent of its head, ``antecedent`` the token it stands for, ``standard`` what it
 is compared with. Bits are ``kinds`` (of its relation), ``word`` (the sets of words it is in), ``child_kinds``
-(of all its dependents) and ``mark`` (the sets of words that its preposition or conjunction is in).
-``standard_has_more`` and ``is_negated`` are 0 or 1."""
+(of all its dependents) and ``mark`` (the sets of words that its preposition or conjunction is in). The others
+are 0 or 1; a clause has the pronoun if that stands for the noun above it."""
 
 
 def token_records(parent: Int64, kinds: Int64, word: Int64) -> np.recarray[Any, Any]:
-    """Make the records of a batch, [T] of ``TOKEN``, which :func:`mend_trees` completes."""
-    records = np.zeros(len(word), np.dtype((np.record, TOKEN))).view(np.recarray)
-    records.parent, records.kinds, records.word = parent, kinds, word
-    for name in _TOKENS[1:]:
+    """Make the records of a batch, [T + 1] of ``TOKEN``, which :func:`mend_trees` completes.
+
+    The last one, which is also that of the place -1, is empty: no token.
+    """
+    records = np.zeros(len(word) + 1, np.dtype((np.record, TOKEN))).view(np.recarray)
+    for name in _TOKENS:
         records[name] = -1
+    records.parent[:-1], records.kinds[:-1], records.word[:-1] = parent, kinds, word
     return records
+
+
+@compiled_part
+def children(tree, head):  # type: ignore[no-untyped-def]
+    """Yield the dependents of a head in their order."""
+    child = tree[head].first_child
+    while child >= 0:
+        yield child
+        child = tree[child].next_sister
 
 
 @compiled_part
 def child_of(tree, head, kinds):  # type: ignore[no-untyped-def]
     """Find the first dependent of one of the kinds; -1 if there is none."""
-    if tree[head].child_kinds & kinds:
-        child = tree[head].first_child
-        while child >= 0:
-            if tree[child].kinds & kinds:
-                return child
-            child = tree[child].next_sister
-    return -1
+    child = tree[head].first_child if tree[head].child_kinds & kinds else -1
+    while child >= 0 and not tree[child].kinds & kinds:
+        child = tree[child].next_sister
+    return child
 
 
 @compiled_part
@@ -56,34 +62,42 @@ def relabel(tree, token, kinds):  # type: ignore[no-untyped-def]
     """Change the kinds of a token's relation."""
     tree[token].kinds = kinds
     head = tree[token].parent
-    if head >= 0:
-        tree[head].child_kinds = 0
-        child = tree[head].first_child
-        while child >= 0:
-            tree[head].child_kinds |= tree[child].kinds
-            child = tree[child].next_sister
+    tree[head].child_kinds = 0
+    for child in children(tree, head):
+        tree[head].child_kinds |= tree[child].kinds
+
+
+@compiled_part
+def coordinated_words(tree, first):  # type: ignore[no-untyped-def]
+    """Yield a word and its conjuncts, at most ``MAX_CONJUNCTS``."""
+    yield first
+    count = 0
+    for child in children(tree, first):
+        if tree[child].kinds & KIND.CONJUNCT and count < MAX_CONJUNCTS:
+            count += 1
+            yield child
 
 
 @compiled_part
 def mend_trees(tree):  # type: ignore[no-untyped-def]
     """Complete the records of a batch; each step relies on those before it."""
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         _lower_preposition(tree, token)
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         _raise_second_recipient(tree, token)
         _lower_subject(tree, token)
     _link_dependents(tree)
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         _relabel_complement(tree, token)
         _relabel_relative_clause(tree, token)
         _relabel_recipient(tree, token)
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         _resolve_relative_pronoun(tree, token)
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         if tree[token].parent >= 0:
             _resolve_subject(tree, token)
             _resolve_auxiliary(tree, token)
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         _find_comparison(tree, token)
         _find_negation(tree, token)
 
@@ -95,7 +109,7 @@ def _lower_preposition(tree, token):  # type: ignore[no-untyped-def]
     Example: doctor:3:nsubjpass was:3:auxpass praised:0:root by:3:agent lawyer:4:pobj -> agent:praised:lawyer
     """
     head = tree[token].parent
-    if head >= 0 and tree[token].kinds & KIND.PREPOSITIONAL_OBJECT and tree[head].kinds & KIND.PREPOSITION:
+    if tree[token].kinds & KIND.PREPOSITIONAL_OBJECT and tree[head].kinds & KIND.PREPOSITION:
         tree[token].parent = tree[head].parent
         tree[token].kinds = KIND.OBLIQUE | tree[head].kinds & KIND.AGENT
         tree[head].parent = token
@@ -109,10 +123,10 @@ def _raise_second_recipient(tree, token):  # type: ignore[no-untyped-def]
     Example: Ann:2:nsubj gave:0:root him:2:obj and:5:cc her:3:conj hats:5:obj -> patient:gave:hats
     """
     recipient = tree[token].parent
-    if recipient >= 0 and tree[token].kinds & KIND.OBJECT and tree[recipient].kinds & KIND.CONJUNCT:
-        first = tree[recipient].parent
-        if first >= 0 and tree[first].kinds & KIND.OBJECT:
-            tree[token].parent = tree[first].parent
+    first = tree[recipient].parent
+    is_second = tree[recipient].kinds & KIND.CONJUNCT and tree[first].kinds & KIND.OBJECT
+    if is_second and tree[token].kinds & KIND.OBJECT:
+        tree[token].parent = tree[first].parent
 
 
 @compiled_part
@@ -134,8 +148,8 @@ def _lower_subject(tree, clause):  # type: ignore[no-untyped-def]
 
 @compiled_part
 def _link_dependents(tree):  # type: ignore[no-untyped-def]
-    """Fill in, for each head, its dependents, their kinds, and its preposition or conjunction."""
-    for token in range(len(tree) - 1, -1, -1):
+    """Fill in, for each head, its dependents and its preposition or conjunction."""
+    for token in range(len(tree) - 2, -1, -1):
         head = tree[token].parent
         if head >= 0:
             tree[token].next_sister = tree[head].first_child
@@ -162,12 +176,10 @@ def _relabel_relative_clause(tree, clause):  # type: ignore[no-untyped-def]
 
     Example: man:0:root who:3:nsubj came:1:acl -> agent:came:man
     """
-    child = tree[clause].first_child if tree[clause].child_kinds & (KIND.OBJECT | KIND.SUBJECT) else -1
-    while child >= 0:
-        is_relative = tree[child].word & WORD.RELATIVE and tree[child].kinds & (KIND.SUBJECT | KIND.OBJECT)
-        if is_relative and tree[clause].kinds & KIND.PARTICIPLE:
-            relabel(tree, clause, tree[clause].kinds | KIND.RELATIVE)
-        child = tree[child].next_sister
+    if tree[clause].kinds & KIND.PARTICIPLE:
+        for child in children(tree, clause):
+            if tree[child].word & WORD.RELATIVE and tree[child].kinds & (KIND.SUBJECT | KIND.OBJECT):
+                relabel(tree, clause, tree[clause].kinds | KIND.RELATIVE)
 
 
 @compiled_part
@@ -178,23 +190,19 @@ def _relabel_recipient(tree, verb):  # type: ignore[no-untyped-def]
     Example: books:0:root which:4:obj she:4:nsubj gave:1:acl:relcl him:4:obj -> to:gave:him
     Example: What:5:nsubj she:3:nsubj gave:1:acl:relcl him:3:obj was:0:root -> to:gave:him
     """
-    if not tree[verb].child_kinds & KIND.OBJECT:
+    first_object = last_object = child_of(tree, verb, KIND.OBJECT)
+    if first_object < 0:
         return
-    first_object, second_object = -1, -1
-    child = tree[verb].first_child
-    while child >= 0:
-        if tree[child].kinds & KIND.OBJECT and first_object < 0:
-            first_object = child
-        elif tree[child].kinds & KIND.OBJECT:
-            second_object = child
-        child = tree[child].next_sister
-    noun = tree[verb].parent
-    if second_object >= 0:
-        recipient = second_object if tree[first_object].word & WORD.RELATIVE else first_object
+    for child in children(tree, verb):
+        if tree[child].kinds & KIND.OBJECT:
+            last_object = child
+    if first_object != last_object:
+        recipient = last_object if tree[first_object].word & WORD.RELATIVE else first_object
         relabel(tree, recipient, KIND.INDIRECT_OBJECT)
-    elif noun >= 0 and tree[noun].word & WORD.WHAT and tree[verb].kinds & KIND.RELATIVE:
-        has_recipient = tree[verb].child_kinds & KIND.SUBJECT and not tree[verb].child_kinds & KIND.COMPLEMENT
-        relabel(tree, first_object, KIND.INDIRECT_OBJECT if has_recipient else KIND.OBJECT)
+    elif tree[verb].kinds & KIND.RELATIVE and tree[tree[verb].parent].word & WORD.WHAT:
+        kinds = tree[verb].child_kinds
+        if kinds & KIND.SUBJECT and not kinds & KIND.COMPLEMENT:
+            relabel(tree, first_object, KIND.INDIRECT_OBJECT)
 
 
 @compiled_part
@@ -208,12 +216,11 @@ def _resolve_relative_pronoun(tree, pronoun):  # type: ignore[no-untyped-def]
         return
     clause = tree[pronoun].parent
     for _ in range(2):
-        noun = tree[clause].parent if clause >= 0 else -1
-        if noun >= 0:
-            is_cleft = tree[clause].kinds & KIND.CLAUSAL_SUBJECT and tree[noun].child_kinds & KIND.COPULA
-            if tree[clause].kinds & KIND.RELATIVE or is_cleft:
-                tree[pronoun].antecedent = noun
-                tree[clause].kinds |= HAS_RESOLVED_PRONOUN
+        noun = tree[clause].parent
+        is_cleft = tree[clause].kinds & KIND.CLAUSAL_SUBJECT and tree[noun].child_kinds & KIND.COPULA
+        if noun >= 0 and (tree[clause].kinds & KIND.RELATIVE or is_cleft):
+            tree[pronoun].antecedent = noun
+            tree[clause].has_pronoun = 1
         clause = noun
 
 
@@ -226,13 +233,12 @@ def _resolve_subject(tree, subject):  # type: ignore[no-untyped-def]
     Example: What:5:nsubj king:3:nsubj did:1:acl:relcl was:5:cop leave:0:root -> agent:leave:king
     """
     predicate = tree[subject].parent
-    child_kinds = tree[predicate].child_kinds
-    if not tree[subject].kinds & KIND.SUBJECT or not child_kinds & (KIND.COPULA | KIND.AUXILIARY):
+    kinds, word = tree[predicate].child_kinds, tree[subject].word
+    if not tree[subject].kinds & KIND.SUBJECT or not kinds & (KIND.COPULA | KIND.AUXILIARY):
         return
-    word = tree[subject].word
     clause = child_of(tree, subject, KIND.RELATIVE)
     is_question = tree[predicate].word & (WORD.RELATIVE_ADVERB | WORD.WHAT)
-    is_cleft = child_kinds & (KIND.RELATIVE | KIND.CLAUSAL_SUBJECT) and not is_question
+    is_cleft = kinds & (KIND.RELATIVE | KIND.CLAUSAL_SUBJECT) and not is_question
     if word & WORD.PRONOUN and (clause >= 0 or is_cleft):
         tree[subject].antecedent = predicate
     if clause >= 0 and word & WORD.WHAT:
@@ -240,7 +246,7 @@ def _resolve_subject(tree, subject):  # type: ignore[no-untyped-def]
             tree[clause].antecedent = predicate
             relabel(tree, child_of(tree, predicate, KIND.COPULA | KIND.AUXILIARY), KIND.AUXILIARY)
             relabel(tree, subject, KIND.FUNCTION)
-        elif child_kinds & (KIND.DETERMINER | KIND.NUMBER | KIND.POSSESSOR):
+        elif kinds & (KIND.DETERMINER | KIND.NUMBER | KIND.POSSESSOR):
             tree[subject].antecedent = predicate
 
 
@@ -251,8 +257,9 @@ def _resolve_auxiliary(tree, auxiliary):  # type: ignore[no-untyped-def]
     Example: Ann:3:nsubj is:3:cop tired:0:root and:6:cc Bob:6:nsubj is:3:conj -> attr:Bob:tired
     """
     of_clauses = KIND.CONJUNCT | KIND.ADVERBIAL_CLAUSE | KIND.PARATAXIS | KIND.COMPLEMENT
-    is_alone = tree[auxiliary].word & WORD.AUXILIARY and not tree[auxiliary].child_kinds & _VERB_DEPENDENTS
-    if is_alone and tree[auxiliary].kinds & of_clauses:
+    of_verbs = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.COPULA | KIND.COMPLEMENT | KIND.OBLIQUE
+    is_loose = tree[auxiliary].word & WORD.AUXILIARY and tree[auxiliary].kinds & of_clauses
+    if is_loose and not tree[auxiliary].child_kinds & (of_verbs | KIND.EXPLETIVE):
         tree[auxiliary].antecedent = tree[auxiliary].parent
 
 
@@ -263,11 +270,9 @@ def _find_comparison(tree, standard):  # type: ignore[no-untyped-def]
     Example: he:3:nsubj is:3:cop older:0:root than:5:case she:3:obl -> than:he:she
     Example: he:2:nsubj runs:0:root faster:2:advmod than:5:case she:3:obl -> than:he:she
     """
-    degree = tree[standard].parent
-    mark = tree[standard].mark
-    if degree < 0 or not mark & (WORD.THAN | WORD.AS):
-        return
-    if not tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE):
+    degree, mark = tree[standard].parent, tree[standard].mark
+    is_standard = tree[standard].kinds & (KIND.OBLIQUE | KIND.ADVERBIAL_CLAUSE)
+    if degree < 0 or not is_standard or not mark & (WORD.THAN | WORD.AS):
         return
     predicate = degree
     if tree[degree].kinds & (KIND.ADVERB | KIND.ATTRIBUTE) and tree[degree].parent >= 0:
@@ -281,10 +286,9 @@ def _find_comparison(tree, standard):  # type: ignore[no-untyped-def]
 @compiled_part
 def _degree_words(tree, head):  # type: ignore[no-untyped-def]
     """Return the bits LESS, if a word or a dependent is in that set, and AS, if an adverb of it is."""
-    words, child = tree[head].word & WORD.LESS, tree[head].first_child
-    while child >= 0:
+    words = tree[head].word & WORD.LESS
+    for child in children(tree, head):
         words |= tree[child].word & (WORD.LESS | WORD.AS if tree[child].kinds & KIND.ADVERB else WORD.LESS)
-        child = tree[child].next_sister
     return words
 
 
@@ -296,12 +300,8 @@ def _find_negation(tree, token):  # type: ignore[no-untyped-def]
     Example: she:2:nsubj saw:0:root no:4:det king:2:obj -> neg:saw:she
     """
     head = tree[token].parent
-    if head < 0:
-        return
-    of_noun = tree[token].kinds & KIND.DETERMINER and tree[head].kinds & (KIND.OBJECT | KIND.SUBJECT)
-    if tree[token].word & WORD.NO and of_noun:
-        head = tree[head].parent
-    elif not tree[token].word & WORD.NOT:
-        head = -1
-    if head >= 0:
+    is_of_noun = tree[token].kinds & KIND.DETERMINER and tree[head].kinds & (KIND.OBJECT | KIND.SUBJECT)
+    if tree[token].word & WORD.NO and is_of_noun:
+        tree[tree[head].parent].is_negated = 1
+    elif tree[token].word & WORD.NOT:
         tree[head].is_negated = 1

@@ -24,8 +24,9 @@ Relative pronouns and the subjects of clefts stand for their noun, an auxiliary 
 predicate it is coordinated with, and coordinated words share subjects and objects. Relations are those of
 Universal Dependencies or of Stanford Dependencies.
 
-:mod:`parsing.trees.role_trees` reads the trees, :mod:`parsing.trees.role_rules` has the rules, and this
-module applies them, predicate by predicate.
+Three steps lead there. :func:`parsing.trees.role_trees.mend_trees` evens out the trees and says what stands
+for what. Then, word by word, ``CLAUSE_RULES`` make the arcs of its clause and ``DEPENDENT_RULES`` those with
+its dependents (:mod:`parsing.trees.role_rules`).
 """
 
 from collections.abc import Sequence
@@ -39,35 +40,31 @@ from parsing.trees.role_rules import (
     CLAUSE,
     CLAUSE_TABLE,
     DEPENDENT_TABLE,
+    FACT,
     FUNCTION_WORD,
-    HAS_AGENT,
-    HAS_OBJECT,
-    IS_COMPARED,
-    IS_COPULAR,
-    IS_EQUAL,
-    IS_NEGATED,
-    IS_NEGATED_ALONE,
-    IS_PASSIVE,
     KIND,
-    ROLES,
-    STANDARD_HAS_MORE,
+    ROLE,
     WORD,
 )
-from parsing.trees.role_trees import HAS_RESOLVED_PRONOUN, child_of, mend_trees, relabel, token_records
+from parsing.trees.role_trees import (
+    MAX_CONJUNCTS,
+    child_of,
+    children,
+    coordinated_words,
+    mend_trees,
+    relabel,
+    token_records,
+)
 from runtime.compiled import compiled_if_long, compiled_part
 
-_AGENT, _PATIENT, _TO, _FROM, _AT, _POSS = range(6)
-_NEG = ROLES.index("neg")
 MAX_DEPTH = 5
 """How many clauses up or down a subject or a gap is searched for."""
-MAX_CONJUNCTS = 8
-"""How many conjuncts share the role of the first one."""
 ARCS_PER_TOKEN, SPARE_ARCS = MAX_CONJUNCTS + 4, 16
 """Room for the arcs of a batch: a token and its conjuncts have an arc each, and a clause has up to three
 (subject, negation, comparison). No sentence of GUM and EWT dev has more than one a token. A batch of wild
 trees may have more, since subjects are shared as well; its last arcs are then left out."""
-_VERB_DEPENDENTS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA | KIND.COMPLEMENT
-"""Dependents that show that a predicate has a verb of its own."""
+_OF_VERBS = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AUXILIARY | KIND.COPULA
+"""Dependents that only verbs and predicates have."""
 _KINDS_WITHOUT_RULE = KIND.SUBJECT | KIND.CONJUNCT | FUNCTION_WORD
 """Dependents that no rule of :data:`parsing.trees.role_rules.DEPENDENT_RULES` is for."""
 _KINDS_SHARING_ROLES = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.OBLIQUE | KIND.ATTRIBUTE | KIND.NUMBER
@@ -89,8 +86,10 @@ def content_words(relation: Int64, types: Sequence[str], token: Int) -> Int64:
     return np.flatnonzero(has_letters[token] & ((relation & FUNCTION_WORD) == 0))
 
 
-def canonical_arcs(head: Int, relation: Int64, word: Int64, sentence_offsets: Int) -> Arcs:
-    """Find the canonical arcs of dependency trees.
+def canonical_arcs(
+    head: Int, relation: Int64, word: Int64, sentence_offsets: Int, *, with_negation: bool = True
+) -> Arcs:
+    """Find the canonical arcs of dependency trees, with or without those of negation.
 
     Heads [T] are 1-based within the sentence, 0 for the root; relations and words [T] are bits of
     :mod:`parsing.trees.role_rules`; sentences start at the offsets [B + 1].
@@ -98,7 +97,7 @@ def canonical_arcs(head: Int, relation: Int64, word: Int64, sentence_offsets: In
     # The first row counts the arcs below it.
     arcs = np.empty((1 + ARCS_PER_TOKEN * len(word) + SPARE_ARCS, 3), np.int64)
     arcs[0, 0] = 0
-    _fill_arcs(token_records(parents(head, sentence_offsets), relation, word), arcs)
+    _fill_arcs(token_records(parents(head, sentence_offsets), relation, word), with_negation, arcs)
     return Arcs(*arcs[1 : arcs[0, 0] + 1].T.copy())
 
 
@@ -110,15 +109,15 @@ def parents(head: Int, sentence_offsets: Int) -> Int64:
 
 
 @partial(compiled_if_long, rows=100)  # which take Python 30 ms
-def _fill_arcs(tree, arcs):  # type: ignore[no-untyped-def]
+def _fill_arcs(tree, with_negation, arcs):  # type: ignore[no-untyped-def]
     """Write arcs to ``arcs``: rows of role, head and dependent, below a row that counts them."""
     mend_trees(tree)
-    for token in range(len(tree)):
+    for token in range(len(tree) - 1):
         if tree[token].first_child < 0 and not tree[token].kinds & (CLAUSE | KIND.CONJUNCT):
             continue  # it has no dependents, and no subject that it might share
         first_row = arcs[0, 0] + 1
         late_subject = _late_subject(tree, token)
-        _add_clause(tree, arcs, token, late_subject)
+        _add_clause(tree, with_negation, arcs, token, late_subject)
         _add_dependents(tree, arcs, token, late_subject)
         if tree[token].word & (WORD.POSSESS | WORD.BELONG):
             _add_possessions(tree, arcs, token, first_row)
@@ -130,7 +129,7 @@ def _add(tree, arcs, role, head, dependent):  # type: ignore[no-untyped-def]
     head = _referent(tree, head)
     dependent = _referent(tree, dependent)
     row = arcs[0, 0] + 1
-    if (head != dependent or role == _NEG) and row < len(arcs):
+    if (head != dependent or role == ROLE.NEG) and row < len(arcs):
         arcs[row, 0], arcs[row, 1], arcs[row, 2] = role, head, dependent
         arcs[0, 0] = row
 
@@ -146,41 +145,33 @@ def _referent(tree, token):  # type: ignore[no-untyped-def]
 
 
 @compiled_part
-def _next_conjunct(tree, token, first):  # type: ignore[no-untyped-def]
-    """Return the conjunct of ``first`` after a token, which is ``first`` or a conjunct; -1 after the last."""
-    token = tree[first].first_child if token == first else tree[token].next_sister
-    while token >= 0 and not tree[token].kinds & KIND.CONJUNCT:
-        token = tree[token].next_sister
-    return token
+def _add_clause(tree, with_negation, arcs, predicate, late_subject):  # type: ignore[no-untyped-def]
+    """Append the arcs of ``CLAUSE_RULES`` for each subject, and that of a gap.
 
+    A negated predicate without a subject is negated by itself.
 
-@compiled_part
-def _add_clause(tree, arcs, predicate, late_subject):  # type: ignore[no-untyped-def]
-    """Append the arcs of ``CLAUSE_RULES`` for each subject, and that of a gap."""
+    Example: not:2:advmod now:0:root -> neg:now:now
+    """
     first_subject = _subject(tree, predicate) if late_subject < 0 else late_subject
-    if first_subject < 0 and tree[predicate].is_negated:
-        _apply_clause_rules(tree, arcs, IS_NEGATED_ALONE, predicate, -1, -1)
-    elif first_subject >= 0:
+    if first_subject >= 0:
         facts = _clause_facts(tree, predicate)
-        agent = child_of(tree, predicate, KIND.AGENT)
-        subject = first_subject
-        for _ in range(MAX_CONJUNCTS + 1):
-            _apply_clause_rules(tree, arcs, facts, predicate, subject, agent)
-            subject = _next_conjunct(tree, subject, first_subject)
-            if subject < 0:
-                break
-    kinds = tree[predicate].kinds
-    has_gap = kinds & KIND.RELATIVE and not kinds & HAS_RESOLVED_PRONOUN
-    has_subject = child_of(tree, predicate, KIND.SUBJECT) >= 0
+        for subject in coordinated_words(tree, first_subject):
+            _apply_clause_rules(tree, with_negation, arcs, facts, predicate, subject)
+    elif tree[predicate].is_negated:
+        _apply_clause_rules(tree, with_negation, arcs, FACT.NEGATED, predicate, predicate)
+    has_gap = tree[predicate].kinds & KIND.RELATIVE and not tree[predicate].has_pronoun
+    has_subject = tree[predicate].child_kinds & KIND.SUBJECT
     if has_gap and has_subject and not _is_copular(tree, predicate):
         _add_gap(tree, arcs, predicate)
 
 
 @compiled_part
-def _apply_clause_rules(tree, arcs, facts, predicate, subject, agent):  # type: ignore[no-untyped-def]
+def _apply_clause_rules(tree, with_negation, arcs, facts, predicate, subject):  # type: ignore[no-untyped-def]
     """Append the arcs of all rules whose condition holds."""
-    words = (predicate, subject, tree[predicate].standard, agent)
+    words = (predicate, subject, tree[predicate].standard, child_of(tree, predicate, KIND.AGENT))
     for rule in CLAUSE_TABLE:
+        if rule.role == ROLE.NEG and not with_negation:
+            continue
         if facts & (rule.necessary_facts | rule.excluding_facts) == rule.necessary_facts:
             _add(tree, arcs, rule.role, words[rule.head], words[rule.dependent])
 
@@ -189,26 +180,22 @@ def _apply_clause_rules(tree, arcs, facts, predicate, subject, agent):  # type: 
 def _clause_facts(tree, predicate):  # type: ignore[no-untyped-def]
     """Collect what is true of a clause that has a subject, as bits of :mod:`parsing.trees.role_rules`."""
     facts = 0
+    kinds, standard = tree[predicate].child_kinds, tree[predicate].standard
     subject = child_of(tree, predicate, KIND.SUBJECT)
-    if _is_copular(tree, predicate) and not (subject >= 0 and tree[subject].kinds & KIND.PASSIVE_SUBJECT):
-        facts |= IS_COPULAR
+    if _is_copular(tree, predicate) and not tree[subject].kinds & KIND.PASSIVE_SUBJECT:
+        facts |= FACT.COPULAR
     if _is_passive(tree, predicate):
-        facts |= IS_PASSIVE
-        if tree[predicate].child_kinds & KIND.AGENT:
-            facts |= HAS_AGENT
-    if tree[predicate].child_kinds & KIND.OBJECT:
-        facts |= HAS_OBJECT
-    standard = tree[predicate].standard
+        facts |= FACT.PASSIVE | (FACT.AGENT if kinds & KIND.AGENT else 0)
+    if kinds & KIND.OBJECT:
+        facts |= FACT.OBJECT
     if standard >= 0:
-        facts |= IS_COMPARED
-        if tree[standard].mark & WORD.AS:
-            facts |= IS_EQUAL
+        facts |= FACT.COMPARED | (FACT.EQUAL if tree[standard].mark & WORD.AS else 0)
     if tree[predicate].is_negated:
-        facts |= IS_NEGATED
-    if tree[predicate].standard_has_more and (facts & IS_NEGATED or not facts & IS_EQUAL):
-        facts |= STANDARD_HAS_MORE
-        if facts & IS_EQUAL:  # not as old as she: the comparison has the negation
-            facts &= ~IS_NEGATED
+        facts |= FACT.NEGATED
+    if tree[predicate].standard_has_more and (facts & FACT.NEGATED or not facts & FACT.EQUAL):
+        facts |= FACT.LESS
+        if facts & FACT.EQUAL:  # not as old as she: the comparison has the negation
+            facts &= ~FACT.NEGATED
     return facts
 
 
@@ -222,7 +209,8 @@ def _shares_clause(tree, predicate):  # type: ignore[no-untyped-def]
 @compiled_part
 def _shares_auxiliary(tree, predicate):  # type: ignore[no-untyped-def]
     """Tell whether a predicate takes its copula or auxiliary from there, too: it is loose and *limp*."""
-    return _shares_clause(tree, predicate) and not tree[predicate].child_kinds & _VERB_DEPENDENTS
+    of_verbs = _OF_VERBS | KIND.COMPLEMENT
+    return _shares_clause(tree, predicate) and not tree[predicate].child_kinds & of_verbs
 
 
 @compiled_part
@@ -249,9 +237,9 @@ def _is_passive(tree, predicate):  # type: ignore[no-untyped-def]
 @compiled_part
 def _has_passive_form(tree, verb):  # type: ignore[no-untyped-def]
     """Tell whether a verb is passive by its dependents, or a lone participle: the letter written by her."""
+    kinds = tree[verb].child_kinds
     is_participle = tree[verb].kinds & KIND.PARTICIPLE and not tree[verb].word & WORD.ING
-    is_alone = not tree[verb].child_kinds & (KIND.SUBJECT | KIND.CASE)
-    return tree[verb].child_kinds & KIND.PASSIVE or (is_participle and is_alone)
+    return kinds & KIND.PASSIVE or (is_participle and not kinds & (KIND.SUBJECT | KIND.CASE))
 
 
 @compiled_part
@@ -282,8 +270,7 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
         return -1
     clause = predicate
     for _ in range(MAX_DEPTH):
-        kinds = tree[clause].kinds
-        parent = tree[clause].parent
+        kinds, parent = tree[clause].kinds, tree[clause].parent
         subject = child_of(tree, clause, KIND.SUBJECT)
         if subject >= 0 or parent < 0:
             return subject
@@ -305,17 +292,17 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
 @compiled_part
 def _may_have_subject(tree, predicate):  # type: ignore[no-untyped-def]
     """Tell whether a word can have a subject; in "a man to watch" the verb's is not the man."""
-    kinds, child_kinds = tree[predicate].kinds, tree[predicate].child_kinds
-    if child_kinds & KIND.SUBJECT:
+    kinds = tree[predicate].child_kinds
+    if kinds & KIND.SUBJECT:
         return True
-    if kinds & KIND.PARTICIPLE and child_kinds & KIND.CASE:
+    if tree[predicate].kinds & KIND.PARTICIPLE and kinds & KIND.CASE:
         return False
-    of_verbs = KIND.OBJECT | KIND.INDIRECT_OBJECT | KIND.AGENT | KIND.AUXILIARY | KIND.COPULA
+    of_verbs = _OF_VERBS | KIND.AGENT
     if not _shares_clause(tree, predicate):
-        return kinds & CLAUSE > 0 or child_kinds & of_verbs > 0
+        return tree[predicate].kinds & CLAUSE > 0 or kinds & of_verbs > 0
     parent = tree[predicate].parent
     in_clause = tree[parent].kinds & CLAUSE > 0 or tree[parent].child_kinds & KIND.SUBJECT > 0
-    return in_clause or child_kinds & (of_verbs | KIND.OBLIQUE | KIND.ADVERB | KIND.COMPLEMENT) > 0
+    return in_clause or kinds & (of_verbs | KIND.OBLIQUE | KIND.ADVERB | KIND.COMPLEMENT) > 0
 
 
 @compiled_part
@@ -328,25 +315,22 @@ def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
     Example: man:0:root they:3:nsubj spoke:1:acl:relcl to:3:obl -> to:spoke:man
     """
     noun, verb = tree[clause].parent, clause
-    if noun < 0:
-        return
     for _ in range(MAX_DEPTH - 1):
         complement = child_of(tree, verb, KIND.COMPLEMENT)
         if complement < 0:
             break
         verb = complement
-    kinds, child_kinds = tree[verb].kinds, tree[verb].child_kinds
-    role = -1 if child_kinds & (KIND.OBJECT | KIND.PASSIVE | KIND.COPULA) else _PATIENT
-    if kinds & KIND.COMPLEMENT and not kinds & KIND.OPEN_COMPLEMENT and not child_kinds & KIND.SUBJECT:
-        role = _AGENT
-    child = tree[verb].first_child
-    while child >= 0:
+    kinds = tree[verb].child_kinds
+    is_closed = tree[verb].kinds & KIND.COMPLEMENT and not tree[verb].kinds & KIND.OPEN_COMPLEMENT
+    role = -1 if kinds & (KIND.OBJECT | KIND.PASSIVE | KIND.COPULA) else ROLE.PATIENT
+    if is_closed and not kinds & KIND.SUBJECT:
+        role = ROLE.AGENT
+    for child in children(tree, verb):
         is_stranded = child > verb and tree[child].first_child < 0  # the preposition of "they spoke to"
         if is_stranded and tree[child].kinds & KIND.OBLIQUE and tree[child].word & WORD.PREPOSITION:
-            role = DEPENDENT_TABLE[_rule_place(KIND.OBLIQUE, tree[child].word, 0, 0)].role
+            role = _role_by_preposition(tree[child].word)
             relabel(tree, child, KIND.FUNCTION)
-        child = tree[child].next_sister
-    if role >= 0 and not tree[noun].word & WORD.RELATIVE_ADVERB:
+    if noun >= 0 and role >= 0 and not tree[noun].word & WORD.RELATIVE_ADVERB:
         _add(tree, arcs, role, verb, noun)
 
 
@@ -354,30 +338,31 @@ def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
 def _add_dependents(tree, arcs, head, late_subject):  # type: ignore[no-untyped-def]
     """Append the arcs of ``DEPENDENT_RULES``; those of subjects and standards belong to the clause."""
     is_passive = _has_passive_form(tree, head)
-    child = tree[head].first_child
-    while child >= 0:
+    for child in children(tree, head):
         is_of_clause = child == tree[head].standard or child == late_subject
-        if not is_of_clause and not tree[child].kinds & _KINDS_WITHOUT_RULE:
-            place = _rule_place(tree[child].kinds, tree[child].mark, tree[child].word, is_passive)
-            rule = DEPENDENT_TABLE[place]
-            if rule.starts_at_dependent:
-                _add(tree, arcs, rule.role, child, head)
-            elif rule.role >= 0:
-                _add_conjuncts(tree, arcs, rule.role, head, child)
-        child = tree[child].next_sister
+        if is_of_clause or tree[child].kinds & _KINDS_WITHOUT_RULE:
+            continue
+        rule = DEPENDENT_TABLE[_rule_place(tree[child].kinds, tree[child].mark, tree[child].word, is_passive)]
+        if rule.starts_at_dependent:
+            _add(tree, arcs, rule.role, child, head)
+        elif rule.role >= 0:
+            _add_conjuncts(tree, arcs, rule.role, head, child)
 
 
 @compiled_part
 def _rule_place(kinds, mark, word, head_is_passive):  # type: ignore[no-untyped-def]
     """Return the place of the first rule that is true of a dependent; the last one always is."""
-    place = 0
-    for rule in DEPENDENT_TABLE:
+    for place, rule in enumerate(DEPENDENT_TABLE):
         fits_relation = rule.relation == 0 or kinds & rule.relation
         fits_words = (rule.mark == 0 or mark & rule.mark) and (rule.word == 0 or word & rule.word)
         if fits_relation and fits_words and (head_is_passive or not rule.needs_passive_head):
-            break
-        place += 1
-    return place
+            return place
+    return -1
+
+
+@compiled_part
+def _role_by_preposition(mark):  # type: ignore[no-untyped-def]
+    return DEPENDENT_TABLE[_rule_place(KIND.OBLIQUE, mark, 0, 0)].role
 
 
 @compiled_part
@@ -387,17 +372,11 @@ def _add_conjuncts(tree, arcs, role, head, first):  # type: ignore[no-untyped-de
     Example: from:2:case Rome:6:obl and:5:cc to:5:case Paris:2:conj went:0:root -> to:went:Paris
     Example: Ann:2:nsubj saw:0:root Bob:2:obj and:5:cc Eve:3:conj -> patient:saw:Eve
     """
-    _add(tree, arcs, role, head, first)
-    conjunct = first
-    for _ in range(MAX_CONJUNCTS if tree[first].kinds & _KINDS_SHARING_ROLES else 0):
-        conjunct = _next_conjunct(tree, conjunct, first)
-        if conjunct < 0:
+    for word in coordinated_words(tree, first):
+        has_own_role = word != first and ROLE.TO <= role <= ROLE.AT and tree[word].mark & WORD.PREPOSITION
+        _add(tree, arcs, _role_by_preposition(tree[word].mark) if has_own_role else role, head, word)
+        if not tree[first].kinds & _KINDS_SHARING_ROLES:
             break
-        role_of_conjunct = role
-        if _TO <= role <= _AT and tree[conjunct].mark & WORD.PREPOSITION:
-            place = _rule_place(KIND.OBLIQUE, tree[conjunct].mark, 0, 0)
-            role_of_conjunct = DEPENDENT_TABLE[place].role
-        _add(tree, arcs, role_of_conjunct, head, conjunct)
 
 
 @compiled_part
@@ -407,9 +386,11 @@ def _add_possessions(tree, arcs, verb, first_row):  # type: ignore[no-untyped-de
     Example: Ann:2:nsubj has:0:root hats:2:obj -> poss:hats:Ann
     Example: hats:2:nsubj belong:0:root to:4:case Ann:2:obl -> poss:hats:Ann
     """
-    owner_role, thing_role = (_TO, _AGENT) if tree[verb].word & WORD.BELONG else (_AGENT, _PATIENT)
+    owner_role, thing_role = ROLE.AGENT, ROLE.PATIENT
+    if tree[verb].word & WORD.BELONG:
+        owner_role, thing_role = ROLE.TO, ROLE.AGENT
     end = arcs[0, 0] + 1
     for i in range(first_row, end):
         for k in range(first_row, end):
             if arcs[i, 0] == thing_role and arcs[k, 0] == owner_role:
-                _add(tree, arcs, _POSS, arcs[i, 2], arcs[k, 2])
+                _add(tree, arcs, ROLE.POSS, arcs[i, 2], arcs[k, 2])
