@@ -20,7 +20,7 @@ from benchmarks.encoding import MINILM, find_peer
 from corpora.senteval.structure import Pair, task_pairs, triplets
 from corpora.text import Tokenizer
 from multiview.encoders.binding import BindingView, OrderView, RolesView, StructureView, structure_of
-from multiview.encoders.poles import WordTrees
+from multiview.encoders.negation import WordTrees
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import load_pretrained
 from parsing.trees.role_rules import word_flags

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from multiview.encoders.poles import PARTICLES, WordTrees, base_and_sign, poles
+from multiview.encoders.negation import PARTICLES, WordTrees
+from multiview.encoders.poles import base_and_sign, poles
 from parsing.trees.batch import Batch
 from parsing.trees.role_rules import KIND
 
@@ -145,30 +146,25 @@ def _read_facts(batch: Batch, forms: FormTable) -> Facts:
     token_N = np.arange(len(word_N))
     is_content_N = np.isin(token_N, trees.content_tokens())
     position_N = token_N - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
-    has_letters = np.array([any(map(str.isalnum, word)) for word in trees.types], bool)[word_N]
-    word_T = np.flatnonzero(has_letters & (position_N < MAX_WORDS))
+    word_T = np.flatnonzero(trees.has_letters_N & (position_N < MAX_WORDS))
 
-    arc_M = np.argsort(_sentence_of(batch, arcs.head), kind="stable")
+    arc_M = np.argsort(trees.sentences_of(arcs.head), kind="stable")
     head_M, dependent_M = arcs.head[arc_M], arcs.dependent[arc_M]
     return Facts(
-        word_count=np.bincount(_sentence_of(batch, word_T), minlength=len(batch)),
+        word_count=np.bincount(trees.sentences_of(word_T), minlength=len(batch)),
         form=form_N[word_T],
         is_content=is_content_N[word_T],
         is_preposition=(trees.relation_N[word_T] & KIND.CASE) > 0,
         sign=sign_N[word_T],
         is_first=position_N[word_T] == 0,
-        arc_count=np.bincount(_sentence_of(batch, head_M), minlength=len(batch)),
+        arc_count=np.bincount(trees.sentences_of(head_M), minlength=len(batch)),
         role=arcs.role[arc_M],
         head=form_N[head_M],
         dependent=form_N[dependent_M],
         arc_sign=sign_N[head_M] * sign_N[dependent_M],
         head_sign=sign_N[head_M],
-        negation_count=np.bincount(_sentence_of(batch, np.flatnonzero(sign_N < 0)), minlength=len(batch)),
+        negation_count=np.bincount(trees.sentences_of(np.flatnonzero(sign_N < 0)), minlength=len(batch)),
     )
-
-
-def _sentence_of(batch: Batch, token: NDArray[np.integer]) -> Ints:
-    return np.searchsorted(batch.sentence_offsets, token, side="right") - 1
 
 
 class PairFacts(NamedTuple):

@@ -29,7 +29,6 @@ for what. Then, word by word, ``CLAUSE_RULES`` make the arcs of its clause and `
 its dependents (:mod:`parsing.trees.role_rules`).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -78,12 +77,6 @@ class Arcs:
     role: Int64
     head: Int64
     dependent: Int64
-
-
-def content_words(relation: Int64, types: Sequence[str], token: Int) -> Int64:
-    """Return the tokens that are neither function words, by their relation, nor punctuation: int64 [K]."""
-    has_letters = np.array([any(letter.isalnum() for letter in word) for word in types], bool)
-    return np.flatnonzero(has_letters[token] & ((relation & FUNCTION_WORD) == 0))
 
 
 def canonical_arcs(

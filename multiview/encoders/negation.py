@@ -1,0 +1,202 @@
+"""What a negation turns: *not good* is minus *good*. English only.
+
+:data:`NEGATION_RULES` says what each word that denies turns. The words are those of a batch in their
+dependency trees.
+
+Legend of dimension suffixes: N tokens, K content words, U distinct words.
+"""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corpora.characters import plain
+from multiview.encoders.poles import base_and_sign, has_opposite
+from parsing.trees.batch import Batch
+from parsing.trees.role_rules import FUNCTION_WORD, KIND, ROLE, WORD, relation_bits, word_flags
+from parsing.trees.roles import Arcs, canonical_arcs, parents
+
+PARTICLES = {"off": "on", "down": "up"}
+"""Particles, each with its opposite."""
+NO, NOBODY = ("no",), ("nobody", "nothing", "none", "nowhere", "no-one")
+NOT = ("not", "n't", "nt", "never", "hardly", "scarcely", "barely", "neither", "nor", "cannot")
+UNIVERSAL = ("all", "every", "each", "everyone", "everybody", "everything", "everywhere", "always", "both")
+UNIVERSAL += ("many", "much")
+
+
+@dataclass(frozen=True)
+class NegationRule:
+    """What words that deny turn; of the rules whose conditions hold, the first one counts.
+
+    *Target* is the head of the word; for :data:`NOT`, what that head modifies: not very *good*. *Predicate*
+    is the verb whose subject or object the target is, or the target; *object* is that of a preposition, or
+    the target; *attribute* is one of the target that has an opposite, or the target. Empty conditions hold.
+    """
+
+    words: Sequence[str]
+    turns: Literal["nothing", "target", "predicate", "object", "attribute"]
+    example: str  # a tree as ``word:head:relation``, then the words that are turned
+    before: Sequence[str] = ()  # the next word is one of these
+    relation: int = 0  # the word's relation is of one of these kinds
+    target: Sequence[str] = ()  # the target is one of these words
+    is_conjunct_of_noun: bool = False  # the target is coordinated with a subject or object
+
+
+NEGATION_RULES = (
+    NegationRule(NO, "predicate", "no:2:det man:3:nsubj came:0:root -> came", relation=KIND.DETERMINER),
+    NegationRule(NO, "nothing", "No:2:discourse thanks:0:root ->"),
+    NegationRule(NOBODY, "target", "nobody:2:nsubj came:0:root -> came"),
+    NegationRule(("without", *PARTICLES), "nothing", "off:3:case of:3:case it:0:root ->", before=("of",)),
+    NegationRule(("without", *PARTICLES), "object",
+                 "tea:0:root without:1:prep milk:2:pobj -> milk"),
+    NegationRule(NOT, "nothing", "not:3:advmod only:3:advmod sang:0:root ->",
+                 before=("only", "just", "merely", "necessarily")),
+    NegationRule(("nor",), "nothing", is_conjunct_of_noun=True,
+                 example="neither:2:cc:preconj he:5:nsubj nor:4:cc she:2:conj came:0:root -> came"),
+    NegationRule(("nor",), "target", "nor:3:cc she:3:nsubj came:0:root -> came"),
+    NegationRule(("neither",), "predicate", "neither:2:cc:preconj he:3:nsubj came:0:root -> came"),
+    NegationRule(NOT, "predicate", "not:2:det man:3:nsubj came:0:root -> came", relation=KIND.DETERMINER),
+    NegationRule(NOT, "predicate", "Not:2:advmod all:3:nsubj came:0:root -> came", target=UNIVERSAL),
+    NegationRule(NOT, "attribute",
+                 "He:4:nsubj is:4:cop not:4:advmod man:0:root young:4:amod -> young"),
+)  # fmt: skip
+"""Particles are the second of with | without, on | off and up | down."""
+_DENYING_WORDS = {word for rule in NEGATION_RULES for word in rule.words}
+REACH = 200
+"""How many tokens before and after a head its dependents are looked for."""
+_RAISING_VERBS = ("think", "believe", "suppose", "expect", "seem", "want", "appear", "feel", "look")
+_RAISING_VERBS += ("guess", "imagine")
+"""Verbs whose negation is meant for the clause below them."""
+_ARGUMENT = KIND.SUBJECT | KIND.OBJECT
+_MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA
+"""Relations of words that a negation stands with though it is meant for what they belong to."""
+
+
+class WordTrees:
+    """The words of a batch in their dependency trees, with the rules of negation.
+
+    ``types`` are the distinct words in plain characters, ``word_N`` each token's place among them.
+    ``has_letters_N`` is false for punctuation, and ``relation_N`` are bits of
+    :mod:`parsing.trees.role_rules`. Tokens are places in the batch, -1 is none.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        words, self.word_N = batch.distinct_words()
+        self.types = list(map(plain, words))
+        self.lower_types = [word.lower() for word in self.types]
+        self.has_letters_N = np.array([any(map(str.isalnum, word)) for word in self.types], bool)[self.word_N]
+        self.relation_N = relation_bits(batch.relations)[batch.relation]
+        self.parent_N = parents(batch.head, batch.sentence_offsets)
+
+    def canonical_arcs(self) -> Arcs:
+        """Return who did what to whom, by :mod:`parsing.trees.roles`, but for negation: it turns signs."""
+        flags_N = word_flags(self.types)[self.word_N]
+        return canonical_arcs(
+            self.batch.head, self.relation_N, flags_N, self.batch.sentence_offsets, with_negation=False
+        )
+
+    def sentences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sentence of each of some tokens, as its place in the batch."""
+        return np.searchsorted(self.batch.sentence_offsets, tokens, side="right") - 1
+
+    def content_tokens(self) -> NDArray[np.int64]:
+        """Return the tokens that are neither function words nor punctuation, nor deny alone: int64 [K]."""
+        is_content_N = self.has_letters_N & (self.relation_N & FUNCTION_WORD == 0)
+        is_content_N[self._tokens_in({*NO, *NOT})] = False
+        return np.flatnonzero(is_content_N)
+
+    def _tokens_in(self, words: Set[str]) -> NDArray[np.int64]:
+        return np.flatnonzero(np.array([word in words for word in self.lower_types], bool)[self.word_N])
+
+    def negation_signs(self, arcs: Arcs, *, with_particles: bool = True) -> NDArray[np.int8]:
+        """Return the sign of each token: -1 where it is denied an odd number of times, int8 [N].
+
+        ``with_particles`` says whether :data:`PARTICLES` turn words, too. A comparison with *less* or *not
+        as* gives the arcs of that with *more*, so its words are not turned, if it is among ``arcs``.
+        """
+        words = _DENYING_WORDS if with_particles else _DENYING_WORDS - PARTICLES.keys()
+        sign_N = np.ones(len(self.word_N), np.int8)
+        for token in self._tokens_in(words).tolist():
+            for target in self._denied_tokens(token):
+                sign_N[target] *= -1
+        for token in arcs.head[arcs.role == ROLE.THAN].tolist():
+            marks = {self._word(child) for child in self._children(token)} & {"than", "as"}
+            parent = self.parent_N[token]
+            if not marks or parent < 0:
+                continue
+            for ancestor in (parent, self.parent_N[parent]):
+                if ancestor >= 0 and "as" in marks:
+                    sign_N[ancestor] = 1
+                elif ancestor >= 0 and word_flags([self._word(ancestor)])[0] & WORD.LESS:
+                    sign_N[ancestor] = -1  # younger than he: minus young
+        return sign_N
+
+    def _word(self, token: int) -> str:
+        """Return the word in lower case; "" where there is none."""
+        return self.lower_types[self.word_N[token]] if 0 <= token < len(self.word_N) else ""
+
+    def _children(self, token: int, kinds: int | None = None) -> list[int]:
+        """Return the dependents of a token, all or those of some kinds of relations."""
+        start = max(token - REACH, 0)
+        places = np.flatnonzero(self.parent_N[start : token + REACH] == token)
+        tokens = [start + int(place) for place in places]
+        return tokens if kinds is None else [child for child in tokens if self.relation_N[child] & kinds]
+
+    def _denied_tokens(self, token: int) -> list[int]:
+        """Return the tokens that a word that denies turns: its predicate, and what *or* joins to that."""
+        head = int(self.parent_N[token])
+        if head < 0:
+            return []
+        target = self._target(token)
+        rule = next(rule for rule in NEGATION_RULES if self._holds(rule, token, target))
+        if rule.turns == "nothing":
+            return []
+        if rule.turns == "object":
+            return self._children(token, KIND.PREPOSITIONAL_OBJECT)[:1] or [target]
+        if rule.turns == "predicate":
+            target = self._predicate(target)
+        elif rule.turns == "attribute" and self._children(target, KIND.COPULA):
+            attributes = self._children(target, KIND.ATTRIBUTE)
+            target = next((word for word in attributes if has_opposite(self._word(word))), target)
+        complements = self._children(target, KIND.COMPLEMENT)
+        if complements and base_and_sign(self._word(target))[0] in _RAISING_VERBS:
+            target = complements[0]
+        targets = [target, *filter(self._is_joined_by_or, self._children(target, KIND.CONJUNCT))]
+        if rule.words == NO and self._children(target, KIND.EXPLETIVE):  # there is no man playing
+            targets += self._children(head, KIND.PARTICIPLE | KIND.RELATIVE)
+        return targets
+
+    def _target(self, token: int) -> int:
+        """Return the head of a word that denies, or what that head modifies."""
+        target = int(self.parent_N[token])
+        for _ in range(3 if self._word(token) in NOT else 0):
+            parent = int(self.parent_N[target])
+            if parent < 0 or not self.relation_N[target] & _MODIFIER:
+                break
+            target = self._predicate(parent) if self.relation_N[target] & KIND.DETERMINER else parent
+        return target
+
+    def _holds(self, rule: NegationRule, token: int, target: int) -> bool:
+        """Tell whether the conditions of a rule hold for a word that denies and its target."""
+        is_conjunct = self.relation_N[target] & KIND.CONJUNCT
+        is_conjunct_of_noun = is_conjunct and self.relation_N[self.parent_N[target]] & _ARGUMENT
+        return (
+            self._word(token) in rule.words
+            and (not rule.before or self._word(token + 1) in rule.before)
+            and (not rule.relation or bool(self.relation_N[token] & rule.relation))
+            and (not rule.target or self._word(target) in rule.target)
+            and (not rule.is_conjunct_of_noun or bool(is_conjunct_of_noun))
+        )
+
+    def _predicate(self, noun: int) -> int:
+        """Return the verb whose subject or object a noun is, or the noun."""
+        parent = int(self.parent_N[noun])
+        return parent if parent >= 0 and self.relation_N[noun] & _ARGUMENT else noun
+
+    def _is_joined_by_or(self, conjunct: int) -> bool:
+        words = {self._word(child) for child in self._children(conjunct)}
+        return "or" in words and not self._children(conjunct, _ARGUMENT)
