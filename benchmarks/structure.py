@@ -26,9 +26,10 @@ from multiview.pretrained import load_pretrained
 from parsing.trees.role_rules import word_flags
 from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.cli import Command, configuration
+from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.cosine_tasks import binding_scores, pair_scores
-from senteval_runner.protocol.statistics import interval
+from senteval_runner.protocol.statistics import interval, scores_of
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Array = NDArray[np.int64]
@@ -81,17 +82,18 @@ class Sets:
 
     def scores(self, cosine: Scores) -> dict[str, Any]:
         """Score Binding with its interval and kinds, the others by AP with an interval over pairs."""
-        random = np.random.default_rng(0)
         begin = 2 * len(self.binding)
         kind = np.repeat([t.kind for t in self.binding], 2)
         cosines_by_kind = {name: cosine[:begin][kind == name] for name in dict.fromkeys(kind)}
         scores: dict[str, Any] = {"Binding": binding_scores(cosines_by_kind)}
         for name, pairs in self.pairs.items():
-            gold = np.array([is_same for is_same, _, _ in pairs])
+            gold = np.array([float(is_same) for is_same, _, _ in pairs])
             part = cosine[begin : begin + len(pairs)]
             begin += len(pairs)
-            samples = [random.integers(len(pairs), size=len(pairs)) for _ in range(200)]
-            low, high = interval(np.array([pair_scores(gold[rows], part[rows])["ap"] for rows in samples]))
+            result = TaskResult(
+                task=name, metrics={}, dim=0, rows={}, gold={name: gold}, predictions={name: part}
+            )
+            low, high = interval(scores_of(result, "ap", draws=200))
             scores[name] = {**pair_scores(gold, part), "low": low, "high": high}
         return scores
 

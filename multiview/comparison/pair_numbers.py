@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,15 +48,12 @@ class Items:
     key: Ints
     sign: Ints
 
-    def compare(self, other: Items) -> None:
+    def compare(self, other: Self) -> None:
         """Find the items that the other side has."""
         self.match = _match(self.key, self.sign, other.key, other.sign)
 
     def share(self, part: NDArray[Any], weight: NDArray[Any] | None = None) -> Floats:
-        """Return the weighted mean over each pair's items of ``part``, a flag or from 0 to 1: [n].
-
-        It is 0 where there are none.
-        """
+        """Return the weighted mean over each pair's items of ``part``, 0 where there are none: [n]."""
         weight = np.ones(len(self.pair)) if weight is None else weight
         total = np.bincount(self.pair, weight, self.pair_count)
         return np.bincount(self.pair, part * weight, self.pair_count) / np.maximum(total, 1e-9)
@@ -80,7 +77,7 @@ class Words(Items):
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
         self.is_preposition = facts.is_preposition[word_T]
 
-    def compare(self, other: Words) -> None:  # type: ignore[override]
+    def compare(self, other: Self) -> None:
         """Find the words that the other side has, and those that follow the same word there."""
         super().compare(other)
         self.is_lone: Flags = self.is_content & (self.match == 0)
@@ -121,13 +118,12 @@ class Arcs(Items):
         self.key = self.slot * base_count + base_number[dependent]
         self.sign = facts.arc_sign[arc_M] * sign[head] * sign[dependent]
 
-    def compare(self, other: Arcs) -> None:  # type: ignore[override]
+    def compare(self, other: Self) -> None:
         """Find the arcs that the other side has, and what it has instead of others."""
         super().compare(other)
-        is_lone = self.match == 0
         is_lone_there = ~np.isin(other.key, self.key)
-        self.is_refilled: Flags = is_lone & np.isin(self.slot, other.slot)
-        self.is_moved: Flags = is_lone & np.isin(self.dependent, other.dependent[is_lone_there])
+        self.is_refilled: Flags = (self.match == 0) & np.isin(self.slot, other.slot)
+        self.is_moved: Flags = (self.match == 0) & np.isin(self.dependent, other.dependent[is_lone_there])
 
 
 def _items_of_pairs(lengths: Ints, row_n: Ints) -> tuple[Ints, Ints]:
@@ -231,12 +227,12 @@ class Comparison:
     def moves(self) -> tuple[Floats, Ints]:
         """The inversions and the breaks, [n] each, of the content words that occur once on either side.
 
-        "In May he came home" and "he came home in May" share May, he, came, home, which have the ranks 3, 0, 1, 2
-        in the second sentence. Of the six pairs of these words three are in the other order, inversions are 0.5.
-        A break is where the second sentence does not go on as the first does: at the begin, where 3 stands for 0,
-        between 3 and 0, and at the end, where 2 stands for 3. A block that moves makes three breaks, as here; two
-        that change places without being neighbours make four: a *red* hat on a *blue* coat has the ranks 2, 1, 0,
-        3 in a blue hat on a red coat.
+        "In May he came home" and "he came home in May" share May, he, came, home, which have the ranks 3, 0,
+        1, 2 in the second sentence. Of the six pairs of these words three are in the other order, and
+        inversions are 0.5. A break is where the second sentence does not go on as the first does: at the
+        begin, where 3 stands for 0, between 3 and 0, and at the end, where 2 stands for 3. A block that moves
+        makes three breaks, as here; two that change places without being neighbours make four: a *red* hat on
+        a *blue* coat has the ranks 2, 1, 0, 3 in a blue hat on a red coat.
         """
         a, b = self.words
         (key_a, place_a), (key_b, place_b) = _single_words(a), _single_words(b)
@@ -271,7 +267,7 @@ def _least(sides: Iterable[Floats]) -> Floats:
     return least
 
 
-def _difference(sides: Iterable[Floats]) -> Floats:
+def _difference(sides: Iterable[NDArray[Any]]) -> Floats:
     difference: Floats = np.abs(np.subtract(*sides))
     return difference
 

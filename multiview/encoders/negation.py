@@ -23,8 +23,10 @@ PARTICLES = {"off": "on", "down": "up"}
 """Particles, each with its opposite."""
 NO, NOBODY = ("no",), ("nobody", "nothing", "none", "nowhere", "no-one")
 NOT = ("not", "n't", "nt", "never", "hardly", "scarcely", "barely", "neither", "nor", "cannot")
-UNIVERSAL = ("all", "every", "each", "everyone", "everybody", "everything", "everywhere", "always", "both")
-UNIVERSAL += ("many", "much")
+UNIVERSAL = (
+    *("all", "every", "each", "everyone", "everybody", "everything", "everywhere", "always", "both"),
+    *("many", "much"),
+)
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ NEGATION_RULES = (
 _DENYING_WORDS = {word for rule in NEGATION_RULES for word in rule.words}
 REACH = 200
 """How many tokens before and after a head its dependents are looked for."""
-_RAISING_VERBS = ("think", "believe", "suppose", "expect", "seem", "want", "appear", "feel", "look")
-_RAISING_VERBS += ("guess", "imagine")
+_RAISING_VERBS = (
+    *("think", "believe", "suppose", "expect", "seem", "want", "appear", "feel", "look"),
+    *("guess", "imagine"),
+)
 """Verbs whose negation is meant for the clause below them."""
 _ARGUMENT = KIND.SUBJECT | KIND.OBJECT
 _MODIFIER = KIND.ADVERB | KIND.DETERMINER | KIND.AUXILIARY | KIND.COPULA

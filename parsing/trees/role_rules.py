@@ -31,7 +31,8 @@ ROLE_OF_RELATION = {
 def _constants(names: Iterable[str], values: Iterable[int]) -> Any:
     """Make constants, named in capitals, that compiled code can read."""
     fields = [name.upper().replace(" ", "_") for name in names]
-    return namedtuple("Constants", fields)._make(values)  # type: ignore[misc]
+    constants: Any = namedtuple("Constants", fields)  # type: ignore[misc]
+    return constants(*values)
 
 
 def _bits(names: Collection[str]) -> Any:
