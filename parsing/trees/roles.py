@@ -109,9 +109,9 @@ def _fill_arcs(tree, with_negation, arcs):  # type: ignore[no-untyped-def]
         if tree[token].first_child < 0 and not tree[token].kinds & (CLAUSE | KIND.CONJUNCT):
             continue  # it has no dependents, and no subject that it might share
         first_row = arcs[0, 0] + 1
-        late_subject = _late_subject(tree, token)
-        _add_clause(tree, with_negation, arcs, token, late_subject)
-        _add_dependents(tree, arcs, token, late_subject)
+        subject = _subject(tree, token)
+        _add_clause(tree, with_negation, arcs, token, subject)
+        _add_dependents(tree, arcs, token, subject)
         if tree[token].word & (WORD.POSSESS | WORD.BELONG):
             _add_possessions(tree, arcs, token, first_row)
 
@@ -138,14 +138,13 @@ def _referent(tree, token):  # type: ignore[no-untyped-def]
 
 
 @compiled_part
-def _add_clause(tree, with_negation, arcs, predicate, late_subject):  # type: ignore[no-untyped-def]
+def _add_clause(tree, with_negation, arcs, predicate, first_subject):  # type: ignore[no-untyped-def]
     """Append the arcs of ``CLAUSE_RULES`` for each subject, and that of a gap.
 
     A negated predicate without a subject is negated by itself.
 
     Example: not:2:advmod now:0:root -> neg:now:now
     """
-    first_subject = _subject(tree, predicate) if late_subject < 0 else late_subject
     if first_subject >= 0:
         facts = _clause_facts(tree, predicate)
         for subject in coordinated_words(tree, first_subject):
@@ -259,8 +258,9 @@ def _subject(tree, predicate):  # type: ignore[no-untyped-def]
     Example: Ann:2:nsubj sang:0:root and:4:cc saw:2:conj Bob:4:obj -> agent:saw:Ann
     Example: man:0:root singing:1:acl songs:2:obj -> agent:singing:man
     """
-    if not _may_have_subject(tree, predicate):
-        return -1
+    late_subject = _late_subject(tree, predicate)
+    if late_subject >= 0 or not _may_have_subject(tree, predicate):
+        return late_subject
     clause = predicate
     for _ in range(MAX_DEPTH):
         kinds, parent = tree[clause].kinds, tree[clause].parent
@@ -328,12 +328,11 @@ def _add_gap(tree, arcs, clause):  # type: ignore[no-untyped-def]
 
 
 @compiled_part
-def _add_dependents(tree, arcs, head, late_subject):  # type: ignore[no-untyped-def]
+def _add_dependents(tree, arcs, head, subject):  # type: ignore[no-untyped-def]
     """Append the arcs of ``DEPENDENT_RULES``; those of subjects and standards belong to the clause."""
     is_passive = _has_passive_form(tree, head)
     for child in children(tree, head):
-        is_of_clause = child == tree[head].standard or child == late_subject
-        if is_of_clause or tree[child].kinds & _KINDS_WITHOUT_RULE:
+        if child == tree[head].standard or child == subject or tree[child].kinds & _KINDS_WITHOUT_RULE:
             continue
         rule = DEPENDENT_TABLE[_rule_place(tree[child].kinds, tree[child].mark, tree[child].word, is_passive)]
         if rule.starts_at_dependent:
