@@ -1,4 +1,4 @@
-"""The native engine: DEP and CONST computed level by level, with their gradients (docs/tree-engine.md).
+"""The native engine: DEP and CONST computed level by level, with their gradients (docs/equations.md).
 
 DEP: attentive Child-Sum Tree-LSTM over dependency trees (Tai et al. 2015; attention: Zhou et al. 2016). Node
 j with word x_j and children k (its dependents):
