@@ -78,7 +78,10 @@ def open_corpus(
 
 
 def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int | None) -> Corpus:
-    """Open a file or folder of text, or a treebank."""
+    """Open a file or folder of text, or of a treebank, whose annotation is kept."""
+    from corpora.brackets import read_brackets
+    from corpora.treebanks import read_conllu
+
     files = list_files(path)
     kinds = {TREEBANKS.get(Path(stem(file)).suffix.lower(), "text") for file in files}
     if kinds == {"text"}:
@@ -87,7 +90,16 @@ def _open_path(path: Path, format: str | None, tokenize: str | None, limit: int 
         raise UserError(f"{path}: holds a treebank beside files of another kind; give one file or kind")
     if (format, tokenize) != (None, None):
         raise UserError(f"{path}: is a treebank, whose words are given; leave out --format and --tokenize")
-    return treebank_corpus(path, files, kinds.pop(), limit=limit)
+    (kind,) = kinds
+
+    def documents_of(file: Path, meter: ReadMeter) -> Iterator[Document]:
+        name = relative_name(path, file)
+        if kind == "conllu":
+            return read_conllu(file, name=name, meter=meter)
+        return in_pieces(f"{name}#0", read_brackets(file, meter=meter))
+
+    settings = {"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"}
+    return corpus_of_files(path, files, documents_of, settings, limit)
 
 
 def parse_limit(text: str | int | None) -> int | None:
@@ -99,20 +111,6 @@ def parse_limit(text: str | int | None) -> int | None:
     if number < 1 or number != int(number):
         raise UserError(f"--limit {text}: expected a number of sentences such as 5000, 1.5k or 40M")
     return int(number)
-
-
-def treebank_corpus(path: Path, files: list[Path], kind: str, *, limit: int | None) -> Corpus:
-    """Return ``files``, at or below ``path`` and of one kind, as a corpus with gold annotation."""
-    from corpora.treebanks import read_brackets, read_conllu
-
-    def documents_of(file: Path, meter: ReadMeter) -> Iterator[Document]:
-        name = relative_name(path, file)
-        if kind == "conllu":
-            return read_conllu(file, name=name, meter=meter)
-        return in_pieces(f"{name}#0", read_brackets(file, meter=meter))
-
-    settings = {"reader": f"{kind}-1", "format": kind, "tokenizer": "gold"}
-    return corpus_of_files(path, files, documents_of, settings, limit)
 
 
 def umbc_corpus(data: Path, *, format: str, tokenize: str | None, limit: int | None) -> Corpus:

@@ -27,6 +27,10 @@ _LONG_RUN = re.compile(rf"(\S{{{MAX_RUN + 1},}})")
 MAX_LEXEMES = 1_000_000
 """spaCy keeps every word type it has seen; restarting the pipeline now and then bounds memory."""
 Tokens = tuple[str, ...]
+Span = tuple[int, int, str]
+"""First word, one past the last word, label."""
+CHAIN = "::"
+"""Stands between the labels of a unary chain, outermost first."""
 
 
 class Tokenizer:
@@ -102,15 +106,16 @@ class Tokenizer:
 class Sentence:
     """One sentence: its tokens are word forms; an empty line of a corpus is one empty token.
 
-    The fields that may be None are gold annotation. Each token has a part-of-speech tag, a head (1-based, 0
-    for the root) and the relation to it; the tree has PTB brackets, on one line.
+    The fields that may be None are annotation. Each token has a part-of-speech tag, a head (1-based, 0 for
+    the root) and the relation to it; a constituency tree is its labelled spans in preorder, the whole
+    sentence first.
     """
 
     tokens: Tokens
     tags: tuple[str, ...] | None = None
     heads: tuple[int, ...] | None = None
     relations: tuple[str, ...] | None = None
-    tree: str | None = None
+    spans: tuple[Span, ...] | None = None
     has_replaced_bytes: bool = False
     """Whether undecodable bytes or NULs were replaced in this sentence."""
     is_truncated: bool = False

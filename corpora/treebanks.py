@@ -1,10 +1,7 @@
-"""Read and write treebanks: CoNLL-U (dependencies) and Penn Treebank brackets (constituents).
+"""Read and write dependency treebanks in CoNLL-U.
 
-In CoNLL-U the words are the syntactic ones (ids 1, 2, 3 ...); ranges of multiword tokens (``1-2``) and empty
+The words are the syntactic ones (ids 1, 2, 3 ...); ranges of multiword tokens (``1-2``) and empty
 nodes (``8.1``) are skipped. ``# newdoc`` starts a document; a file without it is one document.
-In brackets a tree fills one line or several. Blank lines do not end a document, because published files put
-them between pretty-printed trees.
-
 A row that does not fit, or is not UTF-8, is refused with its file and line.
 """
 
@@ -22,15 +19,8 @@ from corpora.text import Document, Sentence, in_pieces
 from runtime.errors import UserError
 from runtime.files import atomic_path, output_file
 
-_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_ESCAPES |= {r"\/": "/", r"\*": "*"}
-_ESCAPED = re.compile("|".join(map(re.escape, _ESCAPES)))
 _NUMBER = re.compile("[0-9]{1,18}")  # int() refuses thousands of digits
 LINE_BREAK = re.compile("[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-BRACKET_PARTS = re.compile(r"[()]|[^\s()]+")
-_LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")
-TRACE = "-NONE-"
-"""Tag of a trace, a leaf without a word."""
 TagColumn = Literal["xpos", "upos"]
 _OPENING_WORD = re.compile(r"[(\[{$£€#“‘«/]|``?")
 """Words that no space follows."""
@@ -51,9 +41,6 @@ UPOS_OF_RELATION = {
     row["relation"]: row["upos"] for row in read_packaged_table("relations.tsv") if row["upos"]
 }
 """By relation: the usual UPOS, then others that the word may have (level 3 of the official validator)."""
-
-
-# CoNLL-U
 
 
 def read_conllu(
@@ -199,58 +186,3 @@ def universal_tags(words: Sequence[str], tags: Sequence[str], relations: Sequenc
 def strip_subtypes(relations: Sequence[str]) -> list[str]:
     """Return relations such as ``obl:tmod`` without their subtypes."""
     return [relation.partition(":")[0] for relation in relations]
-
-
-# Penn Treebank brackets
-
-
-def unescape(word: str) -> str:
-    r"""Undo :func:`escape`: ``-LRB-`` becomes ``(``, ``\/`` becomes ``/``, also inside a word."""
-    return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], word)
-
-
-def escape(word: str) -> str:
-    r"""Write ``(``, ``)``, ``/``, ``*`` as the Penn Treebank does: ``-LRB-``, ``-RRB-``, ``\/``, ``\*``."""
-    return re.sub("[/*]", r"\\\g<0>", word.replace("(", "-LRB-").replace(")", "-RRB-"))
-
-
-def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sentence]:
-    """Yield the trees of a file, each on one line or several; ``Sentence.tree`` is always one line.
-
-    Words are unescaped and traces (``-NONE-``) dropped; the tree keeps them as they are.
-    """
-    depth = 0
-    where = ""
-    parts: list[str] = []
-    for line in text_lines(path, meter=meter):
-        for part in BRACKET_PARTS.findall(line.text):
-            if depth == 0:
-                where = f"{path}:{line.number}"
-                if part != "(":
-                    raise UserError(f"{where}: expected '(', found {part[:40]!r}")
-                parts = []
-            parts.append(part)
-            depth += {"(": 1, ")": -1}.get(part, 0)
-            if depth == 0:
-                yield _bracket_sentence(where, parts)
-    if depth:
-        raise UserError(f"{where}: this tree's brackets are never closed")
-
-
-def _bracket_sentence(where: str, parts: list[str]) -> Sentence:
-    """Return the sentence of one tree, given its brackets and names."""
-    text = " ".join(parts).replace("( ", "(").replace(" )", ")")
-    leaves = [(tag, unescape(word)) for tag, word in _LEAF.findall(text) if tag != TRACE]
-    if not leaves:
-        raise UserError(f"{where}: a tree without words")
-    tags, words = zip(*leaves, strict=True)
-    return Sentence(words, tags=tags, tree=text)
-
-
-def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
-    """Write one tree per line; a sentence without a tree is refused."""
-    with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
-        for row, sentence in enumerate(sentences, start=1):
-            if sentence.tree is None:
-                raise UserError(f"sentence {row} ({' '.join(sentence.tokens)[:40]!r}) has no tree")
-            stream.write(sentence.tree + "\n")

@@ -44,14 +44,13 @@ def _relabel(sentence: Sentence, heads: Sequence[int], relations: tuple[str, ...
     upos = universal_tags(sentence.tokens, sentence.tags or ("_",) * len(heads), relations)
     clauses = {head for head, base in zip(heads, bases, strict=True) if base in ("cop", "csubj", "nsubj")}
     nominals = {word for word, tag in enumerate(upos, 1) if tag in ("NOUN", "PRON", "PROPN")} - clauses
-    filled_slots: set[object] = set()  # head, and "ubj" or "obj"; for other relations the word itself
+    first_in_slot: dict[object, int] = {}  # by head, and "ubj" or "obj"; other words have their own slots
     # Of two subjects the one nearer to the verb is right twice as often (GUM dev).
     for place in sorted(range(len(heads)), key=lambda place: abs(heads[place] - place - 1)):
         head, base, base_of_head = heads[place], bases[place], bases[heads[place] - 1]
         is_unique = base in ("csubj", "nsubj", "obj") and not relations[place].endswith("subj:outer")
         slot = (head, base[-3:]) if is_unique else place
-        is_second = slot in filled_slots
-        filled_slots.add(slot)
+        is_second = first_in_slot.setdefault(slot, place) != place
         follows_part = head == place or (heads[place - 1], bases[place - 1]) == (head, base)
         is_detached = base == "goeswith" and not follows_part
         if not head:

@@ -22,8 +22,9 @@ from unicodedata import normalize
 
 from tyro.conf import Positional
 
+from corpora.brackets import write_brackets
 from corpora.text import Document, Sentence, in_pieces
-from corpora.treebanks import write_brackets, write_conllu
+from corpora.treebanks import write_conllu
 from corpora.universal import mend_tree
 from runtime.cli import Command, configuration
 from runtime.errors import UserError

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from corpora.brackets import read_brackets
 from corpora.inputs import input_hash
 from corpora.text import Document, Sentence, in_pieces
-from corpora.treebanks import read_brackets, read_conllu
+from corpora.treebanks import read_conllu
+from parsing.trees.arrays import labels_and_tags, to_parse
 from parsing.trees.batch import DUMMY_NAME, FALLBACK_NAME, Batch, DependencyParse, ids_of
-from parsing.trees.brackets import labels_and_tags, read_tree, read_trees, to_parse
 from parsing.trees.cache import NAME, SHARD_SENTENCES, Manifest, write_shard
 from runtime.cli import Command, configuration
 from runtime.errors import UserError
@@ -59,10 +60,7 @@ def main(config: ImportConfig) -> None:
             raise UserError(f"{path}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
-    units = ("sentences", "tokens", "documents", "flagged")
-    counts = ", ".join(f"{manifest.total(unit):,} {unit}" for unit in units)
-    print(f"{output}: {counts}")
-    print(f"content sha256 {manifest.content_sha256()}")
+    print(f"{output}", manifest.describe(output), sep="\n")
 
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manifest:
@@ -72,7 +70,7 @@ def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manif
     parser = {"name": "gold", "version": "1", **hashes}
     sentences = (sentence for document in gold_documents(conllu, ptb) for sentence in document.sentences)
     relations = {name for sentence in sentences for name in sentence.relations or ()} - {FALLBACK_NAME}
-    labels, tags = labels_and_tags(read_trees(ptb)) if ptb else ([], [])
+    labels, tags = labels_and_tags(read_brackets(ptb)) if ptb else ([], [])
     return Manifest(
         identity={
             "corpus": {"name": name, "reader": "import-1", **hashes},
@@ -104,7 +102,7 @@ def gold_documents(conllu: Path | None, ptb: Path | None) -> Iterator[Document]:
             if tree is None or tree.tokens != sentence.tokens:
                 words = " ".join(sentence.tokens)[:60]
                 raise UserError(f"{ptb}: sentence {row} is not {words!r} of {conllu}")
-            sentences.append(replace(sentence, tree=tree.tree))
+            sentences.append(replace(sentence, tags=tree.tags, spans=tree.spans))
         yield replace(document, sentences=tuple(sentences))
     if next(trees, None) is not None:
         raise UserError(f"{ptb}: goes on after the {row} sentences of {conllu}")
@@ -122,7 +120,7 @@ def gold_batch(sentences: Sequence[Sentence], names: Manifest, path: Path) -> Ba
             ids = np.array([relations[name] for name in sentence.relations or ()], np.int32)
             arcs[i] = DependencyParse(np.array(sentence.heads, np.int32), ids)
     if labels:
-        spans = {i: to_parse(read_tree(s.tree or ""), labels, tags) for i, s in enumerate(sentences)}
+        spans = {i: to_parse(sentence, labels, tags) for i, sentence in enumerate(sentences)}
     faults: list[str] = []
     flags = np.zeros(len(sentences), np.uint8)  # gold trees of any length are kept, and of any words
     batch = assemble([s.tokens for s in sentences], flags, names, arcs, spans, faults.append)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +32,6 @@ from runtime.errors import UserError, collect_refusals
 
 if TYPE_CHECKING:
     from corpora.text import Corpus
-    from parsing.pipeline.driver import RunSummary
     from parsing.text_parser import TextParser
 
 PAPER = {"preset": "paper", "limit": "40M", "tokenize": "space"}
@@ -104,18 +102,18 @@ def main(config: ParseConfig) -> None:
 
     devices = parsing_devices(config.device, on_cluster=config.ray is not None)
     workers = config.workers or (available_cores() if devices == ["cpu"] else len(devices))
-    dep = None if config.dep_model == "none" else config.dep_model
-    const = None if config.const_model == "none" else config.const_model
-    load_parsers = functools.partial(load, dep=dep, const=const, max_tokens=config.max_tokens)
+    names = {"dep": config.dep_model, "const": config.const_model}
+    specs = {kind: None if name == "none" else name for kind, name in names.items()}
+    load_parsers = functools.partial(load, *specs.values(), max_tokens=config.max_tokens)
     loaders = [functools.partial(load_parsers, device=device) for device in devices]
     reading = {name: getattr(config, name) for name in ("format", "tokenize", "limit", "data", "split")}
     with as_file(config.corpus) as spec:  # standard input and pipes become a file
         open_text = functools.partial(open_corpus, spec, **reading)
         if config.preset == "paper":
             check_paper(config, open_text, loaders[0], workers)
-        for kind, name in (("dep", dep), ("const", const)):
-            if name is not None:
-                find_parser(kind, name)
+        for kind, parser in specs.items():
+            if parser is not None:
+                find_parser(kind, parser)
         corpus = open_text()
         output = config.output or Path("runs/trees") / corpus.name
         refuse_own_input(spec, output)
@@ -134,7 +132,7 @@ def main(config: ParseConfig) -> None:
 
             pool = RayPool(loaders[0], config.workers, address=config.ray, gpus=int(devices != ["cpu"]))
         summary = run_corpus(corpus, output, pool, config=config_to_json(config))
-        print(report(corpus.name, output, summary))
+        print(f"{corpus.name} -> {output}", summary.describe(output), sep="\n")
 
 
 def check_paper(
@@ -179,26 +177,6 @@ def parsing_devices(device: str, *, on_cluster: bool) -> list[str]:
     if torch_device.type == "cuda" and device in ("auto", "cuda"):
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     return [str(torch_device)]
-
-
-def report(name: str, output: Path, summary: RunSummary) -> str:
-    """Describe on one screen what is in the cache, what was flagged and why, and how long it took."""
-    manifest = summary.manifest
-    size = sum((output / row.file).stat().st_size for row in manifest.shards)
-    reasons = sum((Counter(row.reasons) for row in manifest.shards), start=Counter[str]())
-    counts = {unit: manifest.total(f"{unit}s") for unit in ("sentence", "token", "document")}
-    counts["shard"] = len(manifest.shards)
-    sentences, seconds = summary.parsed_now, summary.seconds
-    work = f"parsed {sentences:,} now in {seconds:.1f} s: {sentences / seconds:,.0f} sentences/s"
-    return "\n".join([
-        f"{name} -> {output}",
-        "  " + ", ".join(f"{n:,} {unit}" if n == 1 else f"{n:,} {unit}s" for unit, n in counts.items()),
-        f"  {size / 1e6:.1f} MB, {size / counts['token']:.2f} bytes per token",
-        f"  flagged: {manifest.total('flagged'):,} sentences",
-        *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
-        f"  {work}" if sentences else "  everything was there already",
-        f"  content sha256 {manifest.content_sha256()}",
-    ])  # fmt: skip
 
 
 cli = Command(

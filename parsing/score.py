@@ -48,21 +48,19 @@ def main(config: ScoreConfig) -> None:
     import torch
 
     from parsing.text_parser import load_parser
-    from parsing.training import scores
+    from parsing.training.scores import read_gold, score_parser
 
     kind = config.kind
-    read_gold: Any = scores.read_dependencies if kind == "dep" else scores.read_treebank
-    score: Any = scores.score_dependency if kind == "dep" else scores.score_constituency
-    gold = read_gold(config.treebank)
+    gold = read_gold(kind, config.treebank)
     torch.set_num_threads(1)  # as a worker of parsing.run
     parser = load_parser(kind, config.model, config.device)
     start = time.perf_counter()
-    figures = score(parser, gold)
+    figures = score_parser(kind, parser, gold)
     rate = len(gold) / (time.perf_counter() - start)
     print(f"{config.model} on {len(gold):,} sentences ({rate:,.0f} a second): {UNITS[kind]}")
     print("  ".join(f"{name} {value:.2f}" for name, value in figures.items()))
     if "device" in parser.identity:
-        words = [sentence.tokens if kind == "dep" else sentence.words for sentence in gold]
+        words = [sentence.tokens for sentence in gold]
         figures["same_trees"] = equal_trees(parser.parse(words), load_parser(kind, config.model).parse(words))
         print(f"same trees as on the CPU: {figures['same_trees']:.2f} %")
     print(json.dumps({**{k: round(v, 4) for k, v in figures.items()}, **parser.identity}))

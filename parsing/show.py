@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from tyro.conf import Positional
 
-from parsing.trees.batch import FLAG_NAMES
 from parsing.trees.cache import TreeCache
 from runtime.cli import Command, Count, CountOrNone, configuration
 from runtime.errors import UserError, printable
@@ -51,18 +50,14 @@ def main(config: ShowConfig) -> None:
 
 
 def statistics(cache: TreeCache) -> None:
-    """Print counts, identities, flags and the most frequent names."""
-    lengths, flags = cache.token_counts(), cache.flags()
+    """Print counts, flags, identities and the most frequent names."""
+    lengths = cache.token_counts()
     print(f"{cache.folder}: {'complete' if cache.manifest.complete else 'unfinished'}")
-    print(
-        f"  {len(cache):,} sentences, {lengths.sum():,} tokens, {len(cache.type_counts()):,} types, "
-        f"{len(cache.documents()) - 1:,} documents, {len(cache.rows):,} shards"
-    )
+    print(cache.manifest.describe(cache.folder))
     print(f"  tokens per sentence: mean {lengths.mean():.1f}, at most {lengths.max()}")
-    for part, value in cache.identity.items():
+    print(f"  {len(cache.type_counts()):,} distinct words")
+    for part, value in cache.manifest.identity.items():
         print(printable(f"  {part}: {value}"))
-    flag_counts = {name: int(np.count_nonzero(flags & bit)) for bit, name in FLAG_NAMES.items()}
-    print(f"  flags: {_listing(flag_counts) or 'none'}")
     labels = cache.labels
     names = {"relation": cache.relations, "tag": cache.tags, "label": labels, "leaf_label": labels}
     counts = {field: np.zeros(len(names[field]), int) for field in names if field in cache.fields}
@@ -71,12 +66,8 @@ def statistics(cache: TreeCache) -> None:
             counts[field] += np.bincount(file[field][:], minlength=len(names[field]))
     for field, count in counts.items():
         most_frequent = np.argsort(-count, kind="stable")[:TOP]
-        top = {printable(names[field][i]) or "∅": int(count[i]) for i in most_frequent}
-        print(f"  {field}: {_listing(top)}")
-
-
-def _listing(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+        top = {printable(names[field][i]) or "∅": int(count[i]) for i in most_frequent if count[i]}
+        print(f"  {field}: {', '.join(f'{name} {count:,}' for name, count in top.items())}")
 
 
 cli = Command(ShowConfig, main, "parsing.show", "Show what a tree cache holds, or draw sentences of it.")

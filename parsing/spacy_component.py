@@ -143,7 +143,7 @@ def _constituents(doc: Doc, places: Places, sentences: list[ParsedSentence]) -> 
     """Make the record of a document's constituents that benepar's extensions read."""
     from benepar.integrations.spacy_extensions import ConstituentData
 
-    from parsing.trees.brackets import CHAIN
+    from corpora.text import CHAIN
 
     bounds = [0, *(words[0] for words in places[1:]), len(doc)]
     rows: list[tuple[int, int, str]] = [] if places else [(0, len(doc), "")]

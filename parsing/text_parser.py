@@ -298,16 +298,15 @@ def _dependency_fields(
     # First the chain for all: each word's head is the one before it.
     head = places_of_ranges(np.zeros(len(sentences), np.int64), np.diff(offsets)).astype(np.int32)
     relation = np.full(offsets[-1], len(inventories.relations) - 1, np.int32)
-    for i, tokens in enumerate(sentences):
-        parse = arcs.get(i)
-        defect = "" if parse is None else _dependency_defect(parse, len(tokens), len(inventories.relations))
-        if parse is None or defect:
-            flags[i] |= DEP_FALLBACK
+    is_sound = np.zeros(len(sentences), np.bool_)
+    for i in sorted(arcs):
+        parse, words = arcs[i], slice(offsets[i], offsets[i + 1])
+        if defect := _dependency_defect(parse, len(sentences[i]), len(inventories.relations)):
+            report(_fault_line("dependency tree", defect, sentences[i]))
         else:
-            words = slice(offsets[i], offsets[i + 1])
             head[words], relation[words] = parse.heads, parse.relations
-        if defect:
-            report(_fault_line("dependency tree", defect, tokens))
+            is_sound[i] = True
+    flags[~is_sound] |= DEP_FALLBACK
     return {"head": head, "relation": relation, "dep_height": dependency_heights(head, offsets)[0]}
 
 
@@ -327,24 +326,23 @@ def _constituency_fields(
     report: Report,
 ) -> dict[str, Int32]:
     """Fill the arrays of constituency trees; a sentence without a sound one gets a flat one."""
-    dummy_label = inventories.dummy_label
+    dummy_label, tag_count = inventories.dummy_label, len(inventories.tags)
     trees, tags = [], []
     for i, tokens in enumerate(sentences):
-        parse, tree = spans.get(i), None
-        if parse is not None:
-            try:
-                are_tags = _are_ids(parse.tags, len(tokens), len(inventories.tags))
-                if not (are_tags and _are_ids(parse.labels, len(parse.labels), dummy_label)):
-                    raise ValueError("ids outside the parser's inventories")
-                tree = binarise(parse, dummy_label)
-            except ValueError as error:
-                report(_fault_line("constituency tree", error, tokens))
-        if parse is None or tree is None:
-            flags[i] |= CONST_FALLBACK
-            no_tags = np.full(len(tokens), len(inventories.tags) - 1, np.int32)
-            start, end, label = (np.array([value], np.int32) for value in (0, len(tokens), NULL_LABEL))
-            parse = ConstituencyParse(no_tags, start, end, label)
+        no_tags = np.full(len(tokens), tag_count - 1, np.int32)
+        whole = (np.array([value], np.int32) for value in (0, len(tokens), NULL_LABEL))
+        flat_parse = ConstituencyParse(no_tags, *whole)
+        parse = spans.get(i, flat_parse)
+        try:
+            are_tags = _are_ids(parse.tags, len(tokens), tag_count)
+            if not (are_tags and _are_ids(parse.labels, len(parse.labels), dummy_label)):
+                raise ValueError("ids outside the parser's inventories")
             tree = binarise(parse, dummy_label)
+        except ValueError as error:
+            report(_fault_line("constituency tree", error, tokens))
+            parse, tree = flat_parse, binarise(flat_parse, dummy_label)
+        if parse is flat_parse:
+            flags[i] |= CONST_FALLBACK
         trees.append(tree)
         tags.append(parse.tags)
     nothing = [np.zeros(0, np.int32)]

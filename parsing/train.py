@@ -31,7 +31,7 @@ def main(config: ParserTrainConfig) -> int:
     """Train, write the model folders, log the dev scores of what was stored; return the exit code."""
     from parsing.text_parser import load_parser
     from parsing.training.parsers import ParserTask
-    from parsing.training.scores import read_dependencies, read_treebank
+    from parsing.training.scores import read_gold, score_parser
     from runtime.device import pick_device
     from runtime.training_loop import Loop, Schedule
 
@@ -40,11 +40,11 @@ def main(config: ParserTrainConfig) -> int:
     if not is_complete or not (has_dep or has_const):
         raise UserError("give --train-dep and --dev-dep, or --train-const and --dev-const, or all four")
     device = pick_device(config.device)
-    sentences = read_dependencies(config.train_dep, tags="xpos") if has_dep else []
-    trees = read_treebank(config.train_const) if has_const else []
-    dev_sentences = read_dependencies(config.dev_dep) if has_dep else []
-    dev_trees = read_treebank(config.dev_const) if has_const else []
-    task = ParserTask(sentences, trees, (dev_sentences, dev_trees), config.model, config.loop, device)
+    sentences = read_gold("dep", config.train_dep, tags="xpos") if has_dep else []
+    trees = read_gold("const", config.train_const) if has_const else []
+    dev_files = {"dep": config.dev_dep, "const": config.dev_const}
+    dev = {kind: read_gold(kind, paths) for kind, paths in dev_files.items() if paths}
+    task = ParserTask(sentences, trees, dev, config.model, config.loop, device)
     files = {"train": config.train_dep + config.train_const, "dev": config.dev_dep + config.dev_const}
     data = {role: {str(path): sha256_file(path) for path in paths} for role, paths in files.items()}
     identity = {"model": config_to_json(config.model), "device": device.type, **config_to_json(config.loop)}
@@ -60,7 +60,7 @@ def main(config: ParserTrainConfig) -> int:
         path, name = config.output / kind, f"{config.output.resolve().name}-{kind}"
         model.save(path, name=name, version="1")
         # The stored weights are scored, not those in memory: float16 rounds them.
-        scores = task.score(kind, load_parser(kind, str(path)))
+        scores = score_parser(kind, load_parser(kind, str(path)), dev[kind])
         write_text(path / "README.md", card(name, kind, data, scores))
         log.info("%s: %s", path, ", ".join(f"{key} {value:.2f}" for key, value in scores.items()))
     return 0

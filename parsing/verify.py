@@ -36,8 +36,11 @@ def main(config: VerifyConfig) -> None:
         for row, _ in zip(cache.rows, cache.files(), strict=True):
             bar.update(row.sentences)
     state = "complete" if complete else "unfinished (the same parsing.run command finishes it)"
-    print(f"{config.cache}: {len(cache.rows)} shards, {len(cache):,} sentences, all sound; {state}")
-    print(f"content sha256 {cache.manifest.content_sha256()}")
+    print(
+        f"{config.cache}: {len(cache):,} sentences, all sound; {state}",
+        cache.manifest.describe(cache.folder),
+        sep="\n",
+    )
 
 
 cli = Command(VerifyConfig, main, "parsing.verify", "Check every hash and invariant of a tree cache.")

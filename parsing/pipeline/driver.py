@@ -58,6 +58,13 @@ class RunSummary:
     parsed_now: int
     seconds: float
 
+    def describe(self, folder: Path) -> str:
+        """Describe in indented lines what the cache in ``folder`` holds, and how fast this run was."""
+        rate = self.parsed_now / self.seconds
+        work = f"parsed {self.parsed_now:,} now in {self.seconds:.1f} s: {rate:,.0f} sentences/s"
+        work = work if self.parsed_now else "everything was there already"
+        return f"{self.manifest.describe(folder)}\n  {work}"
+
 
 @dataclass(slots=True)
 class Shard:

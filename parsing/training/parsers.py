@@ -12,8 +12,8 @@ Shapes: B sentences, T positions, D encoder output.
 
 import contextlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -24,9 +24,9 @@ from parsing.networks.config import ModelConfig, ParserLoopConfig
 from parsing.networks.constituency import NO_TAG, ConstituencyModel, SpanParser
 from parsing.networks.dependency import BiaffineParser, DependencyModel
 from parsing.networks.features import ParserVocabulary, TypeTable, make_batch
-from parsing.training.scores import Scores, score_constituency, score_dependency
+from parsing.training.scores import score_parser
+from parsing.trees.arrays import labels_and_tags, to_parse
 from parsing.trees.batch import ConstituencyParse, Int, ids_of
-from parsing.trees.brackets import SpanTree, labels_and_tags, to_parse
 from runtime.training_task import Checkpoint, Position, Task, load_parameters, ramp
 
 ARC_SCALE = 10.0
@@ -45,15 +45,15 @@ class ParserTask(Task[list[int]]):
     """Trains the parsers for which there are data; a batch is the numbers of its sentences.
 
     Sentences with arcs and trees with the same words are one training sentence (the first of each, then
-    the second, if there are several). torch is seeded from ``loop``; ``dev`` are sentences, with universal
-    tags, and trees.
+    the second, if there are several). torch is seeded from ``loop``; ``dev`` are sentences with arcs and
+    universal tags (``dep``), and trees (``const``).
     """
 
     def __init__(
         self,
         sentences: Sequence[Sentence],
-        trees: Sequence[SpanTree],
-        dev: tuple[Sequence[Sentence], Sequence[SpanTree]],
+        trees: Sequence[Sentence],
+        dev: Mapping[str, Sequence[Sentence]],
         config: ModelConfig,
         loop: ParserLoopConfig,
         device: torch.device | None = None,
@@ -91,7 +91,7 @@ class ParserTask(Task[list[int]]):
         self.averages = {name: p.detach().clone() for name, p in module.named_parameters()}
 
     def _set_gold(
-        self, sentences: Sequence[Sentence], trees: Sequence[SpanTree], relations: Ids, labels: Ids, tags: Ids
+        self, sentences: Sequence[Sentence], trees: Sequence[Sentence], relations: Ids, labels: Ids, tags: Ids
     ) -> None:
         """Set the words and gold annotation of each training sentence: first those with arcs."""
         self.words = [s.tokens for s in sentences]
@@ -106,11 +106,11 @@ class ParserTask(Task[list[int]]):
             numbers_of_words[words].append(number)
         for tree in trees:
             parse = to_parse(tree, labels, tags)
-            if numbers_of_words[tree.words]:
-                number = numbers_of_words[tree.words].popleft()
+            if numbers_of_words[tree.tokens]:
+                number = numbers_of_words[tree.tokens].popleft()
                 self.parses[number], self.tags[number] = parse, parse.tags
             else:
-                self.words.append(tree.words)
+                self.words.append(tree.tokens)
                 self.parses.append(parse)
                 self.tags.append(parse.tags)
 
@@ -176,16 +176,11 @@ class ParserTask(Task[list[int]]):
         # New parsers each time: cached type vectors are outdated after a step.
         scores: dict[str, float] = {}
         if self.dependency is not None:
-            scores |= self.score("dep", BiaffineParser(self.dependency))
+            scores |= score_parser("dep", BiaffineParser(self.dependency), self.dev["dep"])
         if self.constituency is not None:
-            scores |= self.score("const", SpanParser(self.constituency))
+            scores |= score_parser("const", SpanParser(self.constituency), self.dev["const"])
         main_scores = [scores[name] for name in ("las", "f1") if name in scores]
         return {**scores, "mean": sum(main_scores) / len(main_scores)}
-
-    def score(self, kind: str, parser: Any) -> Scores:
-        """Score a parser, dep or const, on dev."""
-        sentences, trees = self.dev
-        return score_dependency(parser, sentences) if kind == "dep" else score_constituency(parser, trees)
 
     def optimiser_state(self) -> dict[str, Tensor]:
         """Return Adam's moments and the average."""

@@ -16,14 +16,14 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from corpora.text import Sentence
+from corpora.brackets import read_brackets
+from corpora.text import CHAIN, Sentence
 from corpora.treebanks import TagColumn, read_conllu
-from parsing.trees.arrays import DEFECTS, dependency_heights
-from parsing.trees.batch import ConstituencyParser, DependencyParser
-from parsing.trees.brackets import CHAIN, SpanTree, from_parse, read_trees
+from parsing.trees.arrays import DEFECTS, dependency_heights, from_parse
 from runtime.errors import UserError
 
 Scores = dict[str, float]
@@ -31,10 +31,17 @@ PUNCTUATION_TAGS = frozenset({",", ":", ".", "``", "''"})
 """Gold tags of the words that bracket scores leave out (EVALB's COLLINS.prm)."""
 
 
-def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
-    """Read the sentences of CoNLL-U files; raises UserError with file and document of one without a tree."""
-    sentences = []
+def read_gold(kind: str, paths: Sequence[Path], *, tags: TagColumn = "upos") -> list[Sentence]:
+    """Read the sentences of CoNLL-U files (``dep``) or bracket files (``const``).
+
+    Raises UserError if there are none, and with file and document for a dependency tree that is missing or
+    not sound.
+    """
+    sentences: list[Sentence] = []
     for path in paths:
+        if kind == "const":
+            sentences += read_brackets(path)
+            continue
         for document in read_conllu(path, tags=tags):
             for sentence in document.sentences:
                 where = f"{path}: document {document.id}: {' '.join(sentence.tokens)[:40]!r}"
@@ -50,31 +57,19 @@ def read_dependencies(paths: Sequence[Path], *, tags: TagColumn = "upos") -> lis
     return sentences
 
 
-def read_treebank(paths: Sequence[Path]) -> list[SpanTree]:
-    """Read the trees of bracket files."""
-    trees = [tree for path in paths for tree in read_trees(path)]
-    if not trees:
-        raise UserError(f"{', '.join(map(str, paths)) or 'no file'}: no trees to read")
-    return trees
-
-
-def score_constituency(parser: ConstituencyParser, gold: Sequence[SpanTree]) -> Scores:
-    """Compute the bracket scores of a parser, which sees the words alone."""
-    parses = parser.parse([tree.words for tree in gold])
-    trees = [
-        from_parse(parse, tree.words, parser.labels, parser.tags)
-        for parse, tree in zip(parses, gold, strict=True)
-    ]
-    return bracket_scores(gold, trees)
-
-
-def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scores:
-    """Compute the attachment scores of a parser, which sees the words alone, in per cent of tokens.
+def score_parser(kind: str, parser: Any, gold: Sequence[Sentence]) -> Scores:
+    """Compute attachment scores (``dep``) or bracket scores (``const``) of a parser, which sees words alone.
 
     ``uas`` (right head) and ``las`` (right head and relation, subtype included) are over tokens that are not
-    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens.
+    tagged PUNCT, ``uas_punct`` and ``las_punct`` over all tokens; :func:`bracket_scores` has the others.
     """
     parses = parser.parse([s.tokens for s in gold])
+    if kind == "const":
+        trees = [
+            from_parse(parse, tree.tokens, parser.labels, parser.tags)
+            for parse, tree in zip(parses, gold, strict=True)
+        ]
+        return bracket_scores(gold, trees)
     gold_heads = np.concatenate([np.array(s.heads) for s in gold])
     gold_relations = np.array([relation for s in gold for relation in s.relations or ()])
     is_word = np.array([tag != "PUNCT" for s in gold for tag in (s.tags or [""] * len(s.tokens))])
@@ -89,31 +84,32 @@ def score_dependency(parser: DependencyParser, gold: Sequence[Sentence]) -> Scor
     }
 
 
-def brackets(tree: SpanTree, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
+def brackets(tree: Sentence, gold_tags: Iterable[str]) -> Counter[tuple[int, int, str]]:
     """Count labelled brackets over the words that are not punctuation."""
     words_before = [0]  # words that are not punctuation before each fencepost
     for tag in gold_tags:
         words_before.append(words_before[-1] + (tag not in PUNCTUATION_TAGS))
     return Counter(
         (words_before[start], words_before[end], label)
-        for start, end, chain in tree.spans
+        for start, end, chain in tree.spans or ()
         if words_before[start] < words_before[end] and chain
         for label in chain.split(CHAIN)
     )
 
 
-def bracket_scores(gold: Sequence[SpanTree], trees: Sequence[SpanTree]) -> Scores:
+def bracket_scores(gold: Sequence[Sentence], trees: Sequence[Sentence]) -> Scores:
     """Score in per cent; ``tags`` are words with the gold tag, ``complete`` sentences that are all right."""
     common = in_gold = in_trees = right_tags = words = complete = 0
     for gold_tree, tree in zip(gold, trees, strict=True):
-        gold_brackets = brackets(gold_tree, gold_tree.tags)
-        tree_brackets = brackets(tree, gold_tree.tags)
+        gold_tags = gold_tree.tags or ()
+        gold_brackets = brackets(gold_tree, gold_tags)
+        tree_brackets = brackets(tree, gold_tags)
         common += (gold_brackets & tree_brackets).total()
         in_gold += gold_brackets.total()
         in_trees += tree_brackets.total()
         complete += gold_brackets == tree_brackets
-        right_tags += sum(map(operator.eq, gold_tree.tags, tree.tags))
-        words += len(gold_tree.words)
+        right_tags += sum(map(operator.eq, gold_tags, tree.tags or ()))
+        words += len(gold_tree.tokens)
     return {
         "precision": _per_cent(common, in_trees),
         "recall": _per_cent(common, in_gold),

@@ -1,1 +1,1 @@
-"""Trees as data: integer arrays, the cache of them, brackets, sentences for people and their drawings."""
+"""Trees as data: integer arrays, the cache of them, roles, sentences for people and their drawings."""

@@ -9,10 +9,12 @@ Shapes: n words of a sentence, m spans, B sentences, N tokens; internal nodes of
 ``offsets[i] - i``. Ids as in :class:`parsing.trees.batch.Batch`.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from corpora.text import Sentence
 from parsing.trees.batch import ConstituencyParse, Int, Int32, Int64
 from runtime.compiled import compiled_if_long, compiled_part
 
@@ -202,3 +204,34 @@ def _tree_arrays(starts, ends, labels, dummy, n):  # type: ignore[no-untyped-def
         if span < len(starts) and starts[span] <= word:
             return False, leaf_label, nodes
     return span == len(starts), leaf_label, nodes
+
+
+def to_parse(tree: Sentence, labels: Mapping[str, int], tags: Mapping[str, int]) -> ConstituencyParse:
+    """Return a tree as arrays, without the spans that have no label, but for the whole sentence."""
+    whole, *parts = tree.spans or ()
+    spans = [whole, *(span for span in parts if span[2])]
+    return ConstituencyParse(
+        tags=np.array([tags[tag] for tag in tree.tags or ()], np.int32),
+        starts=np.array([start for start, _, _ in spans], np.int32),
+        ends=np.array([end for _, end, _ in spans], np.int32),
+        labels=np.array([labels[label] for _, _, label in spans], np.int32),
+    )
+
+
+def from_parse(
+    parse: ConstituencyParse, words: Sequence[str], labels: Sequence[str], tags: Sequence[str]
+) -> Sentence:
+    """Return a parse as a tree over ``words``; its ids are indices into ``labels`` and ``tags``."""
+    names = [labels[label] for label in parse.labels]
+    spans = tuple(zip(parse.starts.tolist(), parse.ends.tolist(), names, strict=True))
+    return Sentence(tuple(words), tags=tuple(tags[tag] for tag in parse.tags), spans=spans)
+
+
+def labels_and_tags(trees: Iterable[Sentence]) -> tuple[list[str], list[str]]:
+    """Return sorted labels (the null label first) and sorted tags of a treebank."""
+    labels: set[str] = set()
+    tags: set[str] = set()
+    for tree in trees:
+        labels.update(label for _, _, label in tree.spans or ())
+        tags.update(tree.tags or ())
+    return ["", *sorted(labels - {""})], sorted(tags)

@@ -81,6 +81,20 @@ class Manifest(Inventories):
         """Return the sum of a count (``sentences``, ``tokens``, ...) over the shards."""
         return sum(getattr(row, name) for row in self.shards)
 
+    def describe(self, folder: Path) -> str:
+        """Describe in indented lines what the cache in ``folder`` holds, and what was flagged and why."""
+        size = sum((folder / row.file).stat().st_size for row in self.shards)
+        counts = {unit: self.total(f"{unit}s") for unit in ("sentence", "token", "document")}
+        counts["shard"] = len(self.shards)
+        reasons = sum((Counter(row.reasons) for row in self.shards), start=Counter[str]())
+        return "\n".join([
+            "  " + ", ".join(f"{n:,} {unit}" if n == 1 else f"{n:,} {unit}s" for unit, n in counts.items()),
+            f"  {size / 1e6:.1f} MB, {size / counts['token']:.2f} bytes per token",
+            f"  flagged: {self.total('flagged'):,} sentences",
+            *(f"    {reason}: {count:,}" for reason, count in sorted(reasons.items())),
+            f"  content sha256 {self.content_sha256()}",
+        ])  # fmt: skip
+
     def content_sha256(self) -> str:
         """Return the hex SHA-256 over the identity and the shards' files, in order."""
         digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode())

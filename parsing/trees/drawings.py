@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from parsing.trees.brackets import Span
+from corpora.text import Span
 from runtime.errors import printable
 
 CHARACTER_PX, GAP_PX, LEVEL_PX, TEXT_PX = 8, 18, 30, 14

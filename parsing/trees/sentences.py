@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from corpora.text import Document, Sentence
+from corpora.brackets import write_tree
+from corpora.text import Document, Sentence, Span
 from corpora.treebanks import LINE_BREAK, conllu_lines
-from parsing.trees.arrays import BinaryTree, unbinarise
+from parsing.trees.arrays import BinaryTree, from_parse, unbinarise
 from parsing.trees.batch import FLAG_NAMES, Batch, Inventories
-from parsing.trees.brackets import Span, SpanTree, from_parse, write_tree
 from parsing.trees.drawings import constituency_svg, dependency_svg, display_name, nested_lists
 
 if TYPE_CHECKING:
@@ -47,16 +47,12 @@ class ParsedSentence:
 
     def annotation(self) -> Sentence:
         """Return what treebank writers take; a line break or tab in words is a blank, an empty word ``_``."""
-        words = tuple(map(_on_one_line, self.words))
-        tree = None
-        if self.spans is not None and self.tags is not None:
-            tree = write_tree(SpanTree(words, tuple(self.tags), tuple(self.spans)))
         return Sentence(
-            words,
+            tuple(map(_on_one_line, self.words)),
             tags=None if self.tags is None else tuple(self.tags),
             heads=None if self.heads is None else tuple(self.heads),
             relations=None if self.relations is None else tuple(self.relations),
-            tree=tree,
+            spans=None if self.spans is None else tuple(self.spans),
         )
 
     def to_conllu(self, *, validate: bool = False) -> str:
@@ -65,7 +61,7 @@ class ParsedSentence:
 
     def to_ptb(self) -> str:
         """Return the constituency tree in Penn Treebank brackets, on one line; "" if there is none."""
-        return self.annotation().tree or ""
+        return "" if self.spans is None else write_tree(self.annotation())
 
     def drawings(self, *, svg: bool = False) -> list[str]:
         """Draw the trees that the sentence has, dependencies first: as text, or as SVG."""
@@ -147,7 +143,7 @@ def batch_sentences(batch: Batch, inventories: Inventories) -> Iterator[ParsedSe
             binary_tree = BinaryTree(leaf_label, batch.left[nodes], batch.right[nodes], batch.label[nodes])
             parse = unbinarise(binary_tree, batch.tag[tokens], inventories.dummy_label)
             tree = from_parse(parse, words, inventories.labels, inventories.tags)
-            tags, spans = list(tree.tags), list(tree.spans)
+            tags, spans = list(tree.tags or ()), list(tree.spans or ())
         yield ParsedSentence(words, int(batch.flags[i]), heads, relations, tags, spans)
 
 

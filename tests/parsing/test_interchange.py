@@ -139,7 +139,7 @@ def test_slices_are_trees() -> None:
         ("VBZ\t_\t0", "VBZ\t_\t1", r"dependency tree: not exactly one root; 'It rains \.'"),
         ("Yes\t", "No\t", "sentence 2 is not 'No' of"),
         ("0\troot", "_\t_", "has no heads|head '_'"),
-        ("(NN rain)", "(NN rain) sun", r"a\.ptb, tree 3: not one tree of words"),
+        ("(NN rain)", "(NN rain) sun", r"a\.ptb:3: not one tree of words"),
         ("(-RRB- -RRB-)))", "(-RRB- -RRB-)))\n(TOP (X (A more)))", "goes on after the 3 sentences"),
     ],
 )

@@ -23,11 +23,12 @@ from nltk.tree import Tree
 from tyro.conf import Positional
 
 from benchmarks import alternate, ratios, spread
+from corpora.brackets import write_tree
 from parsing.networks.constituency import SpanParser
 from parsing.networks.dependency import BiaffineParser
 from parsing.text_parser import TextParser, load_parser
-from parsing.training.scores import read_treebank
-from parsing.trees.brackets import from_parse, write_tree
+from parsing.training.scores import read_gold
+from parsing.trees.arrays import from_parse
 from runtime.cli import Command, Count, configuration
 from tests.oracles.supar import stock_predict, to_supar
 
@@ -52,7 +53,7 @@ def races(folder: Path) -> tuple[int, dict[str, tuple[Call, Call]]]:
     from tests.oracles.benepar import stock_parse, to_benepar  # benepar warns when it is imported
 
     arcs, spans = load_parser("dep"), load_parser("const")
-    sentences = [list(tree.words) for tree in read_treebank([folder / "dev.ptb"])]
+    sentences = [list(tree.tokens) for tree in read_gold("const", [folder / "dev.ptb"])]
     supar, benepar = to_supar(arcs.model), to_benepar(spans.model)
 
     def seconds(limit: int) -> float:

@@ -24,7 +24,7 @@ from parsing.networks.parser import load_model_folder
 from parsing.networks.sentence_encoder import SentenceEncoder
 from parsing.score import equal_trees
 from parsing.text_parser import TextParser, load_parser
-from parsing.training.scores import read_dependencies, read_treebank
+from parsing.training.scores import read_gold
 from parsing.trees.arrays import binarise
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost, is_same_parser
 from runtime.errors import UserError
@@ -204,12 +204,14 @@ def test_a_killed_change_leaves_the_old_parser_or_the_new(tmp_path):
 @pytest.mark.data
 def test_the_shipped_parsers_are_those_of_the_libraries_on_gum(data_folder):
     parser, folder = load_parser("dep"), data_folder / "treebank" / "gum"
-    sentences = [[plain(w) for w in s.tokens] for s in read_dependencies([folder / "dev.conllu"])[::4]]
+    sentences = [[plain(w) for w in s.tokens] for s in read_gold("dep", [folder / "dev.conllu"])[::4]]
     parses = parser.parse(sentences)
     named = [[parser.relations[i] for i in p.relations] for p in parses]
     assert ([p.heads.tolist() for p in parses], named) == stock_predict(to_supar(parser.model), sentences)
     parser = load_parser("const")
-    sentences = [[plain(word) for word in tree.words] for tree in read_treebank([folder / "dev.ptb"])[::8]]
+    sentences = [
+        [plain(word) for word in tree.tokens] for tree in read_gold("const", [folder / "dev.ptb"])[::8]
+    ]
     stock = stock_parse(to_benepar(parser.model), sentences, subbatch_max_tokens=500)
     assert as_lists(parser.parse(sentences)) == as_lists(stock)
 

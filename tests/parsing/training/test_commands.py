@@ -56,7 +56,7 @@ def test_each_folder_parses_and_scores_as_its_card_says(trained, treebank, capsy
         ("dep", "_", "has no heads"),
         ("dep", "032", "'x x x': the heads have a cycle"),
         ("dep", "00", "'x x': not exactly one root"),
-        ("const", "", "no trees"),
+        ("const", "", "no sentences"),
     ],
 )
 def test_a_bad_treebank_is_one_line_and_exit_2(tmp_path, treebank, capsys, kind, heads, message):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from corpora.brackets import read_tree
 from parsing.networks.config import EncoderSizes, ModelConfig, ParserLoopConfig, ScorerSizes, SpanSizes
 from parsing.training.parsers import ARC_SCALE, ParserTask
 from parsing.training.scores import bracket_scores
-from parsing.trees.brackets import read_tree
 from tests.fixtures.device import OneDevice
 from tests.parsing.examples import SENTENCES
 from tests.parsing.networks.test_dependency import slow_loss, states
@@ -29,7 +29,7 @@ CONFIG = ModelConfig(
 
 def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES)):
     gold = [read_tree(text) for text in trees]
-    task = ParserTask(sentences, gold, (sentences, gold), CONFIG, ParserLoopConfig(seed=0))
+    task = ParserTask(sentences, gold, {"dep": sentences, "const": gold}, CONFIG, ParserLoopConfig(seed=0))
     with torch.no_grad():
         for parameter in task.module.parameters():
             parameter.normal_(0, 0.5)

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tree import Tree
 
-from parsing.trees.arrays import binarise, constituency_heights, unbinarise
-from parsing.trees.batch import ConstituencyParse
-from parsing.trees.brackets import (
-    SpanTree,
+from corpora.brackets import read_brackets, read_tree, write_tree
+from corpora.text import Sentence
+from parsing.trees.arrays import (
+    binarise,
+    constituency_heights,
     from_parse,
     labels_and_tags,
-    read_tree,
-    read_trees,
     to_parse,
-    write_tree,
+    unbinarise,
 )
+from parsing.trees.batch import ConstituencyParse
 from runtime.errors import UserError
 
 DUMMY = "<dummy>"
@@ -30,7 +30,7 @@ def test_function_tags_traces_and_wrapper_go() -> None:
         "(TOP (S (NP-SBJ-1 (PRP It)) (VP (VBZ seems) (SBAR (-NONE- 0) (S=2 (NP (-NONE- *-1))"
         " (VP|X (TO to) (VP (VB rain)))))) (. .)))"
     )
-    assert tree.words == ("It", "seems", "to", "rain", ".")
+    assert tree.tokens == ("It", "seems", "to", "rain", ".")
     assert tree.tags == ("PRP", "VBZ", "TO", "VB", ".")
     assert tree.spans == ((0, 5, "S"), (0, 1, "NP"), (1, 4, "VP"), (2, 4, "SBAR::S::VP"), (3, 4, "VP"))
 
@@ -49,10 +49,10 @@ def test_what_is_around_a_sentence(text, spans) -> None:
 
 def test_brackets_in_words() -> None:
     tree = read_tree("(TOP (NP (-LRB- -LRB-) (NN a-LSB-1-RSB-) (-RRB- -RRB-)))")
-    assert tree.words == ("(", "a[1]", ")")
+    assert tree.tokens == ("(", "a[1]", ")")
     assert tree.tags == ("-LRB-", "NN", "-RRB-")
     assert write_tree(tree) == "(TOP (NP (-LRB- -LRB-) (NN a[1]) (-RRB- -RRB-)))"
-    odd = SpanTree(("a b", "", "(x)"), ("A", "B", "C"), ((0, 3, "S::NP"),))
+    odd = Sentence(("a b", "", "(x)"), ("A", "B", "C"), spans=((0, 3, "S::NP"),))
     assert write_tree(odd) == "(TOP (S (NP (A a_b) (B _) (C -LRB-x-RRB-))))"
 
 
@@ -68,8 +68,8 @@ def test_brackets_in_words() -> None:
     ],
 )
 def test_slashes_and_stars_are_escaped_as_in_the_penn_treebank(word: str, held: str) -> None:
-    written = write_tree(SpanTree((word,), ("X",), ((0, 1, "S"),)))
-    assert written == f"(TOP (S (X {held})))" and read_tree(written).words == (word,)
+    written = write_tree(Sentence((word,), ("X",), spans=((0, 1, "S"),)))
+    assert written == f"(TOP (S (X {held})))" and read_tree(written).tokens == (word,)
 
 
 NO_TREES = """
@@ -88,9 +88,9 @@ def test_what_is_not_one_tree_is_one_line(text: str) -> None:
 def test_trees_of_a_file_may_span_lines_and_mistakes_are_named(tmp_path) -> None:
     path = tmp_path / "three.ptb"
     path.write_text("(TOP\n  (NP (DT the)\n (NN end)))\n\n(TOP (UH Yes))\n(X (Y the))\n(X y z)")
-    trees = read_trees(path)
-    assert [next(trees).words for _ in range(3)] == [("the", "end"), ("Yes",), ("the",)]
-    with pytest.raises(UserError, match=r"three\.ptb:7: a tree without words"):
+    trees = read_brackets(path)
+    assert [next(trees).tokens for _ in range(3)] == [("the", "end"), ("Yes",), ("the",)]
+    with pytest.raises(UserError, match=r"three\.ptb:7: not one tree of words"):
         next(trees)
 
 
@@ -150,7 +150,7 @@ def height(tree) -> int:
 def test_equals_benepars_reading_and_nltks_binarisation_and_round_trips(parts) -> None:
     text = f"(TOP {' '.join(parts)})"
     tree, nltk_tree = read_tree(text), Tree.fromstring(text)
-    n = len(tree.words)
+    n = len(tree.tokens)
     assert write_tree(tree) == text
     if len(parts) == 1:
         theirs = {(start, end + 1, label) for start, end, label in get_labeled_spans(nltk_tree)}
@@ -159,7 +159,7 @@ def test_equals_benepars_reading_and_nltks_binarisation_and_round_trips(parts) -
     labels, tags = labels_and_tags([tree])
     parse = to_parse(tree, {x: i for i, x in enumerate(labels)}, {x: i for i, x in enumerate(tags)})
     assert labels[0] == "" and parse.starts.dtype == np.int32
-    assert from_parse(parse, tree.words, labels, tags) == tree
+    assert from_parse(parse, tree.tokens, labels, tags) == tree
 
     binary = binarise(parse, len(labels))
     arrays = binary.leaf_label, binary.left, binary.right, binary.label
@@ -171,7 +171,7 @@ def test_equals_benepars_reading_and_nltks_binarisation_and_round_trips(parts) -
     heights, defects, *_ = constituency_heights(binary.left, binary.right, np.array([0, n]))
     assert not defects.any() and [0, *heights][-1] == height(found)
     back = unbinarise(binary, parse.tags, len(labels))
-    assert from_parse(back, tree.words, labels, tags) == tree
+    assert from_parse(back, tree.tokens, labels, tags) == tree
 
 
 @pytest.mark.parametrize(

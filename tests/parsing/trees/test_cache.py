@@ -222,7 +222,7 @@ def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
 
 def test_verify_and_show_say_what_a_cache_holds(long_cache: Path, tmp_path: Path, capsys) -> None:
     for cli, words, code, told in (
-        (command_verify.cli, [long_cache], 0, "40 sentences, all sound; complete"),
+        (command_verify.cli, [long_cache], 0, "40 sentences, all sound; complete\n  40 sentences, "),
         (show, [long_cache, "--sentence", 20], 0, "too long"),
         (show, [long_cache, "--sentence", 40], 2, "no sentence 40; it has 0 to 39"),
         (command_verify.cli, [tmp_path / "nowhere"], 2, "not a tree cache"),

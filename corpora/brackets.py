@@ -1,0 +1,116 @@
+r"""Reads constituency trees in brackets of the Penn Treebank, and writes them.
+
+    (ROOT (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)))
+    words It rains .   tags PRP VBZ .   spans (0, 3, "S") (0, 1, "NP") (1, 2, "VP")
+
+In a file a tree fills one line or several. Words are as in running text: ``-LRB-`` becomes ``(`` and ``\/``
+becomes ``/``, also inside a word. Function tags are stripped (``NP-SBJ=2`` is ``NP``), traces (``-NONE-``)
+and phrases that have only traces are removed, and so is the wrapper around a sentence (``TOP``, ``ROOT``,
+``S1``, ``VROOT`` or no label). Unary chains are joined to one label (``S::VP``), above words too. If the
+wrapper holds several trees, the label of the whole sentence is ``""``.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from corpora.inputs import ReadMeter, text_lines
+from corpora.text import CHAIN, Sentence, Span
+from runtime.errors import UserError
+from runtime.files import atomic_path, output_file
+
+_ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_ESCAPES |= {r"\/": "/", r"\*": "*"}
+_ESCAPED = re.compile("|".join(map(re.escape, _ESCAPES)))
+_FILE_PARTS = re.compile(r"[()]|[^\s()]+")
+# (TAG word), or the beginning of a phrase, or its end, or a character that does not belong there.
+_TREE_PARTS = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|\(\s*([^\s()]*)|(\))|(\S)")
+_TRACE = "-NONE-"
+"""Tag of a trace, a leaf without a word."""
+_WRAPPERS = frozenset({"", "TOP", "ROOT", "S1", "VROOT"})
+
+
+def read_brackets(path: Path, *, meter: ReadMeter | None = None) -> Iterator[Sentence]:
+    """Yield the trees of a file; raise UserError, with the line where it begins, for anything else."""
+    depth = 0
+    where = ""
+    parts: list[str] = []
+    for line in text_lines(path, meter=meter):
+        for part in _FILE_PARTS.findall(line.text):
+            if depth == 0:
+                where = f"{path}:{line.number}"
+                if part != "(":
+                    raise UserError(f"{where}: expected '(', found {part[:40]!r}")
+                parts = []
+            parts.append(part)
+            depth += {"(": 1, ")": -1}.get(part, 0)
+            if depth == 0:
+                yield read_tree(" ".join(parts), where=where)
+    if depth:
+        raise UserError(f"{where}: this tree's brackets are never closed")
+
+
+def read_tree(text: str, *, where: str = "tree") -> Sentence:
+    """Read one bracketed tree with any white space between; error messages begin with ``where``."""
+    refusal = UserError(
+        f"{where}: not one tree of words in brackets, each with a tag of its own, (TAG word): {text[:60]!r}"
+    )
+    words: list[str] = []
+    tags: list[str] = []
+    nodes: list[Span] = []  # children before their parents
+    # Labels and first words of open phrases, not by recursion: sentences may be nested deeply.
+    open_phrases: list[tuple[str, int]] = []
+    children = [0]  # of the text, then of each open phrase
+    for tag, word, label, closing_bracket, stray_character in _TREE_PARTS.findall(text):
+        is_after_tree = children[0] > 0 and not open_phrases
+        is_bad_end = closing_bracket and not (open_phrases and children[-1])
+        if stray_character or is_after_tree or is_bad_end:
+            raise refusal
+        if closing_bracket:
+            children.pop()
+            label, start = open_phrases.pop()
+            if not label.startswith("-"):  # NP-SBJ-1=2 is NP; -LRB- stays
+                label = re.split(r"[-=|]", label, maxsplit=1)[0]
+            if start < len(words) and (open_phrases or label not in _WRAPPERS):
+                nodes.append((start, len(words), label))
+        elif not word:
+            open_phrases.append((label, len(words)))
+            children.append(0)
+            continue
+        elif tag != _TRACE:
+            words.append(_ESCAPED.sub(lambda match: _ESCAPES[match.group()], word))
+            tags.append(tag)
+        children[-1] += 1
+    if open_phrases or not words:
+        raise refusal
+    chains: dict[tuple[int, int], list[str]] = {}
+    for start, end, label in reversed(nodes):
+        chains.setdefault((start, end), []).append(label)
+    chains.setdefault((0, len(words)), [""])
+    preorder = sorted(chains, key=lambda span: (span[0], -span[1]))
+    spans = tuple((start, end, CHAIN.join(chains[start, end])) for start, end in preorder)
+    return Sentence(tuple(words), tags=tuple(tags), spans=spans)
+
+
+def write_tree(sentence: Sentence) -> str:
+    """Return one line of brackets with tags; white space in a word and an empty word become ``_``."""
+    labels_at: defaultdict[int, list[str]] = defaultdict(list)  # by the first word
+    ends_at: Counter[int] = Counter()
+    for start, end, chain in sentence.spans or ():
+        labels = chain.split(CHAIN) if chain else []
+        labels_at[start] += labels
+        ends_at[end] += len(labels)
+    pieces = []
+    for position, (word, tag) in enumerate(zip(sentence.tokens, sentence.tags or (), strict=True)):
+        pieces += [f"({label}" for label in labels_at[position]]
+        word = re.sub(r"\s", "_", word).replace("(", "-LRB-").replace(")", "-RRB-")
+        text = re.sub("[/*]", r"\\\g<0>", word) or "_"
+        pieces.append(f"({tag} {text})" + ")" * ends_at[position + 1])
+    return f"(TOP {' '.join(pieces)})"
+
+
+def write_brackets(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Write one tree per line."""
+    with atomic_path(output_file(path)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+        stream.writelines(write_tree(sentence) + "\n" for sentence in sentences)
