@@ -27,39 +27,22 @@ from itertools import chain
 from pathlib import Path
 
 from corpora.inputs import read_table
-from studies.analogies.questions import FILE, LEVELS, SEMANTIC, Analogy, write_questions
+from studies.analogies.questions import CATEGORIES, FILE, LEVELS, SEMANTIC, Analogy, write_questions
 
 FOLDER = Path(__file__).parent
+KINDS = {
+    **dict.fromkeys(("capital-common", "capital-world", "city-state"), "place"),
+    "male-female": "person",
+    "present-participle": "verb",
+    "positive-comparative": "adjective",
+    "positive-negative": "predicate",
+}
+"""What stands in the slot of a category's contexts."""
+COUNTS = dict(zip(CATEGORIES, (506, 4524, 2467, 506, 1056, 1322, 812), strict=True))
+"""The number of questions of each category (UNI, Table 3)."""
 WRONG_WORDS = 4
 PRONOUNS = ("he", "she", "they", "we", "it", "you")
 POSSESSIVES = ("his", "her", "their", "our", "its", "your")
-
-
-@dataclass(frozen=True)
-class Category:
-    """A relation of words."""
-
-    name: str
-    kind: str
-    """What stands in the slot of its contexts."""
-    questions: int
-    """The number of questions (UNI, Table 3)."""
-
-    @property
-    def is_semantic(self) -> bool:
-        """Whether the relation is one of meaning, not of grammar."""
-        return self.name in SEMANTIC
-
-
-CATEGORIES = (
-    Category("capital-common", "place", 506),
-    Category("capital-world", "place", 4524),
-    Category("city-state", "place", 2467),
-    Category("male-female", "person", 506),
-    Category("present-participle", "verb", 1056),
-    Category("positive-comparative", "adjective", 1322),
-    Category("positive-negative", "predicate", 812),
-)
 
 
 @dataclass(frozen=True)
@@ -109,47 +92,48 @@ def fill(wording: str, word: str, kind: str, level: str, *, is_right: bool) -> s
 
 
 def in_context(
-    category: Category, level: str, one: Fact, other: Fact, first: Frame, second: Frame, wrong: Sequence[str]
+    category: str, level: str, one: Fact, other: Fact, first: Frame, second: Frame, wrong: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Put two facts into their contexts: the texts of a, b, c and the answer, and of the wrong words."""
+    kind = KINDS[category]
     words = [one.left, one.right, other.left, other.right]
-    if category.kind == "predicate":
+    if kind == "predicate":
         words[1], wrong = f"not {one.left}", [f"not {other.right}"]
         wordings, wrong_wording = [first.left, first.left, second.left, second.left], second.left
-    elif category.is_semantic:
+    elif category in SEMANTIC:
         wordings, wrong_wording = [first.left, first.right, first.right, first.left], first.right
     else:
         wordings, wrong_wording = [first.left, first.right, second.left, second.right], second.right
     texts = [
-        fill(wording, word, category.kind, level, is_right=word in (one.right, other.right))
+        fill(wording, word, kind, level, is_right=word in (one.right, other.right))
         for wording, word in zip(wordings, words, strict=True)
     ]
-    return texts, [fill(wrong_wording, word, category.kind, level, is_right=False) for word in wrong]
+    return texts, [fill(wrong_wording, word, kind, level, is_right=False) for word in wrong]
 
 
-def build_questions(category: Category) -> Iterator[Analogy]:
+def build_questions(category: str) -> Iterator[Analogy]:
     """Make the questions of a category, those of words first, always the same."""
-    facts = read_facts(category.name)
-    generator = random.Random(category.name)
+    facts = read_facts(category)
+    generator = random.Random(category)
     pairs = [(a, b) for a in facts for b in facts if a.left != b.left and a.right != b.right]
-    pairs = [pairs[row] for row in sorted(generator.sample(range(len(pairs)), category.questions))]
+    pairs = [pairs[row] for row in sorted(generator.sample(range(len(pairs)), COUNTS[category]))]
     # "Her" and "the widow" do not stand in one context.
-    alike = [fact for fact in facts if not (category.is_semantic and fact.distractors)]
+    alike = [fact for fact in facts if not (category in SEMANTIC and fact.distractors)]
     words = sorted({word for fact in alike for word in (fact.left, fact.right)})
     # Each answer has an order of wrong words of its own: so texts recur, and the file is small.
     order = {fact: [*fact.distractors, *generator.sample(words, len(words))] for fact in facts}
     for level in LEVELS:
-        frames = read_frames(category.kind, level)
+        frames = read_frames(KINDS[category], level)
         generator.shuffle(frames)
         for number, (one, other) in enumerate(pairs):
             texts = [one.left, one.right, other.left, other.right]
             wrong = [word for word in order[other] if word not in texts][:WRONG_WORDS]
             if level != "word":
                 first, second = (frames[facts.index(fact) % len(frames)] for fact in (one, other))
-                wrong = wrong[: WRONG_WORDS if category.is_semantic else 1]  # UNI, Table 3: #c
+                wrong = wrong[: WRONG_WORDS if category in SEMANTIC else 1]  # UNI, Table 3: #c
                 texts, wrong = in_context(category, level, one, other, first, second, wrong)
-            name = f"{category.name}-{number:04d}"
-            yield Analogy(name, level, category.name, *texts, wrong=tuple(wrong))
+            name = f"{category}-{number:04d}"
+            yield Analogy(name, level, category, *texts, wrong=tuple(wrong))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Train the sentence encoder that ships: text, trees, a teacher's vectors, words, views, a read-out.
 
     python -m tools.train_encoder --data DATA --teacher all-MiniLM-L6-v2
-    python -m tools.train_encoder --data DATA --teacher none --output runs/alone
 
 Text of several kinds is cut into blocks of successive sentences, which are shuffled, so that every beginning
 of the text is a sample of all kinds. A sentence is left out if its word trigrams have a Jaccard similarity of
@@ -47,7 +46,6 @@ SKIP_GRAM_SCALE = 0.35  # how large those of skip-grams are to those of the teac
 PASSES, LEARNING_RATE, BATCH = 6, 3e-3, 1024  # of the fit of words
 WORD = re.compile(r"\w+")
 CLAUSE_END = re.compile(r"\s*[,;:()\u2014]\s*|\s--\s")
-OPTIONS_WITHOUT_TEACHER = ("--vectors=train", f"--table.dim={TEACHER_DIM}", "--objective.same=1")
 STRUCTURE = 0.15  # default share of who did what to whom
 
 
@@ -60,7 +58,7 @@ class TrainEncoderConfig:
     evaluation: tuple[str, ...] = ("senteval", "structure", "nli")
     """Folders in --data with the evaluation sets, from which nothing learns."""
     teacher: str = "all-MiniLM-L6-v2"
-    """A sentence-transformers model, or none."""
+    """The encoder to learn from, named as in senteval_runner.run."""
     sentences: Count = 400_000
     """Sentences to parse, teach and train on."""
     epochs: Count = 3
@@ -273,19 +271,17 @@ def main(config: TrainEncoderConfig) -> None:
     evaluation = [config.data / name for name in config.evaluation]
     run_stage("text.json", lambda: select_text(config.data, evaluation, folder, config.sentences))
     run_command("parsing.run", folder / "train.txt", "--output", folder / "trees")
-    teacher_options: list[object] = []
-    options = [*OPTIONS_WITHOUT_TEACHER]
-    if config.teacher != "none":
-        run_stage("train.npy", lambda: encode_by_teacher(folder, config.teacher))
-        run_stage("words.bin", lambda: fit_words(folder, config.teacher))
-        teacher_options = ["--teacher", folder / "train.npy"]
-        options = [f"--vectors={folder / 'words.bin'}", f"--objective.teacher={folder / 'train.npy'}"]
-    options += [f"--preset={Path(__file__).with_suffix('.toml')}", f"--loop.epochs={config.epochs}"]
-    options += [f"--trees={folder / 'trees'}", f"--output={folder}", "--name=views"]
-    run_command("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train", *options)
+    run_stage("train.npy", lambda: encode_by_teacher(folder, config.teacher))
+    run_stage("words.bin", lambda: fit_words(folder, config.teacher))
+    run_command(
+        *("torch.distributed.run", "--nproc-per-node=2", "-m", "multiview.train"),
+        *(f"--preset={Path(__file__).with_suffix('.toml')}", f"--loop.epochs={config.epochs}"),
+        *(f"--vectors={folder / 'words.bin'}", f"--objective.teacher={folder / 'train.npy'}"),
+        *(f"--trees={folder / 'trees'}", f"--output={folder}", "--name=views"),
+    )
     run_stage("model/config.json", lambda: pack_model(folder / "views", folder / "model", "spelling"))
-    structure = ("--structure", STRUCTURE)
-    run_command("multiview.readout", folder / "model", folder / "trees", *teacher_options, *structure)
+    read_out = ("--teacher", folder / "train.npy", "--structure", STRUCTURE)
+    run_command("multiview.readout", folder / "model", folder / "trees", *read_out)
 
 
 TITLE = "Train the sentence encoder of the package."

@@ -129,7 +129,7 @@ def train_all(config: BurtConfig, run: Run) -> Page:
     if not config.objectives or len(set(config.objectives)) < len(config.objectives):
         raise UserError("--objectives: name each of nli, identification, classification at most once")
     rows = variants(config)
-    backbone, key = find_backbone(
+    backbone = find_backbone(
         config.backbone,
         config.output,
         lambda: [text for data in read_data(config).values() for text in data.draw(0).texts],
@@ -141,8 +141,8 @@ def train_all(config: BurtConfig, run: Run) -> Page:
         options = config_to_json(row).items()
         decisive = {name: value for name, value in options if name not in INPUT_OPTIONS}
         folder = str(row.output.relative_to(config.output))
-        compute = partial(_train, row, backbone, run.log)
-        return Cell(name=name, identity=[decisive, key, digests], compute=compute, folder=folder)
+        compute = partial(_train, row, backbone.name.spec, run.log)
+        return Cell(name=name, identity=[decisive, backbone.key, digests], compute=compute, folder=folder)
 
     figures_by_row = run.figures({name: cell(name, row) for name, row in rows.items()})
     scores = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from multiview.names.sources import find_source
+from multiview.names.sources import Source, find_source
 from multiview.pretrained import silence_libraries
 from runtime.errors import UserError
 
@@ -24,13 +24,13 @@ MAX_LETTERS = 500
 
 def find_backbone(
     backbone: str | None, output: Path, read_texts: Callable[[], Sequence[str]], *, seed: int
-) -> tuple[str, str]:
-    """Return what to load and a digest of its content; a tiny BERT is built of the texts in the output."""
+) -> Source:
+    """Find the encoder to load; a tiny BERT is built of the texts in the output."""
     if backbone is None:
         raise UserError(f"no backbone: give --backbone with a Hugging Face name, a folder or {TINY}")
     if backbone == TINY:
         backbone = str(build_tiny(output / "backbone", read_texts(), seed=seed))
-    return backbone, find_source(backbone).key
+    return find_source(backbone)
 
 
 def build_tiny(

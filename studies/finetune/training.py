@@ -70,15 +70,15 @@ class TuningConfig:
     weight_decay: float = 0.0
     """Decoupled decay, per step."""
     warmup: float = 0.1
-    """Fraction of all steps in which the rate rises linearly."""
-    decay: bool = True
-    """Decay the rate linearly to 0 at the last step; otherwise it is constant after the warm-up."""
+    """Fraction of all steps in which the rate rises linearly, to fall linearly to 0 at the last step; with 0
+    it is constant."""
 
     def rate(self, step: int) -> float:
-        """Compute the rate at ``step`` (0-based): peak · (s+1)/w while s < w; then · (S−s)/(S−w), or 1."""
-        warmup_steps = max(1, round(self.warmup * self.steps)) if self.warmup > 0 else 0
-        fall = ramp(self.steps - step, self.steps - warmup_steps) if self.decay else 1.0
-        return self.learning_rate * ramp(step + 1, warmup_steps) * fall
+        """Compute the rate at ``step`` (0-based): peak · (s+1)/w while s < w; then · (S−s)/(S−w)."""
+        if not self.warmup:
+            return self.learning_rate
+        steps = max(1, round(self.warmup * self.steps))
+        return self.learning_rate * ramp(step + 1, steps) * ramp(self.steps - step, self.steps - steps)
 
 
 class Turns(Task[int]):

@@ -9,7 +9,7 @@ training part.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import accumulate
@@ -173,23 +173,23 @@ def train_all(config: MultitaskConfig, run: Run) -> Page:
     for name, task in tasks.items():
         run.log(f"{name}: {len(task.train):,} train, {len(task.dev):,} dev, {len(task.test):,} test")
     texts = [text for task in tasks.values() for text in task.train.texts]
-    start, key = find_backbone(config.backbone, config.output, lambda: texts, seed=config.seed)
+    backbone = find_backbone(config.backbone, config.output, lambda: texts, seed=config.seed)
     options = {name: value for name, value in config_to_json(config).items() if name not in INPUT_OPTIONS}
     content = digest(part for task in tasks.values() for part in task)
 
-    def cell(name: str, function: Callable[..., Figures], folder: str) -> Cell:
-        is_test = not folder
-        return Cell(
-            name=f"{name}, test" if is_test else name,
-            identity=[options, key, content, name, is_test],
-            compute=partial(function, config, tasks, name),
-            folder=folder,
-        )
+    def train_cell(name: str, folder: str) -> Cell:
+        identity = [options, backbone.key, content, name, False]
+        compute = partial(_train, config, tasks, name, backbone.name.spec)
+        return Cell(name=name, identity=identity, compute=compute, folder=folder)
 
-    train = partial(_train, start)
-    figures_of_stages = run.figures({name: cell(name, train, folder) for name, folder in folders.items()})
+    def test_cell(name: str) -> Cell:
+        identity = [options, backbone.key, content, name, True]
+        compute = partial(_test, config.output / folders[name], parse_stages(name), tasks, config.seed)
+        return Cell(name=f"{name}, test", identity=identity, compute=compute)
+
+    figures_of_stages = run.figures({name: train_cell(name, folder) for name, folder in folders.items()})
     dev = {name: figures_of_stages[name] for name in names if name in figures_of_stages}
-    test = run.figures({name: cell(name, _test, "") for name in best(dev)})
+    test = run.figures({name: test_cell(name) for name in best(dev)})
     table_1, table_2 = (
         read_published(Path(__file__).with_name(f"published-table-{number}.csv")) for number in (1, 2)
     )
@@ -206,13 +206,13 @@ def folder_of(name: str) -> str:
     return "stages/" + "+".join(stage.slug for stage in parse_stages(name))
 
 
-def _train(start: str, config: MultitaskConfig, tasks: Tasks, name: str, work: Path) -> Figures:
+def _train(config: MultitaskConfig, tasks: Tasks, name: str, backbone: str, work: Path) -> Figures:
     """Train the last stage from where the one before it ended; return dev scores of the best epoch."""
     stages = parse_stages(name)
     stage = stages[-1]
     earlier_stages, _, stage_name = name.rpartition("-")
-    tower_start = config.output / folder_of(earlier_stages) if earlier_stages else start
-    net = MultitaskNet(config.seed, stages, tower_start)
+    start = config.output / folder_of(earlier_stages) if earlier_stages else backbone
+    net = MultitaskNet(config.seed, stages, start)
     train = tasks[stage.task].train
     draw = draw_fraction(train, 0.1, config.seed, stage_name) if stage.on_samples else draw_all(train)
     stream = Stream(draw, config.batch_size, config.seed, stage.task)
@@ -225,7 +225,6 @@ def _train(start: str, config: MultitaskConfig, tasks: Tasks, name: str, work: P
         select="overall",
         seed=config.seed,
         warmup=0.0,
-        decay=False,
         **ADAM_W,
     )
     turn = Turn(stream, partial(net.head(stage.task).loss, net.tower))
@@ -236,10 +235,9 @@ def _train(start: str, config: MultitaskConfig, tasks: Tasks, name: str, work: P
     return figures
 
 
-def _test(config: MultitaskConfig, tasks: Tasks, name: str, work: Path) -> Figures:
-    stages = parse_stages(name)
-    net = MultitaskNet(config.seed, (*stages, stages[-1]), config.output / folder_of(name))
-    return net.eval().scores(tasks, "test")
+def _test(model: Path, stages: Sequence[Stage], tasks: Tasks, seed: int, work: Path) -> Figures:
+    """Score on test the model that the last of the stages left."""
+    return MultitaskNet(seed, (*stages, stages[-1]), model).eval().scores(tasks, "test")
 
 
 def best(dev: Mapping[str, Figures]) -> list[str]:

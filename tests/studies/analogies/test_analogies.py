@@ -17,7 +17,6 @@ from studies.analogies.questions import CATEGORIES, FILE, SEMANTIC, Analogy, rea
 from studies.analogies.score import answer_ranks, summarise, text_vectors
 from studies.kit import read_presets, read_published
 from tests.conftest import ROOT
-from tools import build_analogies
 from tools.build_analogies import build_questions, read_facts
 
 LEVELS = ("word", "phrase", "sentence")
@@ -55,7 +54,7 @@ def test_counts_are_those_of_the_paper() -> None:
 
 
 def test_the_file_in_the_package_is_what_the_builder_makes() -> None:
-    assert [q for category in build_analogies.CATEGORIES for q in build_questions(category)] == QUESTIONS
+    assert [q for category in CATEGORIES for q in build_questions(category)] == QUESTIONS
 
 
 def test_negation_is_unis() -> None:
