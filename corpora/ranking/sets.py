@@ -1,20 +1,24 @@
 """Read sets of questions and candidate passages, as their authors distribute them.
 
-| set | files |
-|---|---|
-| WikiQA, TrecQA | ``{train,dev,test}.tsv``, tokenised: question_id, label, question, candidate |
-| WikiPassageQA | ``document_passages.json`` {document: {passage: text}}; ``{train,dev,test}.tsv``: QID, Question, DocumentID, RelevantPassages (joined by commas). Candidates are all passages of the document |
-| InsuranceQA, version 1 | ``vocabulary``: number, word; ``answers.label.token_idx``: label, numbers; ``question.train.token_idx.label``: numbers, right labels; ``question.{dev,test1}.label.token_idx.pool``: right labels, numbers, labels of the pool |
-| Quasar-T | ``questions/{split}_questions.json.gz``, an object a line: uid, question, answer; ``contexts/short/{split}_contexts.json.gz``: uid, contexts [[score, text], ...] |
-| SearchQA | ``{train,val,test}/NNNNNN-tag.json`` per question: question, answer, search_results [{snippet, ...}, ...] |
+- WikiQA, TrecQA: ``{train,dev,test}.tsv``, tokenised: question_id, label, question, candidate.
+- WikiPassageQA: ``document_passages.json`` {document: {passage: text}}; ``{train,dev,test}.tsv``: QID,
+  Question, DocumentID, RelevantPassages (joined by commas). Candidates are all passages of the document.
+- InsuranceQA, version 1: ``vocabulary``: number, word; ``answers.label.token_idx``: label, numbers;
+  ``question.train.token_idx.label``: numbers, right labels; ``question.{dev,test1}.label.token_idx.pool``:
+  right labels, numbers, labels of the pool. Training questions have no pool: wrong answers are drawn from
+  all. A right answer outside the pool counts as missed.
+- Quasar-T: ``questions/{split}_questions.json.gz``, an object a line: uid, question, answer;
+  ``contexts/short/{split}_contexts.json.gz``: uid, contexts [[score, text], ...].
+- SearchQA: ``{train,val,test}/NNNNNN-tag.json`` per question: question, answer, search_results
+  [{snippet, ...}, ...].
 
-InsuranceQA's training questions have no pool: wrong answers are drawn from all. A right answer outside the pool
-counts as missed. In Quasar-T and SearchQA a passage is relevant if it contains the answer's words in order, in
-lower case and without punctuation; a passage that occurs twice for a question counts once.
-"""  # noqa: E501
+Each is read into rows of one table, :class:`Question`. In Quasar-T and SearchQA a passage is relevant if it
+contains the answer's words in order, in lower case and without punctuation; a passage that occurs twice for a
+question counts once.
+"""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,7 +56,7 @@ class Question:
 class PassageSet:
     """A data set of passages and questions."""
 
-    name: str
+    folder: Path
     passages: list[str]
     """Distinct passages, their tokens joined by one space."""
     splits: dict[str, list[Question]]
@@ -61,12 +65,10 @@ class PassageSet:
     notes: list[str] = field(default_factory=list)
     """Remarks for readers of the scores."""
 
-    def counts(self) -> dict[str, tuple[int, int, int]]:
-        """Count questions, candidates and relevant candidates of each split."""
-        return {
-            name: (len(part), sum(len(q.candidates) for q in part), sum(int(q.relevant.sum()) for q in part))
-            for name, part in self.splits.items()
-        }
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.absolute().name  # "." has a name too
 
 
 def filter_questions(data: PassageSet, keep: str) -> PassageSet:
@@ -94,39 +96,31 @@ def filter_questions(data: PassageSet, keep: str) -> PassageSet:
     return replace(data, splits=splits, notes=notes)
 
 
-def parse_spec(spec: str) -> tuple[str, Path]:
-    """Return the format and the folder of ``FORMAT=FOLDER``, or of a folder named after its format."""
+def read_set(spec: str) -> PassageSet:
+    """Read the set in ``FORMAT=FOLDER``, or in a folder named after its format; refuse malformed files."""
     format_name, _, folder_name = spec.partition("=")
     folder = Path(folder_name or spec)
-    name = (format_name if folder_name else folder.name).lower()
-    if name not in _READERS:
-        raise UserError(f"data set {spec!r}: write FORMAT=FOLDER with a format of {', '.join(_READERS)}")
-    return name, folder
-
-
-def read_set(spec: str) -> PassageSet:
-    """Read the data set that ``spec`` names (:func:`parse_spec`); missing or malformed files are refused."""
-    kind, folder = parse_spec(spec)
+    format_of_set = _FORMATS.get((format_name if folder_name else folder.name).lower())
+    if format_of_set is None:
+        raise UserError(f"data set {spec!r}: write FORMAT=FOLDER with a format of {', '.join(_FORMATS)}")
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
-    read, tokenize, notes = _READERS[kind]
-    source = _Source(folder, tokenize)
+    source = _Source(folder, Tokenizer(format_of_set.tokenize, running=False))
     splits: dict[str, list[Question]] = {split: [] for split in SPLITS}
-    for split, question in read(source):
+    for split, question in format_of_set.read(source):
         splits[split].append(question)
-    # "." has a name too.
-    return PassageSet(folder.absolute().name, list(source.rows), splits, source.files, [*notes])
+    return PassageSet(folder, list(source.rows), splits, source.files, [*format_of_set.notes])
 
 
+@dataclass
 class _Source:
     """The folder of a set; collects the files that are read and the distinct passages."""
 
-    def __init__(self, folder: Path, tokenize: str) -> None:
-        self.folder = folder
-        self.tokenizer = Tokenizer(tokenize, running=False)
-        self.files: list[Path] = []
-        self.rows: dict[str, int] = {}
-        """Row of each passage, in order of first appearance."""
+    folder: Path
+    tokenizer: Tokenizer
+    files: list[Path] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Row of each passage, in order of first appearance."""
 
     def file(self, name: str) -> Path:
         """Return the path of a file, and note that it is read."""
@@ -141,15 +135,15 @@ class _Source:
         """Return the row of a passage, which is added if it is new."""
         return self.rows.setdefault(self.text(raw), len(self.rows))
 
-    def question(self, name: str, text: str, labels: Iterable[tuple[int, bool]]) -> Question:
-        """Make a question from the rows of its candidates, each with its label."""
-        rows_K2 = np.array(list(labels), dtype=np.int64).reshape(-1, 2)
-        return Question(name, self.text(text), rows_K2[:, 0], rows_K2[:, 1].astype(bool))
+    def question(self, name: str, text: str, candidates: Iterable[int], relevant: Iterable[bool]) -> Question:
+        """Make a question from the rows of its candidates, and whether each is relevant."""
+        rows_K, relevant_K = np.array([*candidates], np.int64), np.array([*relevant], bool)
+        return Question(name, self.text(text), rows_K, relevant_K)
 
-    def question_by_answer(self, name: str, text: str, answer: str, passages: Sequence[str]) -> Question:
+    def question_by_answer(self, name: str, record: Mapping[str, str], passages: Sequence[str]) -> Question:
         """Make a question with distinct passages as candidates, relevant if they contain the answer."""
-        labels = {self.row(passage): contains_words(passage, answer) for passage in passages}
-        return self.question(name, text, labels.items())
+        labels = {self.row(passage): contains_words(passage, record["answer"]) for passage in passages}
+        return self.question(name, record["question"], labels, labels.values())
 
 
 def contains_words(passage: str, answer: str) -> bool:
@@ -159,25 +153,53 @@ def contains_words(passage: str, answer: str) -> bool:
     return bool(answer_words) and f" {answer_words} " in f" {passage_words} "
 
 
+def _look_up(row: TableRow, names: Iterable[str], table: Mapping[str, T], kind: str) -> list[T]:
+    """Return the values of names; a name that the table lacks is refused."""
+    names = list(names)
+    for name in names:
+        if name not in table:
+            raise UserError(f"{row.where}: {kind} {name!r} is not listed")
+    return [table[name] for name in names]
+
+
+def _require(where: object, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
+    """Return a JSON object with values of these types."""
+    for key, kind in types.items():
+        if not isinstance(value, dict) or not isinstance(value.get(key), kind):
+            raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")
+    record: dict[str, Any] = value
+    return record
+
+
+def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the object on each line, after its file and line."""
+    for line in read_lines(path, MAX_ROW_BYTES):
+        where = f"{path}:{line.number}"
+        yield where, _require(where, parse_json(line.text, where=where), types)
+
+
 Questions = Iterator[tuple[str, Question]]
 """Splits and their questions."""
 
 
-def _answers(source: _Source) -> Questions:
+def _labelled_candidates(source: _Source) -> Questions:
     """Read WikiQA or TrecQA: questions in order of first appearance, candidates in the file's order."""
     for split in SPLITS:
-        questions: dict[str, tuple[str, list[tuple[int, bool]]]] = {}
-        columns = ("question_id", "question", "candidate", "label")
-        for row in read_table(source.file(f"{split}.tsv"), columns):
-            name, text, candidate, label = row.cells
+        rows_of_question: dict[str, list[TableRow]] = {}
+        for row in read_table(source.file(f"{split}.tsv"), ("question_id", "question", "candidate", "label")):
+            name, text, _, label = row.cells
             if label not in ("0", "1"):
                 raise UserError(f"{row.where}: label {label!r} is neither 0 nor 1")
-            first_text, labels = questions.setdefault(name, (text, []))
-            if first_text != text:
+            rows = rows_of_question.setdefault(name, [])
+            rows.append(row)
+            if text != rows[0].cells[1]:
                 raise UserError(f"{row.where}: question {name!r} has another text than before")
-            labels.append((source.row(candidate), label == "1"))
-        for name, (text, labels) in questions.items():
-            yield split, source.question(name, text, labels)
+        for name, rows in rows_of_question.items():
+            candidates = [source.row(row.cells[2]) for row in rows]
+            yield (
+                split,
+                source.question(name, rows[0].cells[1], candidates, [r.cells[3] == "1" for r in rows]),
+            )
 
 
 def _wikipassageqa(source: _Source) -> Questions:
@@ -189,23 +211,23 @@ def _wikipassageqa(source: _Source) -> Questions:
     for split in SPLITS:
         columns = ("QID", "Question", "DocumentID", "RelevantPassages")
         for row in read_table(source.file(f"{split}.tsv"), columns):
-            qid, text, document, answers = row.cells
-            if document not in rows:
-                raise UserError(f"{row.where}: no document {document!r} in {path.name}")
-            passage_rows = rows[document]
+            name, text, document, answers = row.cells
+            [passage_rows] = _look_up(row, [document], rows, "document")
             relevant_keys = {answer.strip() for answer in answers.split(",")}
-            if unknown_keys := sorted(relevant_keys - passage_rows.keys()):
-                raise UserError(f"{row.where}: document {document} has no passage {unknown_keys[0]!r}")
-            labels = [(place, key in relevant_keys) for key, place in passage_rows.items()]
-            yield split, source.question(qid, text, labels)
+            _look_up(row, sorted(relevant_keys), passage_rows, f"in document {document} passage")
+            relevant = [key in relevant_keys for key in passage_rows]
+            yield split, source.question(name, text, passage_rows.values(), relevant)
 
 
 def _insuranceqa(source: _Source) -> Questions:
     rows = read_rows(source.file("vocabulary"), 2, may_be_empty=True)
     vocabulary = {row.cells[0]: row.cells[1] for row in rows}
-    answers: dict[str, int] = {}
-    for row in read_rows(source.file("answers.label.token_idx"), 2, may_be_empty=True):
-        answers[row.cells[0]] = source.row(" ".join(_look_up(row, row.cells[1], vocabulary, "word")))
+
+    def words(row: TableRow, numbers: str) -> str:
+        return " ".join(_look_up(row, numbers.split(), vocabulary, "word"))
+
+    rows = read_rows(source.file("answers.label.token_idx"), 2, may_be_empty=True)
+    answers = {row.cells[0]: source.row(words(row, row.cells[1])) for row in rows}
     all_answers = np.arange(len(source.rows))
     names = ("train.token_idx.label", "dev.label.token_idx.pool", "test1.label.token_idx.pool")
     for split, name in zip(SPLITS, names, strict=True):
@@ -213,86 +235,66 @@ def _insuranceqa(source: _Source) -> Questions:
         candidates = all_answers
         for number, row in enumerate(read_rows(path, 2 if split == "train" else 3, may_be_empty=True)):
             if split == "train":
-                words, labels = row.cells
+                numbers, labels = row.cells
             else:
-                labels, words, pool = row.cells
-                candidates = np.array(_look_up(row, pool, answers, "answer"), dtype=np.int64)
-            right_answers = np.unique(_look_up(row, labels, answers, "answer"))
-            text = source.text(" ".join(_look_up(row, words, vocabulary, "word")))
+                labels, numbers, pool = row.cells
+                candidates = np.array(_look_up(row, pool.split(), answers, "answer"), np.int64)
+            right_answers = np.unique(_look_up(row, labels.split(), answers, "answer"))
             is_right = np.isin(candidates, right_answers)
             missed_count = len(np.setdiff1d(right_answers, candidates))
+            text = source.text(words(row, numbers))
             yield split, Question(f"{split}{number}", text, candidates, is_right, missed_count)
-
-
-def _look_up(row: TableRow, names: str, table: Mapping[str, T], kind: str) -> list[T]:
-    """Return the values of names separated by blanks; a name that the table lacks is refused."""
-    for name in names.split():
-        if name not in table:
-            raise UserError(f"{row.where}: {kind} {name!r} is not listed")
-    return [table[name] for name in names.split()]
-
-
-def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the object on each line, after its file and line."""
-    for line in read_lines(path, MAX_ROW_BYTES):
-        where = f"{path}:{line.number}"
-        yield where, _require(where, parse_json(line.text, where=where), types)
-
-
-def _require(where: str, value: Any, types: Mapping[str, type]) -> dict[str, Any]:
-    for key, kind in types.items():
-        if not isinstance(value, dict) or not isinstance(value.get(key), kind):
-            raise UserError(f"{where}: expected an object whose {key!r} is a {kind.__name__}")
-    record: dict[str, Any] = value
-    return record
 
 
 def _quasar(source: _Source) -> Questions:
     """Read Quasar-T; questions without contexts have no candidate."""
     for split in SPLITS:
         file = source.file(f"questions/{split}_questions.json.gz")
-        rows = _objects(file, {"uid": str, "question": str, "answer": str})
-        questions = {value["uid"]: value for _, value in rows}
-        contexts: dict[str, list[str]] = {}
-        rows = _objects(
-            source.file(f"contexts/short/{split}_contexts.json.gz"), {"uid": str, "contexts": list}
-        )
-        for where, value in rows:
-            if value["uid"] not in questions:
-                raise UserError(f"{where}: no question {value['uid']!r} in {file.name}")
-            if not all(isinstance(context, list) and len(context) == 2 for context in value["contexts"]):
+        objects = _objects(file, {"uid": str, "question": str, "answer": str})
+        questions = {record["uid"]: record for _, record in objects}
+        passages: dict[str, list[str]] = {name: [] for name in questions}
+        context_file = source.file(f"contexts/short/{split}_contexts.json.gz")
+        for where, record in _objects(context_file, {"uid": str, "contexts": list}):
+            if record["uid"] not in questions:
+                raise UserError(f"{where}: no question {record['uid']!r} in {file.name}")
+            if not all(isinstance(context, list) and len(context) == 2 for context in record["contexts"]):
                 raise UserError(f"{where}: contexts are not pairs of score and text")
-            contexts[value["uid"]] = [str(text) for _, text in value["contexts"]]
-        for uid, value in questions.items():
-            text, answer = value["question"], value["answer"]
-            yield split, source.question_by_answer(uid, text, answer, contexts.get(uid, []))
+            passages[record["uid"]] = [str(text) for _, text in record["contexts"]]
+        for name, record in questions.items():
+            yield split, source.question_by_answer(name, record, passages[name])
 
 
 def _searchqa(source: _Source) -> Questions:
-    keys = {"question": str, "answer": str, "search_results": list}
+    types = {"question": str, "answer": str, "search_results": list}
     for split, name in zip(SPLITS, ("train", "val", "test"), strict=True):
         paths = sorted((source.folder / name).glob("*.json"))
         if not paths:
             raise UserError(f"{source.folder / name}: no files NNNNNN-tag.json")
         source.files += paths
         for path in paths:
-            value = _require(str(path), read_json(path), keys)
-            snippets = []
-            for result in value["search_results"]:
-                if snippet := _require(str(path), result, {"snippet": object})["snippet"]:
-                    snippets.append(str(snippet))
+            record = _require(path, read_json(path), types)
+            results = [_require(path, result, {"snippet": object}) for result in record["search_results"]]
+            snippets = [str(result["snippet"]) for result in results if result["snippet"]]
             # The questions have quotation marks around them and links within.
-            text = re.sub(r"<[^>]+>", "", value["question"]).strip("'\"")
-            yield split, source.question_by_answer(path.stem, text, value["answer"], snippets)
+            record["question"] = re.sub(r"<[^>]+>", "", record["question"]).strip("'\"")
+            yield split, source.question_by_answer(path.stem, record, snippets)
+
+
+@dataclass(frozen=True)
+class _Format:
+    read: Callable[[_Source], Questions]
+    tokenize: str
+    notes: Collection[str] = ()
 
 
 _INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
-_READERS: Mapping[str, tuple[Callable[[_Source], Questions], str, tuple[str, ...]]] = {
-    "wikiqa": (_answers, "space", ()),
-    "trecqa": (_answers, "space", ()),
-    "wikipassageqa": (_wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY_NOTE)),
-    "insuranceqa": (_insuranceqa, "space", _INSURANCE_NOTES),
-    "quasar-t": (_quasar, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
-    "searchqa": (_searchqa, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
+_FORMATS = {
+    "wikiqa": _Format(_labelled_candidates, "space"),
+    "trecqa": _Format(_labelled_candidates, "space"),
+    "wikipassageqa": _Format(
+        _wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY_NOTE)
+    ),
+    "insuranceqa": _Format(_insuranceqa, "space", _INSURANCE_NOTES),
+    "quasar-t": _Format(_quasar, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
+    "searchqa": _Format(_searchqa, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
 }
-"""Reader, tokenizer and notes of each set."""

@@ -17,11 +17,10 @@ from corpora.senteval.structure import FILLINGS
 from corpora.senteval.tasks import STS_SUBSETS, TRIPLET_TASKS
 from senteval_runner.protocol.correlation import Scores, pearson, spearman
 from senteval_runner.protocol.features import Float, Int, unit
-from senteval_runner.protocol.statistics import grouped_mean, interval
+from senteval_runner.protocol.statistics import grouped_mean, interval, resample
 
 TIE = 1e-6
 """A sentence must be nearer by more than this cosine to count as nearer."""
-RESAMPLES = 1000
 ACCEPTED_SHARE = 0.9
 """Share of the paraphrases that the threshold accepts at which opposites are counted."""
 
@@ -75,10 +74,8 @@ def binding_scores(cosines: Mapping[str, Scores], fillings: int = FILLINGS) -> d
         kind: 100 * nearer(cosine).reshape(-1, fillings).mean(axis=1) for kind, cosine in cosines.items()
     }
     generator = np.random.default_rng(0)
-    resample_scores = [
-        generator.choice(scores, (RESAMPLES, len(scores))).mean(axis=1) for scores in frame_scores.values()
-    ]
-    low, high = interval(np.mean(resample_scores, axis=0))
+    scores_on_resamples = [resample(np.mean, [scores], generator) for scores in frame_scores.values()]
+    low, high = interval(np.mean(scores_on_resamples, axis=0))
     kind_scores = {f"{kind}.acc": float(scores.mean()) for kind, scores in frame_scores.items()}
     return {"acc": float(np.mean(list(kind_scores.values()))), "low": low, "high": high, **kind_scores}
 

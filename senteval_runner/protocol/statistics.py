@@ -4,20 +4,44 @@ Legend of dimension suffixes: N items, K groups of items, R resamples.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
+from scipy import stats
 from sklearn.metrics import average_precision_score
 
 from senteval_runner.protocol.config import TaskResult
 
 Values = NDArray[np.float64]
+Statistic = Callable[..., Values]
+"""Maps samples [..., N] to a number for each row, [...]; takes ``axis``."""
 RESAMPLES = 1000
 BLOCK_SIZE = 100
 """Number of resamples that are scored together."""
 PAIR_TASKS = ("HANS", "PAWS", "MinimalPairs")
 """Tasks of structure whose main metric is average precision."""
+
+
+def resample(
+    statistic: Statistic,
+    samples: Sequence[NDArray[np.floating]],
+    generator: np.random.Generator | np.random.RandomState,
+) -> Values:
+    """Return a statistic of paired samples [N] on resamples of their items, [R]."""
+    if len(samples[0]) == 1:  # which scipy refuses
+        return np.full(RESAMPLES, statistic(*samples, axis=-1))
+    distribution: Values = stats.bootstrap(
+        samples,
+        statistic,
+        n_resamples=RESAMPLES,
+        batch=BLOCK_SIZE,
+        vectorized=True,
+        paired=True,
+        method="percentile",
+        random_state=generator,
+    ).bootstrap_distribution
+    return distribution
 
 
 def interval(values_R: Values) -> tuple[float, float]:
@@ -31,7 +55,8 @@ def grouped_mean(
 ) -> tuple[float, tuple[float, float]]:
     """Return the mean of values and its 95 % interval from 2,000 resamples.
 
-    Whole groups (books, questions) are drawn, because the items of a group are not independent.
+    Whole groups (books, questions) are drawn, because the items of a group are not independent. A mean needs
+    no more than how often each group is drawn, which is multinomial.
     """
     _, index_N = np.unique(group_N, return_inverse=True)
     count_K = np.bincount(index_N).astype(np.float64)
@@ -41,32 +66,39 @@ def grouped_mean(
     return float(values_N.mean()), interval((draws_RK @ sum_K) / (draws_RK @ count_K))
 
 
-def _pearson(gold_RN: Values, predictions_RN: Values) -> Values:
-    """Return Pearson's r of each resample, [R]; 0 if one side is constant."""
-    g_RN = gold_RN - gold_RN.mean(1, keepdims=True)
-    p_RN = predictions_RN - predictions_RN.mean(1, keepdims=True)
+def _pearson(gold: Values, predictions: Values, axis: int = -1) -> Values:
+    """Return Pearson's r of rows; 0 if one side is constant."""
+    g = gold - gold.mean(axis, keepdims=True)
+    p = predictions - predictions.mean(axis, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r_R: Values = (g_RN * p_RN).sum(1) / np.sqrt((g_RN**2).sum(1) * (p_RN**2).sum(1))
-    return np.nan_to_num(r_R)
+        r: Values = (g * p).sum(axis) / np.sqrt((g**2).sum(axis) * (p**2).sum(axis))
+    return np.nan_to_num(r)
 
 
-SCORES: dict[str, Callable[[Values, Values], Values]] = {
-    "acc": lambda gold_RN, predictions_RN: 100 * (gold_RN == predictions_RN).mean(1),
-    "f1": lambda gold_RN, predictions_RN: (
-        200 * (gold_RN * predictions_RN).sum(1) / (gold_RN + predictions_RN).sum(1).clip(1)
+_average_precision = np.vectorize(average_precision_score, signature="(n),(n)->()")
+SCORES: dict[str, Statistic] = {
+    "acc": lambda gold, predictions, axis=-1: 100 * (gold == predictions).mean(axis),
+    "f1": lambda gold, predictions, axis=-1: (
+        200 * (gold * predictions).sum(axis) / (gold + predictions).sum(axis).clip(1)
     ),
-    "mse": lambda gold_RN, predictions_RN: ((gold_RN - predictions_RN) ** 2).mean(1),
+    "mse": lambda gold, predictions, axis=-1: ((gold - predictions) ** 2).mean(axis),
     "pearson": _pearson,
     "spearman": _pearson,  # of ranks
-    "ap": lambda gold_RN, predictions_RN: (
-        100 * np.array(list(map(average_precision_score, gold_RN, predictions_RN)))
-    ),
+    "ap": lambda gold, predictions, axis=-1: 100 * _average_precision(gold, predictions),
 }
-"""Functions from gold and predictions [R, N] to scores [R], by the last part of a metric's name."""
+"""Statistics of gold and predictions, by the last part of a metric's name."""
 
 
-def scores_of(result: TaskResult, metric: str, *, draws: int = 0) -> Values:
-    """Return a task's score on all items, [1], or on that many resamples of them, [draws].
+@dataclass(frozen=True)
+class ResampledScore:
+    """A task's score on all items, and on resamples of them."""
+
+    score: float
+    resamples_R: Values
+
+
+def resample_score(result: TaskResult, metric: str) -> ResampledScore:
+    """Resample a metric of one task.
 
     A metric ``all.`` is the mean over subsets, ``concatenated.`` is over all their items. Drawn items keep
     their ranks among all items: to rank every resample anew takes seconds a task and moves an end of an
@@ -79,20 +111,12 @@ def scores_of(result: TaskResult, metric: str, *, draws: int = 0) -> Values:
     predictions = [np.asarray(result.predictions[name], np.float64) for name in names_of_predictions]
     if scope == "concatenated":
         gold, predictions = [np.concatenate(gold)], [np.concatenate(predictions)]
+    if kind == "spearman":
+        gold, predictions = (list(map(stats.rankdata, side)) for side in (gold, predictions))
     generator = np.random.RandomState(0)
-    scores_of_subsets = []
-    for gold_N, predictions_N in zip(gold, predictions, strict=True):
-        if kind == "spearman":
-            gold_N, predictions_N = rankdata(gold_N), rankdata(predictions_N)
-        N = len(gold_N)
-        blocks = [np.arange(N)[None]]
-        if draws:
-            sizes = [min(BLOCK_SIZE, draws - start) for start in range(0, draws, BLOCK_SIZE)]
-            blocks = [generator.randint(0, N, (size, N)) for size in sizes]
-        scores = [SCORES[kind](gold_N[rows_RN], predictions_N[rows_RN]) for rows_RN in blocks]
-        scores_of_subsets.append(np.concatenate(scores))
-    mean: Values = np.mean(scores_of_subsets, axis=0)
-    return mean
+    pairs = list(zip(gold, predictions, strict=True))
+    score = float(np.mean([SCORES[kind](*pair) for pair in pairs]))
+    return ResampledScore(score, np.mean([resample(SCORES[kind], pair, generator) for pair in pairs], axis=0))
 
 
 def resample_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
@@ -107,20 +131,19 @@ def resample_scores(results: Sequence[TaskResult]) -> dict[str, Values]:
         scope, _, kind = metric.removesuffix(".mean").rpartition(".")
         has_items = scope in ("", "all", "concatenated") or (scope == "cosine" and scope in first.predictions)
         if kind in SCORES and has_items and not (kind == "acc" and first.task in PAIR_TASKS):
-            scores_of_seeds = [scores_of(result, metric, draws=RESAMPLES) for result in results]
+            scores_of_seeds = [resample_score(result, metric).resamples_R for result in results]
             scores[metric] = np.mean(scores_of_seeds, axis=0)
     return scores
 
 
-def p_of_difference(a: Callable[..., Values], b: Callable[..., Values], metric: str) -> float:
-    """Return the two-sided p of "both score the same" in a metric of one task (Koehn 2004).
+def p_of_difference(a: ResampledScore, b: ResampledScore) -> float:
+    """Return the two-sided p of "both score the same" for one metric of a task (Koehn 2004).
 
-    ``a`` and ``b`` are :func:`scores_of` for two results. The same items are drawn with replacement for both;
-    p is twice the share of resamples in which the difference does not have its sign on all items.
+    The same items are drawn with replacement for both; p is twice the share of resamples in which the
+    difference does not have its sign on all items.
     """
-    difference = float((a(metric) - b(metric))[0])
+    difference = a.score - b.score
     if difference == 0:
         return 1.0
-    differences_R = a(metric, draws=RESAMPLES) - b(metric, draws=RESAMPLES)
-    contrary_share = float((differences_R * np.sign(difference) <= 0).mean())
+    contrary_share = float(((a.resamples_R - b.resamples_R) * np.sign(difference) <= 0).mean())
     return min(1.0, max(2 * contrary_share, 2 / RESAMPLES))

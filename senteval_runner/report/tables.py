@@ -19,7 +19,7 @@ from typing import Any
 from corpora.senteval.tasks import PROBING_TASKS, RELATEDNESS_TASKS, STS_SUBSETS
 from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import PAIR_TASKS, interval, p_of_difference, scores_of
+from senteval_runner.protocol.statistics import PAIR_TASKS, interval, p_of_difference, resample_score
 from senteval_runner.report.page import Column, Score, Section, Table, TableCell
 
 TaskMetrics = Mapping[str, Mapping[str, float]]
@@ -235,7 +235,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(combinations(results, 2))
     # A result is resampled once, with however many others it is compared.
-    score = cache(lambda model, task, metric, **options: scores_of(results[model][task], metric, **options))
+    score = cache(lambda model, task, metric: resample_score(results[model][task], metric))
 
     def difference(a: str, b: str, task: str) -> str:
         metrics = results[a][task].metrics
@@ -246,7 +246,7 @@ def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
         for metric in names:
             factor = 1 if metric in ("acc", "ap") else 100
             points = factor * metrics[metric] - factor * results[b][task][metric]
-            p = p_of_difference(partial(score, a, task), partial(score, b, task), metric)
+            p = p_of_difference(score(a, task, metric), score(b, task, metric))
             texts.append(f"{points:+.2f}{'*' if p < 0.05 else ''} (p\u00a0{p:.3f})")
         return "; ".join(texts)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from corpora.inputs import input_hash
 from corpora.ranking.lexical import Bm25
-from corpora.ranking.sets import PassageSet, filter_questions, parse_spec, read_set
+from corpora.ranking.sets import PassageSet, filter_questions, read_set
 from multiview.names.opened import OpenedEncoder, distinct_names
 from multiview.names.sources import find_source
 from runtime.errors import UserError
@@ -70,7 +70,7 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         data = filter_questions(read_set(spec), config.keep)
         if data.name in digests:
             raise UserError(f"a set of the name {data.name} is there already; rename the folder")
-        digests[data.name] = input_hash(parse_spec(spec)[1], data.files)
+        digests[data.name] = input_hash(data.folder, data.files)
         return data
 
     def compute(data: PassageSet, method: Method, seed: int, folder: Path) -> Figures:
@@ -94,10 +94,13 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         rows[name].setdefault(label, []).append(figures)
     sections = []
     for data in sets:
-        counts = (
-            f"{split}: {questions:,} questions, {candidates:,} candidates, {relevant:,} relevant"
-            for split, (questions, candidates, relevant) in data.counts().items()
-        )
+        counts = []
+        for split, questions in data.splits.items():
+            relevant_K = np.concatenate([question.relevant for question in questions])
+            counts.append(
+                f"{split}: {len(questions):,} questions, {len(relevant_K):,} candidates, "
+                f"{relevant_K.sum():,} relevant"
+            )
         note = ". ".join([*counts, *data.notes]) + "."
         sections.append(Section(data.name, [_table(data.name, rows[data.name])], note=note))
     loss = f"Pairwise hinge loss with margin {config.margin:g}." if config.margin else MARGIN_0

@@ -2,7 +2,6 @@
 
 import re
 import xml.etree.ElementTree as ET
-from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from scipy.stats import pearsonr, rankdata
 from sklearn.metrics import f1_score
 
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import p_of_difference, resample_scores, scores_of
+from senteval_runner.protocol.statistics import p_of_difference, resample_score, resample_scores
 from senteval_runner.report import tables
 from senteval_runner.report.tables import AVERAGE, NOTE, published_rows
 from tests.senteval_runner.test_run import run as run
@@ -30,7 +29,7 @@ def result(task: str, predicted: Parts, gold: Parts, **metrics: float) -> TaskRe
 
 
 def p_value(one: TaskResult, other: TaskResult, metric: str) -> float:
-    return p_of_difference(partial(scores_of, one), partial(scores_of, other), metric)
+    return p_of_difference(resample_score(one, metric), resample_score(other, metric))
 
 
 def p_by_hand(ahead, n: int, draws: int) -> float:  # type: ignore[no-untyped-def]
@@ -64,14 +63,14 @@ def test_bootstrap_of_correlations(ranked: bool) -> None:
             found.append(pearsonr(a, wanted).statistic - pearsonr(b, wanted).statistic)
         return float(np.mean(found))
 
-    difference = scores_of(one, metric) - scores_of(other, metric)
+    difference = resample_score(one, metric).score - resample_score(other, metric).score
     assert difference == pytest.approx(ahead(np.arange(90)))
     if ranked:
         expected = p_by_hand(ahead, 90, 1000)
         assert 0.02 < expected < 0.9 and p_value(one, other, metric) == pytest.approx(expected, abs=0.05)
     constant = result("STS13", {name: np.ones(len(values)) for name, values in gold.items()}, gold)
     exact = result("STS13", gold, gold)
-    assert scores_of(constant, metric) == 0 and p_value(exact, constant, metric) == 0.002
+    assert resample_score(constant, metric).score == 0 and p_value(exact, constant, metric) == 0.002
 
 
 @pytest.mark.parametrize("metric", ["acc", "f1", "mse", "pearson", "spearman"])

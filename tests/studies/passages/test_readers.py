@@ -59,7 +59,7 @@ SEARCHED = "val/000001-tag.json"
     ("write", "name", "old", "new", "told"),
     [
         (passage_sets.write_wikiqa, "train.tsv", "\t0\twhere", "\t2\twhere", "label '2' is neither"),
-        (passage_sets.write_wikipassageqa, "dev.tsv", "0,2", "0,9", ":2: document 12 has no passage '9'"),
+        (passage_sets.write_wikipassageqa, "dev.tsv", "0,2", "0,9", ":2: in document 12 passage '9' is not"),
         (passage_sets.write_insuranceqa, POOL, "3 1 2", "3 1 77", ":1: answer '77'"),
         (passage_sets.write_searchqa, SEARCHED, "search_results", "results", "'search_results' is a list"),
         (passage_sets.write_quasar, CONTEXTS, "[[", "[0, [", ":1: contexts are not pairs"),
@@ -87,20 +87,20 @@ def test_questions_are_filtered_by_kind() -> None:
         for name, found in (("b", [1, 0]), ("r", [1, 1]), ("w", [0, 0]))
     )
     splits = {"train": [both, right], "dev": [both, right, wrong], "test": [both, right, wrong]}
-    data = PassageSet("x", ["p", "q"], splits, [])
+    data = PassageSet(Path("x"), ["p", "q"], splits, [])
     for keep, ids in (("answered", "br"), ("mixed", "b"), ("all", "brw")):
         kept = filter_questions(data, keep).splits
         assert "".join(q.id for q in kept["dev"]) == "".join(q.id for q in kept["test"]) == ids
         assert [q.id for q in kept["train"]] == ["b"]
     with pytest.raises(UserError, match="no question of test is left"):
-        filter_questions(PassageSet("x", [], {"test": [wrong]}, []), "answered")
+        filter_questions(PassageSet(Path("x"), [], {"test": [wrong]}, []), "answered")
 
 
 @pytest.mark.data
 def test_real_sets(data_folder: Path) -> None:
     def counts(name: str) -> dict[str, tuple[int, ...]]:
-        found = read_set(str(data_folder / "retrieval" / name)).counts()
-        return {split: values[:2] for split, values in found.items()}
+        splits = read_set(str(data_folder / "retrieval" / name)).splits
+        return {split: (len(part), sum(len(q.candidates) for q in part)) for split, part in splits.items()}
 
     assert counts("wikiqa") == {"train": (873, 8672), "dev": (126, 1130), "test": (243, 2351)}
     # As many candidates as published; the questions are the ids the files hold.
