@@ -31,7 +31,7 @@ from runtime.cli import Command, configuration
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.correlation import Scores, cosines
 from senteval_runner.protocol.cosine_tasks import binding_scores
-from senteval_runner.protocol.statistics import interval, scores_of
+from senteval_runner.protocol.statistics import interval, resample_score
 
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.5)
 Values = Mapping[str, Scores]
@@ -107,8 +107,9 @@ def cosines_by(sets: Mapping[str, PairSet], vectors: NDArray[np.floating]) -> Va
 def precision_text(gold: Scores, cosine: Scores) -> str:
     """Return the average precision in per cent with its interval over pairs, as text."""
     result = TaskResult(task="", metrics={}, dim=0, rows={}, gold={"": gold}, predictions={"": cosine})
-    low, high = interval(scores_of(result, "ap", draws=200))
-    return f"{scores_of(result, 'ap')[0]:.1f} [{low:.1f}, {high:.1f}]"
+    score = resample_score(result, "ap")
+    low, high = interval(score.resamples_R)
+    return f"{score.score:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def print_table(benchmark: str, title: str, cells: Mapping[str, Mapping[str, str]]) -> None:

@@ -13,6 +13,7 @@ import dataclasses
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from runtime import __version__
 from runtime.errors import UserError
 from runtime.files import sha256_file
 from runtime.progress import progress
-from senteval_runner.protocol.classify import Classification, inner_kfold, kfold, split
+from senteval_runner.protocol.classify import inner_kfold, kfold, split
 from senteval_runner.protocol.config import Protocol, Results, TaskResult, get_protocol
 from senteval_runner.protocol.correlation import cosines, pearson, relatedness, spearman
 from senteval_runner.protocol.cosine_tasks import cosine_result, neighbour_result
@@ -72,13 +73,15 @@ def evaluate(
     protocol = get_protocol(protocol, nhid=nhid)
     names = tasks.replace(",", " ").split() if isinstance(tasks, str) else tasks
     vectors = as_vectors(encoder)
-    task_data, missing_tasks = read_tasks([canonical_task(name) for name in names], Path(data))
+    task_data = read_tasks([canonical_task(name) for name in names], Path(data))
     if isinstance(encoder, MultiViewEncoder):
-        evaluation_trees = None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data)
+        evaluation_trees = (
+            None if trees is None else EvaluationTrees(folder=Path(trees), tasks=task_data.data)
+        )
         vectors = _open_readings(encoder, evaluation_trees)
-    results = Results(protocol=protocol, seed=seed, skipped=missing_tasks)
-    with progress(total=len(task_data), unit="task", description="evaluate") as bar:
-        for task in task_data:
+    results = Results(protocol=protocol, seed=seed, skipped=task_data.missing)
+    with progress(total=len(task_data.data), unit="task", description="evaluate") as bar:
+        for task in task_data.data:
             try:
                 results.tasks[task.name] = evaluate_task(vectors, task, protocol, seed)
             except UserError as error:
@@ -108,16 +111,25 @@ def _open_readings(model: MultiViewEncoder, trees: EvaluationTrees | None) -> Op
     return OpenedEncoder(parts=[open_reading(name)], feature_parts=[features])
 
 
-def read_tasks(names: Sequence[str], data: Path) -> tuple[list[TaskData], dict[str, str]]:
-    """Read tasks by canonical name; those that cannot be read are returned by name, with the reason."""
-    tasks: list[TaskData] = []
-    reasons: dict[str, str] = {}
+@dataclass(frozen=True)
+class Tasks:
+    """The tasks of an evaluation."""
+
+    data: list[TaskData]
+    """Those that can be read."""
+    missing: dict[str, str]
+    """Why others cannot be read, by task."""
+
+
+def read_tasks(names: Sequence[str], folder: Path) -> Tasks:
+    """Read tasks by canonical name."""
+    tasks = Tasks([], {})
     for name in names:
         try:
-            tasks.append(read_task(name, data))
+            tasks.data.append(read_task(name, folder))
         except UserError as error:
-            reasons[name] = str(error)
-    return tasks, reasons
+            tasks.missing[name] = str(error)
+    return tasks
 
 
 class _Rows:
@@ -226,46 +238,38 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _ScoreFields:
 
 def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _ScoreFields:
     """Score by classifiers, in SentEval's way for the task."""
-    y = {name: part.y for name, part in rows.items()}
-    test = "test"
+    test = "all" if task.name in BINARY_TASKS else "test"
+    x = np.concatenate([design(part.blocks()) for part in rows.values()])
+    y = np.concatenate([part.y for part in rows.values()])
+    ends = np.cumsum([len(part.y) for part in rows.values()])
+    places = dict(zip(rows, np.split(np.arange(len(y)), ends[:-1]), strict=True))
     classes = len(task.classes)
-    outcome: Classification
     if task.name in BINARY_TASKS:
-        test = "all"
         # The outer test fold takes up to n / kfold rows of a class, rounded up; the inner folds need kfold.
-        _check_class_sizes(task, "all", y["all"], protocol.kfold + 2)
-        outcome = inner_kfold(design(rows["all"].blocks()), y["all"], classes, protocol, seed)
+        _check_class_sizes(task, "all", y, protocol.kfold + 2)
+        outcome = inner_kfold(x, y, classes, protocol, seed)
     elif task.name in ("TREC", "MRPC", "Authors"):
-        _check_class_sizes(task, "train", y["train"], protocol.kfold)
-        x, y_all, (train_rows, test_rows) = _stack(rows["train"], rows["test"])
-        outcome = kfold(x, y_all, train_rows, test_rows, classes, protocol, seed)
+        _check_class_sizes(task, "train", rows["train"].y, protocol.kfold)
+        outcome = kfold(x, y, places["train"], places["test"], classes, protocol, seed)
     else:
         if task.name == "WordContent":  # which never has a hidden layer
             protocol = get_protocol(protocol, nhid=0)
         is_snli = task.name == "SNLI"
         if is_snli:  # which is trained in 16 single passes
             protocol = dataclasses.replace(protocol, max_epoch=15, epoch_size=1)
-        x, y_all, (train_rows, dev_rows, test_rows) = _stack(rows["train"], rows["dev"], rows["test"])
-        outcome = split(x, y_all, train_rows, dev_rows, test_rows, classes, protocol, seed, nominal=is_snli)
+        train_dev_test = places["train"], places["dev"], places["test"]
+        outcome = split(x, y, *train_dev_test, classes, protocol, seed, nominal=is_snli)
     metrics = {"devacc": outcome.devacc, "acc": outcome.acc}
     if task.name == "MRPC":
-        metrics["f1"] = float(round(100 * f1_score(y["test"], outcome.predictions), 2))
+        metrics["f1"] = float(round(100 * f1_score(rows["test"].y, outcome.predictions), 2))
     return {
         "metrics": metrics,
-        "regularisers": outcome.regularisers,
-        "chosen": outcome.chosen_regularisers,
+        "regularisers": list(outcome.regularisers),
+        "chosen": outcome.chosen,
         "dev_scores": outcome.dev_scores,
         "predictions": {test: rows[test].to_file_order(outcome.predictions)},
-        "gold": {test: rows[test].to_file_order(y[test])},
+        "gold": {test: rows[test].to_file_order(rows[test].y)},
     }
-
-
-def _stack(*parts: _Rows) -> tuple[Float, Int, list[Int]]:
-    """Return splits as one design matrix [n, d + 1] and labels [n], and the row indices of each split."""
-    matrix = np.concatenate([design(part.blocks()) for part in parts])
-    y = np.concatenate([part.y for part in parts])
-    ends = np.cumsum([len(part.y) for part in parts])
-    return matrix, y, np.split(np.arange(len(y)), ends[:-1])
 
 
 def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None:

@@ -106,8 +106,10 @@ def seeds_of(text: str) -> list[int]:
 
 
 def main(config: SentEvalConfig) -> int:
-    """Evaluate and write the report; return 2 if no task could be scored, else 0."""
-    # Bad options are refused before torch is imported.
+    """Evaluate and write the report; return 2 if no task could be scored, else 0.
+
+    Its checks make it long: bad options are refused before torch is imported.
+    """
     if not config.models:
         raise UserError("name at least one model")
     check_names(config.models)
@@ -117,33 +119,35 @@ def main(config: SentEvalConfig) -> int:
     seeds = seeds_of(config.seeds)
     names = expand_tasks(config.tasks)
     data = data_folder(config.data, names)
-    from senteval_runner import scoring
+    from senteval_runner.cells import Cells
     from senteval_runner.evaluation import read_tasks
+    from senteval_runner.models import expand_models, names_before_training, open_models, score_models
     from senteval_runner.protocol.config import get_protocol
+    from senteval_runner.results import write_results
     from senteval_runner.vectors import EvaluationTrees
 
     folder = config.folder
-    options = config_to_json(config)
     specs = list(dict.fromkeys(config.models))
     if config.expand is not None:
-        specs = scoring.expand_models(specs, config.expand)
-    baselines, notes = scoring.untrained_models(specs) if config.baselines else ([], [])
+        specs = expand_models(specs, config.expand)
+    starts = names_before_training(specs) if config.baselines else {}
+    baselines = list(filter(None, starts.values()))
     if config.baselines or not set(names).isdisjoint(STRUCTURE_TASKS):
         baselines.insert(0, RANDOM_WORDS)
-    tasks, missing_tasks = read_tasks(names, data)
-    trees = EvaluationTrees(folder=config.trees, tasks=tasks, parsers=parsers)
-    encoding = {"cache": config.cache, "device": config.device}
-    drawing = {"seed": config.random_seed, "project": config.project}
-    models = scoring.open_models([*specs, *baselines], trees, missing_tasks, **encoding, **drawing)
+    tasks = read_tasks(names, data)
+    trees = EvaluationTrees(folder=config.trees, tasks=tasks.data, parsers=parsers)
+    places = {"cache": config.cache, "device": config.device}
+    numbers = {"seed": config.random_seed, "project": config.project}
+    models = open_models([*specs, *baselines], trees, **places, **numbers)
     refuse_others(folder, "models")
     logger = log_to(folder)
-    write_json(folder / "config.json", options)
-    for note in [*notes, *(f"skipped {name}: {reason}" for name, reason in missing_tasks.items())]:
-        logger.warning("%s", note)
+    write_json(folder / "config.json", config_to_json(config))
+    for model in (model for model, start in starts.items() if not start):
+        logger.warning("%s: left out before its first step: no tree cache of its training here", model)
     protocol = get_protocol(config.protocol, nhid=config.nhid)
     # Reports in their default folders share finished tasks.
-    scoring.score_models(models, tasks, seeds, scoring.Cells((config.output or REPORTS) / "parts", protocol))
-    scoring.write_results(folder, models, protocol, options)
+    score_models(models, tasks, seeds, Cells((config.output or REPORTS) / "parts", protocol))
+    write_results(folder, models, protocol, config_to_json(config))
     return 0 if any(model.results for model in models[: len(specs)]) else 2
 
 

@@ -14,17 +14,17 @@
 
 Each is read into rows of one table, :class:`Question`. In Quasar-T and SearchQA a passage is relevant if it
 contains the answer's words in order, in lower case and without punctuation; a passage that occurs twice for a
-question counts once.
+question counts once. In the others each of its copies counts, and one is as right as the other.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from corpora.inputs import MAX_ROW_BYTES, TableRow, read_lines, read_rows, read_table
 from corpora.text import Tokenizer
@@ -106,21 +106,20 @@ def read_set(spec: str) -> PassageSet:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     source = _Source(folder, Tokenizer(format_of_set.tokenize, running=False))
-    splits: dict[str, list[Question]] = {split: [] for split in SPLITS}
-    for split, question in format_of_set.read(source):
-        splits[split].append(question)
-    return PassageSet(folder, list(source.rows), splits, source.files, [*format_of_set.notes])
+    format_of_set.read(source)
+    return PassageSet(folder, list(source.rows), source.splits, source.files, [*format_of_set.notes])
 
 
 @dataclass
 class _Source:
-    """The folder of a set; collects the files that are read and the distinct passages."""
+    """The folder of a set, and what was read from it: files, distinct passages and questions."""
 
     folder: Path
     tokenizer: Tokenizer
     files: list[Path] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     """Row of each passage, in order of first appearance."""
+    splits: dict[str, list[Question]] = field(default_factory=lambda: {split: [] for split in SPLITS})
 
     def file(self, name: str) -> Path:
         """Return the path of a file, and note that it is read."""
@@ -135,15 +134,20 @@ class _Source:
         """Return the row of a passage, which is added if it is new."""
         return self.rows.setdefault(self.text(raw), len(self.rows))
 
-    def question(self, name: str, text: str, candidates: Iterable[int], relevant: Iterable[bool]) -> Question:
-        """Make a question from the rows of its candidates, and whether each is relevant."""
-        rows_K, relevant_K = np.array([*candidates], np.int64), np.array([*relevant], bool)
-        return Question(name, self.text(text), rows_K, relevant_K)
+    def add(self, split: str, name: str, text: str, right: Sequence[int], candidates: ArrayLike) -> None:
+        """Add a question with the rows of the passages that answer it, and of its candidates."""
+        rows_K = np.asarray(candidates, np.int64)
+        right_rows = np.unique(np.asarray(right, np.int64))
+        missed_count = len(np.setdiff1d(right_rows, rows_K))
+        is_right = np.isin(rows_K, right_rows)
+        self.splits[split].append(Question(name, self.text(text), rows_K, is_right, missed_count))
 
-    def question_by_answer(self, name: str, record: Mapping[str, str], passages: Sequence[str]) -> Question:
-        """Make a question with distinct passages as candidates, relevant if they contain the answer."""
-        labels = {self.row(passage): contains_words(passage, record["answer"]) for passage in passages}
-        return self.question(name, record["question"], labels, labels.values())
+    def add_by_answer(
+        self, split: str, name: str, record: Mapping[str, str], passages: Sequence[str]
+    ) -> None:
+        """Add a question with distinct passages as candidates, which are right if they contain the answer."""
+        is_right = {self.row(passage): contains_words(passage, record["answer"]) for passage in passages}
+        self.add(split, name, record["question"], [row for row in is_right if is_right[row]], [*is_right])
 
 
 def contains_words(passage: str, answer: str) -> bool:
@@ -153,9 +157,8 @@ def contains_words(passage: str, answer: str) -> bool:
     return bool(answer_words) and f" {answer_words} " in f" {passage_words} "
 
 
-def _look_up(row: TableRow, names: Iterable[str], table: Mapping[str, T], kind: str) -> list[T]:
+def _look_up(row: TableRow, names: Sequence[str], table: Mapping[str, T], kind: str) -> list[T]:
     """Return the values of names; a name that the table lacks is refused."""
-    names = list(names)
     for name in names:
         if name not in table:
             raise UserError(f"{row.where}: {kind} {name!r} is not listed")
@@ -178,11 +181,7 @@ def _objects(path: Path, types: Mapping[str, type]) -> Iterator[tuple[str, dict[
         yield where, _require(where, parse_json(line.text, where=where), types)
 
 
-Questions = Iterator[tuple[str, Question]]
-"""Splits and their questions."""
-
-
-def _labelled_candidates(source: _Source) -> Questions:
+def _labelled_candidates(source: _Source) -> None:
     """Read WikiQA or TrecQA: questions in order of first appearance, candidates in the file's order."""
     for split in SPLITS:
         rows_of_question: dict[str, list[TableRow]] = {}
@@ -196,13 +195,11 @@ def _labelled_candidates(source: _Source) -> Questions:
                 raise UserError(f"{row.where}: question {name!r} has another text than before")
         for name, rows in rows_of_question.items():
             candidates = [source.row(row.cells[2]) for row in rows]
-            yield (
-                split,
-                source.question(name, rows[0].cells[1], candidates, [r.cells[3] == "1" for r in rows]),
-            )
+            right = [place for place, row in zip(candidates, rows, strict=True) if row.cells[3] == "1"]
+            source.add(split, name, rows[0].cells[1], right, candidates)
 
 
-def _wikipassageqa(source: _Source) -> Questions:
+def _wikipassageqa(source: _Source) -> None:
     path = source.file("document_passages.json")
     documents = read_json(path)
     if not isinstance(documents, dict) or not all(isinstance(d, dict) and d for d in documents.values()):
@@ -212,14 +209,12 @@ def _wikipassageqa(source: _Source) -> Questions:
         columns = ("QID", "Question", "DocumentID", "RelevantPassages")
         for row in read_table(source.file(f"{split}.tsv"), columns):
             name, text, document, answers = row.cells
-            [passage_rows] = _look_up(row, [document], rows, "document")
-            relevant_keys = {answer.strip() for answer in answers.split(",")}
-            _look_up(row, sorted(relevant_keys), passage_rows, f"in document {document} passage")
-            relevant = [key in relevant_keys for key in passage_rows]
-            yield split, source.question(name, text, passage_rows.values(), relevant)
+            [passages] = _look_up(row, [document], rows, "document")
+            right = _look_up(row, re.split(r"\s*,\s*", answers), passages, f"document {document}: passage")
+            source.add(split, name, text, right, [*passages.values()])
 
 
-def _insuranceqa(source: _Source) -> Questions:
+def _insuranceqa(source: _Source) -> None:
     rows = read_rows(source.file("vocabulary"), 2, may_be_empty=True)
     vocabulary = {row.cells[0]: row.cells[1] for row in rows}
 
@@ -229,24 +224,20 @@ def _insuranceqa(source: _Source) -> Questions:
     rows = read_rows(source.file("answers.label.token_idx"), 2, may_be_empty=True)
     answers = {row.cells[0]: source.row(words(row, row.cells[1])) for row in rows}
     all_answers = np.arange(len(source.rows))
-    names = ("train.token_idx.label", "dev.label.token_idx.pool", "test1.label.token_idx.pool")
-    for split, name in zip(SPLITS, names, strict=True):
-        path = source.file(f"question.{name}")
-        candidates = all_answers
-        for number, row in enumerate(read_rows(path, 2 if split == "train" else 3, may_be_empty=True)):
-            if split == "train":
-                numbers, labels = row.cells
-            else:
-                labels, numbers, pool = row.cells
-                candidates = np.array(_look_up(row, pool.split(), answers, "answer"), np.int64)
-            right_answers = np.unique(_look_up(row, labels.split(), answers, "answer"))
-            is_right = np.isin(candidates, right_answers)
-            missed_count = len(np.setdiff1d(right_answers, candidates))
-            text = source.text(words(row, numbers))
-            yield split, Question(f"{split}{number}", text, candidates, is_right, missed_count)
+    path = source.file("question.train.token_idx.label")
+    for row_number, row in enumerate(read_rows(path, 2, may_be_empty=True)):
+        numbers, labels = row.cells
+        right = _look_up(row, labels.split(), answers, "answer")
+        source.add("train", f"train{row_number}", words(row, numbers), right, all_answers)
+    for split, name in (("dev", "dev"), ("test", "test1")):
+        path = source.file(f"question.{name}.label.token_idx.pool")
+        for row_number, row in enumerate(read_rows(path, 3, may_be_empty=True)):
+            labels, numbers, pool = row.cells
+            right, candidates = (_look_up(row, side.split(), answers, "answer") for side in (labels, pool))
+            source.add(split, f"{split}{row_number}", words(row, numbers), right, candidates)
 
 
-def _quasar(source: _Source) -> Questions:
+def _quasar(source: _Source) -> None:
     """Read Quasar-T; questions without contexts have no candidate."""
     for split in SPLITS:
         file = source.file(f"questions/{split}_questions.json.gz")
@@ -261,10 +252,10 @@ def _quasar(source: _Source) -> Questions:
                 raise UserError(f"{where}: contexts are not pairs of score and text")
             passages[record["uid"]] = [str(text) for _, text in record["contexts"]]
         for name, record in questions.items():
-            yield split, source.question_by_answer(name, record, passages[name])
+            source.add_by_answer(split, name, record, passages[name])
 
 
-def _searchqa(source: _Source) -> Questions:
+def _searchqa(source: _Source) -> None:
     types = {"question": str, "answer": str, "search_results": list}
     for split, name in zip(SPLITS, ("train", "val", "test"), strict=True):
         paths = sorted((source.folder / name).glob("*.json"))
@@ -277,23 +268,22 @@ def _searchqa(source: _Source) -> Questions:
             snippets = [str(result["snippet"]) for result in results if result["snippet"]]
             # The questions have quotation marks around them and links within.
             record["question"] = re.sub(r"<[^>]+>", "", record["question"]).strip("'\"")
-            yield split, source.question_by_answer(path.stem, record, snippets)
+            source.add_by_answer(split, path.stem, record, snippets)
 
 
 @dataclass(frozen=True)
 class _Format:
-    read: Callable[[_Source], Questions]
+    read: Callable[[_Source], None]
     tokenize: str
     notes: Collection[str] = ()
 
 
+_DOCUMENT_NOTES = ("candidates: all passages of the document", SPACY_NOTE)
 _INSURANCE_NOTES = ("test is test1", "wrong answers in training come from all answers")
 _FORMATS = {
     "wikiqa": _Format(_labelled_candidates, "space"),
     "trecqa": _Format(_labelled_candidates, "space"),
-    "wikipassageqa": _Format(
-        _wikipassageqa, "spacy", ("candidates: all passages of the document", SPACY_NOTE)
-    ),
+    "wikipassageqa": _Format(_wikipassageqa, "spacy", _DOCUMENT_NOTES),
     "insuranceqa": _Format(_insuranceqa, "space", _INSURANCE_NOTES),
     "quasar-t": _Format(_quasar, "spacy", (ANSWER_NOTE, SPACY_NOTE)),
     "searchqa": _Format(_searchqa, "spacy", (ANSWER_NOTE, SPACY_NOTE)),

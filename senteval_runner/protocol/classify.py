@@ -42,15 +42,23 @@ Fold = tuple[Int, Int]
 class Classification:
     """Scores in percent, and what led to them, as in :class:`senteval_runner.protocol.config.TaskResult`."""
 
-    devacc: float
-    """Development accuracy of the chosen regulariser (mean over outer folds for ``inner_kfold``)."""
     acc: float
     """Test accuracy (mean over outer folds for ``inner_kfold``)."""
-    regularisers: list[float]
-    chosen_regularisers: list[float]
+    regularisers: Sequence[float]
     dev_scores: list[list[float]]
+    """Development accuracy per regulariser; one row per outer fold for ``inner_kfold``."""
     predictions: Int
     """Class id per test row (per row of the task for ``inner_kfold``)."""
+
+    @property
+    def devacc(self) -> float:
+        """Development accuracy of the chosen regulariser (mean over outer folds for ``inner_kfold``)."""
+        return float(round(np.mean([max(scores) for scores in self.dev_scores]), 2))
+
+    @property
+    def chosen(self) -> list[float]:
+        """The regulariser that was chosen for each row of ``dev_scores``."""
+        return [self.regularisers[int(np.argmax(scores))] for scores in self.dev_scores]
 
 
 @dataclass(frozen=True)
@@ -179,13 +187,9 @@ def inner_kfold(x: Float, y: Int, classes: int, protocol: Protocol, seed: int) -
     for (_, test), test_predictions in zip(outer_folds, predictions_by_fold, strict=True):
         predictions[test] = test_predictions
         fold_scores.append(_percent(test_predictions == y[test]))
+    acc = float(round(np.mean(fold_scores), 2))
     return Classification(
-        devacc=float(round(np.mean([max(scores) for scores in dev_scores]), 2)),
-        acc=float(round(np.mean(fold_scores), 2)),
-        regularisers=list(backend.candidates),
-        chosen_regularisers=[backend.candidates[best] for best in best_candidates],
-        dev_scores=dev_scores,
-        predictions=predictions,
+        acc=acc, regularisers=backend.candidates, dev_scores=dev_scores, predictions=predictions
     )
 
 
@@ -197,9 +201,11 @@ def kfold(
     backend = _backend(x, y, classes, protocol, seed, SKLEARN_INVERSES_KFOLD)
     folds = [(train[a], train[b]) for a, b in splitter.split(train, y[train])]
     dev_scores = _means(backend.search(folds))
-    best = int(np.argmax(dev_scores))
-    (predictions,) = backend.refit([(train, test)], [best])
-    return _single(backend.candidates, dev_scores, best, predictions, y[test])
+    (predictions,) = backend.refit([(train, test)], [int(np.argmax(dev_scores))])
+    acc = _percent(predictions == y[test])
+    return Classification(
+        acc=acc, regularisers=backend.candidates, dev_scores=[dev_scores], predictions=predictions
+    )
 
 
 def split(
@@ -217,20 +223,10 @@ def split(
     """Choose and stop by the development rows; ``nominal`` (SNLI) allows a single, tiny regulariser."""
     candidates: tuple[Sequence[float], ...] = ([NOMINAL_INVERSE], [NOMINAL_L2]) if nominal else ()
     backend = _backend(x, y, classes, protocol, seed, *candidates)
-    accuracy, predictions = backend.split(train, dev, test)
+    accuracy, predictions_of_candidates = backend.split(train, dev, test)
     dev_scores = [round(100 * float(a), 2) for a in accuracy[0]]
-    best = int(np.argmax(dev_scores))
-    return _single(backend.candidates, dev_scores, best, predictions[best], y[test])
-
-
-def _single(
-    candidates: Sequence[float], dev_scores: list[float], best: int, predictions: Int, gold: Int
-) -> Classification:
+    predictions = predictions_of_candidates[int(np.argmax(dev_scores))]
+    acc = _percent(predictions == y[test])
     return Classification(
-        devacc=dev_scores[best],
-        acc=_percent(predictions == gold),
-        regularisers=list(candidates),
-        chosen_regularisers=[candidates[best]],
-        dev_scores=[dev_scores],
-        predictions=predictions,
+        acc=acc, regularisers=backend.candidates, dev_scores=[dev_scores], predictions=predictions
     )

@@ -5,17 +5,12 @@ the multi-view paper; ``fast`` is the original toolkit's one for prototyping; ``
 path (``usepytorch=False``), a second opinion on the classifier.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from runtime.errors import UserError
-
-if TYPE_CHECKING:
-    import pandas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +100,12 @@ class TaskResult:
         metrics = "  ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return f"{self.task}: {metrics}  ({sum(self.rows.values()):,} rows, {self.dim} dimensions)"
 
+    def score_rows(self) -> list[dict[str, Any]]:
+        """Return a row per score."""
+        return [
+            {"task": self.task, "metric": name, "value": self.metrics[name]} for name in sorted(self.metrics)
+        ]
+
     def figures(self) -> dict[str, Any]:
         """Return everything but the predictions and gold labels of single rows, for JSON."""
         record = dataclasses.asdict(self)
@@ -136,13 +137,7 @@ class Results:
         reasons = [f"{task}: skipped, {reason}"[:100] for task, reason in self.skipped.items()]
         return "\n".join([head, *map(repr, self.tasks.values()), *reasons])
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """Return a row per score, to ``.pivot(index="task", columns="metric", values="value")``."""
-        import pandas
-
-        rows = [
-            (self.protocol.name, self.seed, result.task, metric, value)
-            for result in self.tasks.values()
-            for metric, value in sorted(result.metrics.items())
-        ]
-        return pandas.DataFrame(rows, columns=["protocol", "seed", "task", "metric", "value"])
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per score, for ``pandas.DataFrame(results.rows())``."""
+        names = {"protocol": self.protocol.name, "seed": self.seed}
+        return [names | row for result in self.tasks.values() for row in result.score_rows()]

@@ -46,11 +46,10 @@ class Score:
     """Lower and upper end, printed in brackets."""
 
     @classmethod
-    def over_seeds(cls, values: Sequence[float]) -> Score | None:
-        """Return the mean of values and, if there are several, their standard deviation; None if none."""
-        if not values:
-            return None
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    def over_seeds(cls, values: Sequence[float], interval: tuple[float, float] | None = None) -> Score:
+        """Return the mean of values, and their standard deviation if there are several."""
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        return cls(statistics.fmean(values), deviation, interval)
 
     @classmethod
     def over_groups(cls, values_N: NDArray[np.floating], group_N: NDArray[np.integer]) -> Score:

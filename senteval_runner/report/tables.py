@@ -10,8 +10,8 @@ sentence embeddings" (EACL SRW 2021), which quote the rows of other models from 
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 from itertools import combinations, compress
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,18 @@ from typing import Any
 from corpora.senteval.tasks import PROBING_TASKS, RELATEDNESS_TASKS, STS_SUBSETS
 from runtime.progress import progress
 from senteval_runner.protocol.config import TaskResult
-from senteval_runner.protocol.statistics import PAIR_TASKS, interval, p_of_difference, resample_score
+from senteval_runner.protocol.statistics import (
+    PAIR_TASKS,
+    Values,
+    interval,
+    p_of_difference,
+    resample_score,
+    resample_scores,
+)
 from senteval_runner.report.page import Column, Score, Section, Table, TableCell
 
 TaskMetrics = Mapping[str, Mapping[str, float]]
 """Metrics by task."""
-Models = Mapping[str, Sequence[TaskMetrics]]
-"""Metrics by model, one entry per seed."""
-Efforts = Mapping[str, tuple[int | None, float | None]]
-"""Size of a vector and hours of training by model."""
-Resamples = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Scores on resamples by model and task (:func:`senteval_runner.protocol.statistics.resample_scores`)."""
 Columns = Mapping[str, tuple[str, str, float]]
 """Task, metric and factor by the name of a table's column."""
 PAPER_COLUMNS: Columns = {
@@ -68,6 +69,45 @@ NOTE = (
     "Published rows are quoted, not computed here: other training data, sizes and library versions, so "
     "tenths mean nothing. Source: Simoulin & Crabbé 2021 (EACL SRW), tables 1 to 3"
 )
+
+
+@dataclass(kw_only=True)
+class ModelScores:
+    """A row of the tables: a model and its results."""
+
+    name: str
+    results: dict[int, dict[str, TaskResult]] = field(default_factory=dict)
+    """Results by seed and task."""
+    dim: int | None = None
+    """Size of a vector."""
+    hours: float | None = None
+    """Hours of training."""
+
+    @property
+    def metrics(self) -> list[TaskMetrics]:
+        """Metrics by task, one entry per seed."""
+        return [
+            {task: result.metrics for task, result in by_task.items()} for by_task in self.results.values()
+        ]
+
+    @cached_property
+    def resamples(self) -> dict[str, dict[str, Values]]:
+        """Metrics by task on resamples of the items, as means over seeds."""
+        tasks = dict.fromkeys(task for by_task in self.results.values() for task in by_task)
+        return {
+            task: resample_scores([by_task[task] for by_task in self.results.values() if task in by_task])
+            for task in tasks
+        }
+
+    def scores(self, make_row: Callable[[Any], dict[str, Any]], intervals: bool) -> dict[str, Score]:
+        """Return the mean over seeds by column of a table, with the interval over items where it is known."""
+        rows = [make_row(metrics) for metrics in self.metrics]
+        resamples = make_row(self.resamples) if intervals else {}
+        scores = {}
+        for column in dict.fromkeys(column for row in rows for column in row):
+            ends = interval(resamples[column]) if column in resamples else None
+            scores[column] = Score.over_seeds([row[column] for row in rows if column in row], ends)
+        return scores
 
 
 def headline(task: str, metrics: Mapping[str, float]) -> float:
@@ -137,9 +177,9 @@ def published_rows() -> list[tuple[dict[str, str], dict[str, float]]]:
     return [(line, with_average({c: float(line[c]) for c in columns if line[c]})) for line in lines]
 
 
-def columns_of_mean(models: Models) -> list[str]:
+def columns_of_mean(metrics: Iterable[TaskMetrics]) -> list[str]:
     """Return the similarity columns to average: those of every set that a model was scored on."""
-    rows = [_row(SIMILARITY_COLUMNS, scores) for seeds in models.values() for scores in seeds]
+    rows = [_row(SIMILARITY_COLUMNS, scores) for scores in metrics]
     return [column for column in SIMILARITY_COLUMNS if any(column in row for row in rows)]
 
 
@@ -148,9 +188,10 @@ def name_of_mean(mean_columns: Sequence[str]) -> str:
     return STS_AVERAGES.get(tuple(mean_columns), "STS average")
 
 
-def score_sections(models: Models, efforts: Efforts, resamples: Resamples | None = None) -> list[Section]:
+def score_sections(models: Sequence[ModelScores], *, intervals: bool = False) -> list[Section]:
     """Return the tables of scores: the paper's, similarity, other tasks, probing."""
-    mean_columns = columns_of_mean(models)
+    all_metrics = [metrics for model in models for metrics in model.metrics]
+    mean_columns = columns_of_mean(all_metrics)
     mean = name_of_mean(mean_columns)
     similarity = (*SIMILARITY_COLUMNS, mean, *FURTHER_COLUMNS)
     similarity_notes = {
@@ -158,15 +199,13 @@ def score_sections(models: Models, efforts: Efforts, resamples: Resamples | None
         "STS-B (trained)": "STS-B (trained): Pearson times 100 of a regression on the training part.",
         mean: f"{mean}: the mean of {', '.join(mean_columns)}.",
     }
-    tasks = list(dict.fromkeys(task for seeds in models.values() for scores in seeds for task in scores))
+    tasks = list(dict.fromkeys(task for metrics in all_metrics for task in metrics))
     tasks_of_tables = {*STS_SUBSETS, *RELATEDNESS_TASKS, *(task for task, *_ in PAPER_COLUMNS.values())}
     probing = [task for task in tasks if task in PROBING_TASKS]
     other_tasks = [task for task in tasks if task not in tasks_of_tables and task not in probing]
-    table = partial(_score_table, models, resamples or {})
+    table = partial(_score_table, models, intervals)
     tables = {
-        "Classification and relatedness": _with_published(
-            table(paper_row, (*PAPER_COLUMNS, AVERAGE)), efforts
-        ),
+        "Classification and relatedness": _paper_table(models, intervals),
         "Similarity": table(partial(similarity_row, mean_columns=mean_columns), similarity, similarity_notes),
         "Other tasks": table(headlines, other_tasks),
         "Probing": table(headlines, probing, {"": "Accuracy in percent."}),
@@ -175,8 +214,8 @@ def score_sections(models: Models, efforts: Efforts, resamples: Resamples | None
 
 
 def _score_table(
-    models: Models,
-    resamples: Resamples,
+    models: Sequence[ModelScores],
+    intervals: bool,
     make_row: Callable[[Any], dict[str, Any]],
     columns: Iterable[str],
     notes: Mapping[str, str] | None = None,
@@ -185,43 +224,36 @@ def _score_table(
 
     ``make_row`` gives scores by column; columns without a score are left out, and so are their ``notes``.
     """
-    rows = {name: [make_row(scores) for scores in seeds] for name, seeds in models.items()}
-    intervals = {
-        (name, column): interval(values_R)
-        for name, scores_R in resamples.items()
-        for column, values_R in make_row(scores_R).items()
-    }
-    filled_columns = {column for seeds in rows.values() for row in seeds for column in row}
-    names = [column for column in columns if column in filled_columns]
-    cells: list[list[TableCell]] = []
-    for model, seeds in rows.items():
-        cells.append([model])
-        for name in names:
-            score = Score.over_seeds([row[name] for row in seeds if name in row])
-            cells[-1].append(score and replace(score, interval=intervals.get((model, name))))
+    scores = {model.name: model.scores(make_row, intervals) for model in models}
+    names = [column for column in columns if any(column in row for row in scores.values())]
     notes_of_table = [note for column, note in (notes or {}).items() if column in ("", *names)]
-    if intervals:
+    if any(score.interval for row in scores.values() for score in row.values()):
         notes_of_table.append(INTERVALS)
     heads = [Column(name, best="low" if name.endswith("MSE") else "high") for name in names]
-    return Table(["model", *heads], cells, notes=notes_of_table)
+    rows = [[model, *map(row.get, names)] for model, row in scores.items()]
+    return Table(["model", *heads], rows, notes=notes_of_table)
 
 
-def _with_published(table: Table, efforts: Efforts) -> Table:
-    """Return the table with each model's effort, and with the paper's rows that have one of its columns."""
+def _paper_table(models: Sequence[ModelScores], intervals: bool) -> Table:
+    """Return the paper's columns with each model's effort, above the paper's rows that have one of them."""
+    table = _score_table(models, intervals, paper_row, (*PAPER_COLUMNS, AVERAGE))
     label, *columns = table.columns
     scores = [column.name for column in columns if isinstance(column, Column)]
     if not scores:
         return table
-    dims, hours = zip(*efforts.values(), strict=True)
-    has_effort = [set(dims) != {None}, set(hours) != {None}]
+    efforts = [(model.dim, model.hours) for model in models]
+    has_effort = [any(effort is not None for effort in column) for column in zip(*efforts, strict=True)]
+    heads = compress((Column("Dim", digits=0), Column("Hrs")), has_effort)
+    rows = [
+        [row[0], *compress(effort, has_effort), *row[1:]]
+        for effort, row in zip(efforts, table.rows, strict=True)
+    ]
     quoted_rows: list[list[TableCell]] = []
     for line, published_scores in published_rows():
         cells = [f"{published_scores[name]:.1f}" if name in published_scores else None for name in scores]
         if any(cells):
             effort = compress((line["dim"], line["hours"]), has_effort)
             quoted_rows.append([f"{line['model']} ({line['quoted from']})", *effort, *cells])
-    heads = compress((Column("Dim", digits=0), Column("Hrs")), has_effort)
-    rows = [[row[0], *compress(efforts[str(row[0])], has_effort), *row[1:]] for row in table.rows]
     notes = ["SICK-R times 100; lower MSE is better."]
     if AVERAGE not in scores:
         notes.append("No average: it needs every task of the multi-view paper's table.")
@@ -230,8 +262,9 @@ def _with_published(table: Table, efforts: Efforts) -> Table:
     return Table(columns, rows, notes=notes, quoted_rows=quoted_rows, quoted_source=NOTE)
 
 
-def difference_table(results: Mapping[str, Mapping[str, TaskResult]]) -> Table:
-    """Compare every two models by their results, by model and task, on one seed: a row per pair."""
+def difference_table(models: Sequence[ModelScores]) -> Table:
+    """Compare every two models on their first seed: a row per pair."""
+    results = {model.name: next(iter(model.results.values())) for model in models}
     tasks = list(dict.fromkeys(task for by_task in results.values() for task in by_task))
     pairs = list(combinations(results, 2))
     # A result is resampled once, with however many others it is compared.

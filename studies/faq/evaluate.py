@@ -176,15 +176,6 @@ def cosines(tower: Tower, queries: Sequence[str], entries: Sequence[str]) -> Sco
     return scores_QN
 
 
-def tune(model: OpenedEncoder, draw: Draw, config: FaqConfig, seed: int, folder: Path) -> Tower:
-    """Train a copy of a transformer on pairs; a state in ``folder`` is resumed."""
-    device = pick_device(config.device)
-    tower = tunable_tower(model, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
-    settings: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate, "seed": seed}
-    tune_pairs(tower, draw, "faq", folder=folder, **settings)
-    return tower
-
-
 def evaluate(config: FaqConfig, run: Run) -> Page:
     """Score every method on every set; two sets of one name are refused."""
     sets: dict[str, FaqSet] = {}
@@ -221,10 +212,14 @@ def faq_cells(
     def measure_tuned(
         data: FaqSet, model: OpenedEncoder, guide: OpenedEncoder | None, seed: int, folder: Path
     ) -> Figures:
+        """Train a copy of a transformer on pairs; a state in ``folder`` is resumed."""
         guide_QN = None if guide is None else similarities(data, guide)[data.train]
         train, test = ([data.queries[row] for row in rows] for rows in (data.train, data.test))
         draw = labelled_pairs(train, data.questions, data.relevant_QN[data.train], guide_QN, seed)
-        tower = tune(model, draw, config, seed, folder)
+        device = pick_device(config.device)
+        tower = tunable_tower(model, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
+        training: dict[str, Any] = {"epochs": config.epochs, "learning_rate": config.learning_rate}
+        tune_pairs(tower, draw, "faq", folder=folder, seed=seed, **training)
         return data.measure(cosines(tower, test, data.questions))
 
     retriever = None

@@ -1,7 +1,6 @@
 """Compare BM25, scorers over frozen vectors and cross-encoders, each a cell, for EMP's Table 3."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -94,17 +93,18 @@ def rank(config: PassagesConfig, run: Run) -> Page:
         rows[name].setdefault(label, []).append(figures)
     sections = []
     for data in sets:
-        counts = []
-        for split, questions in data.splits.items():
-            relevant_K = np.concatenate([question.relevant for question in questions])
-            counts.append(
-                f"{split}: {len(questions):,} questions, {len(relevant_K):,} candidates, "
-                f"{relevant_K.sum():,} relevant"
-            )
-        note = ". ".join([*counts, *data.notes]) + "."
+        note = ". ".join([*counts(data), *data.notes]) + "."
         sections.append(Section(data.name, [_table(data.name, rows[data.name])], note=note))
     loss = f"Pairwise hinge loss with margin {config.margin:g}." if config.margin else MARGIN_0
     return Page("Passage ranking", sections, f"{loss} {INTERVALS} Seeds of what is trained: {config.runs}.")
+
+
+def counts(data: PassageSet) -> Iterator[str]:
+    """Say how many questions, candidates and relevant candidates each split has."""
+    for split, questions in data.splits.items():
+        relevant_K = np.concatenate([question.relevant for question in questions])
+        relevant = f"{relevant_K.sum():,} relevant"
+        yield f"{split}: {len(questions):,} questions, {len(relevant_K):,} candidates, {relevant}"
 
 
 def make_methods(config: PassagesConfig, run: Run) -> list[Method]:
@@ -173,14 +173,12 @@ def _table(name: str, rows: Mapping[Label, Sequence[Figures]]) -> Table:
     """Make the rows of a set, percentages, and below them those that the paper has for it."""
     own_rows: dict[Label, dict[str, TableCell]] = {}
     for label, seeds in rows.items():
-        scores = {
-            metric: Score.over_seeds([100 * figures[metric] for figures in seeds]) for metric in METRICS
-        }
         precisions = np.mean([figures["average_precisions"] for figures in seeds], axis=0)
-        interval = Score.over_groups(100 * precisions, np.arange(len(precisions))).interval
-        assert scores["map"] is not None
-        scores["map"] = replace(scores["map"], interval=interval)
-        own_rows[label] = {metric.upper(): value for metric, value in scores.items()}
+        intervals = {"map": Score.over_groups(100 * precisions, np.arange(len(precisions))).interval}
+        own_rows[label] = {
+            metric.upper(): Score.over_seeds([100 * row[metric] for row in seeds], intervals.get(metric))
+            for metric in METRICS
+        }
     prefix = f"{name.lower()} "
     paper_rows = {
         (model, "", ""): {

@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-import pandas
 from scipy.stats import sem, t
 
 from corpora.senteval.tasks import data_folder
@@ -22,13 +21,14 @@ from multiview.folder.card import training_command
 from parsing.trees.cache import TreeCache
 from runtime import __version__
 from runtime.errors import UserError
-from runtime.files import read_json, write_text
+from runtime.files import read_json
+from senteval_runner.cells import stored_results
 from senteval_runner.protocol.config import TaskResult
 from senteval_runner.protocol.statistics import RESAMPLES, interval, resample_scores
 from senteval_runner.report import plots
 from senteval_runner.report.page import Column, Figure, Page, Score, Section, Table, TableCell
-from senteval_runner.report.tables import TaskMetrics, paper_row, score_sections, task_means
-from senteval_runner.scoring import stored_results
+from senteval_runner.report.tables import ModelScores, paper_row, score_sections, task_means
+from senteval_runner.results import write_csv
 from studies.kit import Cell, Figures, Run
 from studies.views.config import QUICKTHOUGHT, Scale, ViewsConfig, Words
 
@@ -192,7 +192,7 @@ class SystemScores:
     folder: Path
     figures: Figures
     """The result of :func:`score`."""
-    results: Mapping[str, TaskResult]
+    results: dict[str, TaskResult]
     """Results by task."""
 
     @cached_property
@@ -258,21 +258,20 @@ def ahead(
 def sections_of(rows: Rows, scale: Scale) -> list[Section]:
     """Make the sections of one scale: the means and who is ahead, and the paper's table."""
     lines: list[list[TableCell]] = []
-    models: dict[str, list[TaskMetrics]] = {}
-    efforts: dict[str, tuple[int | None, float | None]] = {}
+    models = []
     for row, seeds in rows.items():
         best = replace(seeds[0].system, name=REFERENCE).row
         mean = Score.over_seeds([mean_over_tasks(scores.metrics) for scores in seeds])
         choices = [(), *((task,) for task in TASKS_COMPARED)]
         gains = [None if row == best else ahead(rows.get(best, ()), seeds, tasks) for tasks in choices]
         lines.append([row, len(seeds), mean, *gains])
-        models[row] = [scores.metrics for scores in seeds]
         [model] = read_json(seeds[0].folder / "results.json")["models"].values()
-        efforts[row] = (model["dim"], model["hours"])
+        results = {scores.system.seed: scores.results for scores in seeds}
+        models.append(ModelScores(name=row, results=results, dim=model["dim"], hours=model["hours"]))
     columns = [f"{REFERENCE} ahead", *(f"on {task}" for task in TASKS_COMPARED)]
     table = Table(["system", "seeds", Column("mean over tasks", best="high"), *columns], lines)
     title = "Raw numbers" if scale == "none" else "Each number at one scale"
-    tables = [replace(s, title=f"{title}: {s.title}") for s in score_sections(models, efforts)]
+    tables = [replace(s, title=f"{title}: {s.title}") for s in score_sections(models)]
     return [Section(f"{title}: means", [table, curve(rows)]), *tables]
 
 
@@ -318,8 +317,7 @@ def compare(config: ViewsConfig, run: Run) -> Page:
     csv_rows = [
         scores.csv_row(config) for rows in by_scale.values() for seeds in rows.values() for scores in seeds
     ]
-    frame = pandas.DataFrame(csv_rows, dtype=object)
-    write_text(config.output / "rows.csv", frame.to_csv(index=False, lineterminator="\n"))
+    write_csv(config.output / "rows.csv", csv_rows)
     sections = [section for scale, rows in by_scale.items() if rows for section in sections_of(rows, scale)]
     sections.append(Section("Options that differ from the paper's", [options_table(config, systems)]))
     return Page("Pairs of views", sections, f"Preset {config.preset}, protocol {config.protocol}.")

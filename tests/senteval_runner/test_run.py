@@ -15,10 +15,10 @@ from multiview.model import MultiViewEncoder
 from multiview.names import sources
 from multiview.words.table import Vocabulary, WordTable
 from runtime.errors import UserError
-from senteval_runner import scoring
+from senteval_runner import cells
+from senteval_runner.cells import Cells
 from senteval_runner.protocol.config import get_protocol
 from senteval_runner.run import SentEvalConfig, main
-from senteval_runner.scoring import Cells
 from tests.fixtures.files import differing
 
 Run = Callable[..., int]
@@ -40,14 +40,14 @@ def run(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Tasks in the order in which they are computed."""
-    real, names = scoring.evaluate_task, []
+    real, names = cells.evaluate_task, []
 
     def evaluate_task(vectors, task, *rest):
         result = real(vectors, task, *rest)
         names.append(task.name)
         return result
 
-    monkeypatch.setattr(scoring, "evaluate_task", evaluate_task)
+    monkeypatch.setattr(cells, "evaluate_task", evaluate_task)
     return names
 
 
@@ -125,7 +125,7 @@ def test_random_words_and_the_start_stand_beside_a_trained_model(
 def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
     tmp_path, data, words, run, scored, monkeypatch
 ) -> None:
-    counting, options = scoring.evaluate_task, {"tasks": "CR,MRPC,SICK-R", "seeds": "1,2"}
+    counting, options = cells.evaluate_task, {"tasks": "CR,MRPC,SICK-R", "seeds": "1,2"}
     options |= {"output": Path("report"), "cache": Path("cache")}
 
     def killed(*of):
@@ -134,7 +134,7 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
             raise KeyboardInterrupt
         return counting(*of)
 
-    monkeypatch.setattr(scoring, "evaluate_task", killed)
+    monkeypatch.setattr(cells, "evaluate_task", killed)
     for name, stops in (("whole", []), ("killed", [1, 2, 7])):
         scored.clear()
         (tmp_path / name).mkdir()
@@ -156,7 +156,7 @@ def test_an_interrupted_run_leaves_the_files_of_a_whole_one(
 @pytest.mark.parametrize(("protocol", "library"), [("fast", "torch"), ("sklearn", "scikit-learn")])
 def test_cells_of_another_library_are_computed_again(tmp_path, monkeypatch, protocol, library) -> None:
     def place(**of: str) -> Path:
-        monkeypatch.setattr(scoring, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
+        monkeypatch.setattr(cells, "versions", lambda: {"torch": "1", "scikit-learn": "1"} | of)
         return Cells(tmp_path, get_protocol(protocol)).path("model", 1, "CR")
 
     other = ({"torch", "scikit-learn"} - {library}).pop()

@@ -48,7 +48,7 @@ def sentences(data: Path, *tasks: str) -> set[tuple[str, ...]]:
 
 
 def trees_of(folder: Path, data: Path, *tasks: str) -> EvaluationTrees:
-    return EvaluationTrees(folder=folder, tasks=read_tasks(tasks, data)[0])
+    return EvaluationTrees(folder=folder, tasks=read_tasks(tasks, data).data)
 
 
 def reading_of(encoder: MultiViewEncoder, trees: EvaluationTrees):

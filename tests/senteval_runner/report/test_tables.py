@@ -102,7 +102,10 @@ def test_intervals_stand_beside_the_scores_and_their_average() -> None:
     drawn["MRPC"] = {"acc": 70 + rng.randn(1000), "f1": 80 + rng.randn(1000)}
     drawn["SICKRelatedness"] = {name: 0.5 + 0.01 * rng.randn(1000) for name in ("pearson", "spearman", "mse")}
     scores = {task: {name: float(v.mean()) for name, v in of.items()} for task, of in drawn.items()}
-    (section,) = tables.score_sections({"mine": [scores]}, {"mine": (3, None)}, {"mine": drawn})
+    results = {name: TaskResult(task=name, metrics=of, dim=3, rows={}) for name, of in scores.items()}
+    mine = tables.ModelScores(name="mine", results={1: results}, dim=3)
+    vars(mine)["resamples"] = drawn
+    (section,) = tables.score_sections([mine], intervals=True)
     texts = {head.text: cell.text for head, cell in zip(*section.blocks[0].formatted_rows()[:2], strict=True)}
     low, high = map(float, re.findall(r"[\d.]+", texts["MR"])[1:])
     assert high - low == pytest.approx(2 * 1.96, rel=0.1)

@@ -59,7 +59,7 @@ SEARCHED = "val/000001-tag.json"
     ("write", "name", "old", "new", "told"),
     [
         (passage_sets.write_wikiqa, "train.tsv", "\t0\twhere", "\t2\twhere", "label '2' is neither"),
-        (passage_sets.write_wikipassageqa, "dev.tsv", "0,2", "0,9", ":2: in document 12 passage '9' is not"),
+        (passage_sets.write_wikipassageqa, "dev.tsv", "0,2", "0,9", ":2: document 12: passage '9' is not"),
         (passage_sets.write_insuranceqa, POOL, "3 1 2", "3 1 77", ":1: answer '77'"),
         (passage_sets.write_searchqa, SEARCHED, "search_results", "results", "'search_results' is a list"),
         (passage_sets.write_quasar, CONTEXTS, "[[", "[0, [", ":1: contexts are not pairs"),

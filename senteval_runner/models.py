@@ -1,0 +1,93 @@
+"""Open the models that a command names, and score every one on every task with every seed."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from multiview.folder.files import model_folder
+from multiview.names.baselines import training_trees
+from multiview.names.grammar import split_parts
+from multiview.names.opened import OpenedEncoder, distinct_names
+from multiview.names.sources import find_source
+from runtime.cli import LOGGER
+from runtime.errors import UserError
+from runtime.progress import progress
+from senteval_runner.cells import Cells
+from senteval_runner.evaluation import Tasks
+from senteval_runner.report.tables import ModelScores, headline
+from senteval_runner.vectors import EvaluationTrees, open_model
+
+log = logging.getLogger(LOGGER)
+
+
+@dataclass(kw_only=True)
+class Model(ModelScores):
+    """A model with its scores."""
+
+    encoder: OpenedEncoder
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Reasons why tasks have no result, by task."""
+
+
+def open_models(specs: Iterable[str], trees: EvaluationTrees, **options: Any) -> list[Model]:
+    """Open the models of a run, each once, with :func:`open_model`'s ``options``."""
+    distinct_specs = list(dict.fromkeys(specs))
+    encoders = [open_model(spec, trees=trees, **options) for spec in distinct_specs]
+    names = distinct_names([encoder.name for encoder in encoders], distinct_specs)
+    return [Model(name=name, encoder=encoder) for name, encoder in zip(names, encoders, strict=True)]
+
+
+def score_models(models: Sequence[Model], tasks: Tasks, seeds: Sequence[int], cells: Cells) -> None:
+    """Score every model on every task with every seed, and keep the results in the models.
+
+    A model's size is that of its vectors for classifiers or, if none of these was scored, of those for
+    cosines. Its hours are those of all parts; None if those of a part are not recorded.
+    """
+    for name, reason in tasks.missing.items():
+        log.warning("skipped %s: %s", name, reason)
+    for model in models:
+        model.skipped |= tasks.missing
+    total = len(models) * len(tasks.data) * len(seeds)
+    with progress(total=total, unit="task", description="evaluate") as bar:
+        for task in tasks.data:
+            for note in task.count_notes():
+                log.warning("%s", note)
+            for model in models:
+                bar.set_postfix_str(f"{task.name} of {model.name}")
+                try:
+                    for seed in seeds:
+                        result = cells.result(model.encoder, task, seed)
+                        model.results.setdefault(seed, {})[task.name] = result
+                        score = headline(task.name, result.metrics)
+                        log.info("%s %s seed %d: %.2f", model.name, task.name, seed, score)
+                except UserError as error:
+                    is_repeated = str(error) in model.skipped.values()
+                    reason = "as before" if is_repeated else str(error)
+                    log.warning("skipped %s of %s: %s", task.name, model.name, reason)
+                    model.skipped[task.name] = str(error)
+                bar.update(len(seeds))
+    for model in models:
+        model.dim = model.encoder.features.dim or model.encoder.dim
+        hours = [source.hours for source in model.encoder.sources]
+        model.hours = None if None in hours else sum(filter(None, hours))
+
+
+def names_before_training(specs: Iterable[str]) -> dict[str, str]:
+    """Return names of the trained models before their first step, "" where its tree cache is not here."""
+    sources = [find_source(part) for spec in specs for part in split_parts(spec)]
+    models = dict.fromkeys(source.name.base for source in sources if source.kind == "multiview")
+    caches = {model: training_trees(model_folder(model)) for model in models}
+    return {model: f"start:{model}?corpus={cache}" if cache else "" for model, cache in caches.items()}
+
+
+def expand_models(specs: Sequence[str], vectors: str) -> list[str]:
+    """Return the names of models, those with trained words (one at least) with the words of a file."""
+    expanded_specs = []
+    for spec in specs:
+        parts = split_parts(spec)
+        options = [f"?expand={vectors}" if find_source(part).has_trained_words else "" for part in parts]
+        expanded_specs.append("+".join(map(str.__add__, parts, options)))
+    if expanded_specs == list(specs):
+        raise UserError(f"--expand {vectors}: no model here is a multi-view model with trained words")
+    return expanded_specs
