@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from corpora.senteval.files import TaskData
 from multiview.names.opened import OpenedEncoder
-from runtime.cli import LOGGER, config_from_json
+from runtime.cli import LOGGER, config_from_json, config_to_json
 from runtime.errors import UserError
 from runtime.files import json_digest, read_record, write_record
 from senteval_runner.evaluation import data_hashes, evaluate_task, versions
@@ -18,7 +18,7 @@ from senteval_runner.report.tables import headline
 log = logging.getLogger(LOGGER)
 FORMAT = 1
 """Version of cells and of ``results.json``; scores of another version are computed again."""
-Value = TypeVar("Value")
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,37 @@ class Cells:
         """Read a finished result, or score; a result of other data or without its main metric is not used."""
         file = self.path(encoder.key, seed, task.name)
 
-        def read(record: dict[str, Any]) -> TaskResult:
-            result = config_from_json(TaskResult, record, where=file)
+        def check(result: TaskResult) -> None:
             headline(task.name, result.metrics)
             if result.data_sha256 != data_hashes(task):
                 raise UserError(f"{file}: the data of {task.name} have changed")
-            return result
 
-        return read_or_compute(file, read, lambda: asdict(evaluate_task(encoder, task, self.protocol, seed)))
+        def compute() -> TaskResult:
+            return evaluate_task(encoder, task, self.protocol, seed)
+
+        return read_or_compute(file, TaskResult, compute, check)
 
 
 def read_or_compute(
-    file: Path, read: Callable[[dict[str, Any]], Value], compute: Callable[[], dict[str, Any]]
-) -> Value:
-    """Return what ``read`` makes of a cell's record; if it has none or refuses it, compute and store one."""
+    file: Path,
+    kind: type[Record],
+    compute: Callable[[], Record],
+    check: Callable[[Record], object] = lambda record: None,
+) -> Record:
+    """Return a finished cell, a dataclass; if it is missing, damaged or refused by ``check``, compute it."""
+
+    def read() -> Record:
+        record = config_from_json(kind, read_record(file), where=file)
+        check(record)
+        return record
+
     if file.exists():
         try:
-            return read(read_record(file))
-        except (UserError, KeyError, TypeError, AttributeError) as error:
+            return read()
+        except (UserError, KeyError) as error:
             log.warning("%s: %s; computed again", file.name, error)
-    write_record(file, compute())
-    return read(read_record(file))
+    write_record(file, config_to_json(compute()))
+    return read()
 
 
 def stored_results(report: Path, model: str = "") -> dict[str, TaskResult]:

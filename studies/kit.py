@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from multiview.names.grammar import check_names
 from runtime import files
-from runtime.cli import Command, config_from_json, config_to_json, log_to, with_defaults
+from runtime.cli import Command, config_to_json, log_to, with_defaults
 from runtime.errors import UserError, collect_refusals
 from runtime.progress import progress
 
@@ -129,7 +129,7 @@ class Run:
         file = folder / ("cell.json" if cell.folder else f"{identity}.json")
         work = self.output / "unfinished" / identity
 
-        def compute() -> dict[str, Any]:
+        def compute() -> FinishedCell:
             work.mkdir(parents=True, exist_ok=True)
             figures = cell.compute(work)
             numbers = [f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float)]
@@ -137,9 +137,9 @@ class Run:
             weights = sorted(folder.rglob("*.safetensors")) if cell.folder else []
             finished_files = [path for path in weights if work not in path.parents]
             hashes = {str(path.relative_to(folder)): files.file_record(path) for path in finished_files}
-            return {"identity": identity, "figures": figures, "files": hashes}
+            return FinishedCell(identity, figures, hashes)
 
-        finished = read_or_compute(file, partial(config_from_json, FinishedCell, where=file), compute)
+        finished = read_or_compute(file, FinishedCell, compute)
         if finished.identity != identity:
             raise UserError(f"{folder}: made with other options or libraries; use another --output")
         files.check_files(file, finished.files, finished.files)
