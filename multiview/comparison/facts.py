@@ -73,11 +73,11 @@ class FormTable:
                 self.forms.append(Form(word, base, base_number, sign, _class_of(word)))
         return np.array([self._place[word] for word in words], np.int64)
 
-    def columns(self) -> tuple[Ints, Ints, Ints]:
-        """Return each form's number of its base, sign and class, [U] each."""
-        rows = [(form.base_number, form.sign, form.word_class) for form in self.forms]
-        base_number, sign, word_class = np.array(rows, np.int64).reshape(-1, 3).T
-        return base_number, sign, word_class
+    def columns(self) -> tuple[Ints, Ints]:
+        """Return each form's number of its base, and its sign, [U] each."""
+        rows = [(form.base_number, form.sign) for form in self.forms]
+        base_number, sign = np.array(rows, np.int64).reshape(-1, 2).T
+        return base_number, sign
 
 
 def _class_of(word: str) -> WordClass:
@@ -123,8 +123,8 @@ class Facts(NamedTuple):
     is_content: Flags
     is_preposition: Flags
     sign: Ints
-    is_first: Flags
-    """[T], whether the word begins its sentence."""
+    word_class: Ints
+    """[T]; a word that begins its sentence is no name."""
     arc_count: Ints
     """[S], how many arcs a sentence has."""
     role: Ints
@@ -138,14 +138,15 @@ class Facts(NamedTuple):
 
 def _read_facts(batch: Batch, forms: FormTable) -> Facts:
     trees = WordTrees(batch)
-    word_N = trees.word_N
-    form_N = forms.add(trees.types)[word_N]
+    form_N = forms.add(trees.types)[trees.word_N]
+    class_N = np.array([form.word_class for form in forms.forms], np.int64)[form_N]
     arcs = trees.canonical_arcs()
     sign_N = trees.negation_signs(arcs, with_particles=False).astype(np.int64)
 
-    token_N = np.arange(len(word_N))
+    token_N = np.arange(len(form_N))
     is_content_N = np.isin(token_N, trees.content_tokens())
     position_N = token_N - np.repeat(batch.sentence_offsets[:-1], np.diff(batch.sentence_offsets))
+    class_N[(position_N == 0) & (class_N == WordClass.NAME)] = WordClass.NONE
     word_T = np.flatnonzero(trees.has_letters_N & (position_N < MAX_WORDS))
 
     arc_M = np.argsort(trees.sentences_of(arcs.head), kind="stable")
@@ -156,7 +157,7 @@ def _read_facts(batch: Batch, forms: FormTable) -> Facts:
         is_content=is_content_N[word_T],
         is_preposition=(trees.relation_N[word_T] & KIND.CASE) > 0,
         sign=sign_N[word_T],
-        is_first=position_N[word_T] == 0,
+        word_class=class_N[word_T],
         arc_count=np.bincount(trees.sentences_of(head_M), minlength=len(batch)),
         role=arcs.role[arc_M],
         head=form_N[head_M],

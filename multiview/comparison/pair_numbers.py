@@ -12,7 +12,7 @@ size of word vectors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -64,17 +64,17 @@ class Words(Items):
 
     def __init__(self, pairs: PairFacts, column: int) -> None:
         facts, row_n = pairs.facts, pairs.row_n2[:, column]
-        base_number, sign, word_class = pairs.forms.columns()
+        base_number, sign = pairs.forms.columns()
         self.pair_count, self.base_count = len(row_n), len(pairs.forms.bases)
         self.pair, word_T = _items_of_pairs(facts.word_count, row_n)
         self.form = facts.form[word_T]
         self.base_number = base_number[self.form]
         self.key = self.pair * self.base_count + self.base_number
         self.sign = sign[self.form] * facts.sign[word_T]
-        self.word_class = word_class[self.form]
-        self.is_first = facts.is_first[word_T]
+        self.word_class = facts.word_class[word_T]
         self.is_content: Flags = facts.is_content[word_T] & (self.word_class != WordClass.PARTICLE)
         self.is_compared: Flags = self.is_content | (self.word_class == WordClass.PARTICLE)
+        self.is_name: Flags = self.is_content & (self.word_class == WordClass.NAME)
         self.is_preposition = facts.is_preposition[word_T]
 
     def compare(self, other: Self) -> None:
@@ -88,11 +88,6 @@ class Words(Items):
         begins = np.append(True, self.pair[1:] != self.pair[:-1])[: len(self.pair)]
         word_before = np.where(begins, self.base_count, np.roll(self.base_number, 1))
         return self.key * (self.base_count + 1) + word_before
-
-    def of_class(self, word_class: int) -> Flags:
-        """Choose the content words of a class, [T]; a word that begins a sentence is no name."""
-        is_of_class: Flags = self.is_content & (self.word_class == word_class)
-        return is_of_class & ~self.is_first if word_class == WordClass.NAME else is_of_class
 
     def count(self, words: Flags | Ints) -> Floats:
         """Count the given words in each pair, [n]."""
@@ -108,7 +103,7 @@ class Arcs(Items):
 
     def __init__(self, pairs: PairFacts, column: int) -> None:
         facts, row_n = pairs.facts, pairs.row_n2[:, column]
-        base_number, sign, _ = pairs.forms.columns()
+        base_number, sign = pairs.forms.columns()
         base_count = len(pairs.forms.bases)
         self.pair_count = len(row_n)
         self.pair, arc_M = _items_of_pairs(facts.arc_count, row_n)
@@ -257,21 +252,6 @@ class Comparison:
         return inversion_count / np.maximum(count * (count - 1) / 2, 1), break_count
 
 
-def _mean(sides: Iterable[Floats]) -> Floats:
-    mean: Floats = np.mean(list(sides), axis=0)
-    return mean
-
-
-def _least(sides: Iterable[Floats]) -> Floats:
-    least: Floats = np.minimum(*sides)
-    return least
-
-
-def _difference(sides: Iterable[NDArray[Any]]) -> Floats:
-    difference: Floats = np.abs(np.subtract(*sides))
-    return difference
-
-
 def _worst_partner(both: Comparison) -> Floats:
     worst = np.ones(both.words[0].pair_count)
     for side, cosine in zip(both.words, both.nearest, strict=True):
@@ -286,47 +266,54 @@ def _content_counts(both: Comparison) -> list[Floats]:
 
 def _lone_of_class(both: Comparison, word_class: int) -> list[Floats]:
     """Count the numbers or names of both sides that the other lacks: [n] each."""
-    return [side.count(side.is_lone & side.of_class(word_class)) for side in both.words]
+    return [side.count(side.is_lone & (side.word_class == word_class)) for side in both.words]
 
 
 FORMULAS: Mapping[str, Callable[[Comparison], NDArray[Any]]] = {
     "topic": lambda both: both.cosine_of_sums(lambda side: both.rarity[side.form]),
-    "arcs": lambda both: _mean(arcs.share(arcs.match > 0) for arcs in both.arcs),
-    "turned arcs": lambda both: _mean(arcs.share(arcs.match < 0) for arcs in both.arcs),
-    "other fillers": lambda both: _mean(arcs.share(arcs.is_refilled) for arcs in both.arcs),
-    "moved": lambda both: _mean(arcs.share(arcs.is_moved) for arcs in both.arcs),
-    "words": lambda both: _mean(side.share(side.match != 0, side.is_content) for side in both.words),
-    "every word": lambda both: _mean(side.share(side.match != 0) for side in both.words),
-    "rare words": lambda both: _least(side.share(side.match != 0, both.weight(side)) for side in both.words),
-    "near words": lambda both: _least(
-        side.share(cosine, both.weight(side)) for side, cosine in zip(both.words, both.nearest, strict=True)
+    "arcs": lambda both: np.mean([arcs.share(arcs.match > 0) for arcs in both.arcs], axis=0),
+    "turned arcs": lambda both: np.mean([arcs.share(arcs.match < 0) for arcs in both.arcs], axis=0),
+    "other fillers": lambda both: np.mean([arcs.share(arcs.is_refilled) for arcs in both.arcs], axis=0),
+    "moved": lambda both: np.mean([arcs.share(arcs.is_moved) for arcs in both.arcs], axis=0),
+    "words": lambda both: np.mean(
+        [side.share(side.match != 0, side.is_content) for side in both.words], axis=0
+    ),
+    "every word": lambda both: np.mean([side.share(side.match != 0) for side in both.words], axis=0),
+    "rare words": lambda both: np.minimum(
+        *(side.share(side.match != 0, both.weight(side)) for side in both.words)
+    ),
+    "near words": lambda both: np.minimum(
+        *(
+            side.share(cosine, both.weight(side))
+            for side, cosine in zip(both.words, both.nearest, strict=True)
+        )
     ),
     "opposites": lambda both: both.opposed_and_agreeing[0],
     "agreeing": lambda both: both.opposed_and_agreeing[1],
     "negation": lambda both: np.diff(both.pairs.facts.negation_count[both.pairs.row_n2] % 2)[:, 0] != 0,
-    "numbers": lambda both: _least(_lone_of_class(both, WordClass.NUMBER)),
-    "names": lambda both: _least(_lone_of_class(both, WordClass.NAME)),
+    "numbers": lambda both: np.minimum(*_lone_of_class(both, WordClass.NUMBER)),
+    "names": lambda both: np.minimum(*_lone_of_class(both, WordClass.NAME)),
     "missing names": lambda both: (
-        _difference(_lone_of_class(both, WordClass.NUMBER))
-        + _difference(_lone_of_class(both, WordClass.NAME))
+        np.abs(np.subtract(*_lone_of_class(both, WordClass.NUMBER)))
+        + np.abs(np.subtract(*_lone_of_class(both, WordClass.NAME)))
     ),
     "other words": lambda both: both.cosine_of_sums(lambda side: side.is_compared & (side.match == 0)),
     "worst partner": _worst_partner,
-    "neighbours": lambda both: _mean(side.share(side.follows_same) for side in both.words),
+    "neighbours": lambda both: np.mean([side.share(side.follows_same) for side in both.words], axis=0),
     "inversions": lambda both: both.moves[0],
     "moves": lambda both: both.moves[1] > 0,
     "exchanges": lambda both: both.moves[1] > 3,
-    "prepositions": lambda both: _least(
-        side.count(side.is_preposition & (side.match == 0)) for side in both.words
+    "prepositions": lambda both: np.minimum(
+        *(side.count(side.is_preposition & (side.match == 0)) for side in both.words)
     ),
     "length": lambda both: np.abs(np.log(np.divide(*_content_counts(both)))),
     "words in all": lambda both: np.log(np.multiply(*_content_counts(both))) / 2,
-    "names in all": lambda both: _mean(
-        side.share(side.of_class(WordClass.NAME), side.is_content) for side in both.words
+    "names in all": lambda both: np.mean(
+        [side.share(side.is_name, side.is_content) for side in both.words], axis=0
     ),
     "words alone": lambda both: np.sqrt(np.add(*(side.count(side.is_lone) for side in both.words))),
     "extra words": lambda both: np.sqrt(
-        _difference(np.bincount(side.pair, minlength=side.pair_count) for side in both.words)
+        np.abs(np.subtract(*(np.bincount(side.pair, minlength=side.pair_count) for side in both.words)))
     ),
 }
 """How each of :data:`multiview.judge.NUMBERS` is computed, [n]; that says what they mean."""

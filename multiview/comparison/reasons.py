@@ -94,9 +94,7 @@ def _words_of(pairs: PairFacts, row: int) -> dict[int, Form]:
     for word in range(start, start + int(facts.word_count[row])):
         form = pairs.forms.forms[facts.form[word]]
         sign, is_content = int(facts.sign[word]), bool(facts.is_content[word])
-        word_class = form.word_class
-        if word_class == WordClass.NAME and facts.is_first[word]:
-            word_class = WordClass.NONE
+        word_class = int(facts.word_class[word])
         if is_content or word_class == WordClass.PARTICLE:
             keeps_case = word_class in (WordClass.NUMBER, WordClass.NAME)
             text = _with_not(form.text if keeps_case else form.text.lower(), sign)
