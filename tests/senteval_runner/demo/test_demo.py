@@ -50,7 +50,10 @@ def test_the_demo_on_short_books(tmp_path: Path, monkeypatch, capfd: pytest.Capt
     drawings = re.findall(r"<svg[^>]*max-width:100%", page)
     assert len(drawings) == 4, "both trees of two sentences, as wide as the page at most"
     demo.main(demo.DemoConfig(output=Path("demo")))  # finds everything done
-    assert Path("demo/report.html").read_text(encoding="utf-8") == page
+    page_again = Path("demo/report.html").read_text(encoding="utf-8")
+    # The longest time of a step counts, and on a busy machine that of a finished one may be longer.
+    times = re.compile("Where the time went.*?</table>", re.DOTALL)
+    assert times.search(page) and times.sub("", page_again) == times.sub("", page)
 
 
 def test_a_step_that_refuses_ends_the_demo_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
