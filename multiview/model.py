@@ -14,7 +14,6 @@ embedding size.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -32,24 +31,39 @@ from torch.nn.functional import normalize
 
 from corpora.sentences import read_sentences
 from multiview.config import EncoderConfig, Start
-from multiview.encoders.meaning import STRUCTURE_SIZES, Readout, check_share, sample_spans
-from multiview.encoders.registry import ViewStack, fields_of, table_indices
-from multiview.folder.files import Member, load_members, model_folder, refuse_other_content, save_model
-from multiview.folder.reading import SentenceReader, Tokens
-from multiview.outputs import (
+from multiview.encoders.meaning import (
+    Readout,
+    Scale,
+    check_share,
+    check_structure_size,
+    join_scales,
+    normalize_rows,
+    sample_spans,
+)
+from multiview.encoders.outputs import (
     Output,
-    Vectors,
     annotations_of,
     check_arguments,
     chosen_views,
-    readout_of,
-    resolve_output,
-    units,
-    vectors_of_views,
+    joined_output,
+    structure_output,
+    views_output,
 )
+from multiview.encoders.registry import ViewStack, fields_of, table_indices
+from multiview.folder.files import (
+    Member,
+    load_members,
+    model_folder,
+    model_records,
+    refuse_other_content,
+    save_model,
+)
+from multiview.folder.reading import SentenceReader, Tokens
+from multiview.pretrained import read_vectors
 from multiview.words.table import WordTable
 from multiview.words.vectors import load_word_vectors
 from parsing.trees.batch import Batch
+from runtime.cli import warn_once
 from runtime.device import build_in_float32, chosen_threads, pick_device, torch_threads, with_torch_defaults
 from runtime.errors import UserError
 from runtime.files import lock_folder, path_of
@@ -59,6 +73,7 @@ if TYPE_CHECKING:
     from multiview.comparison.matches import Explanation
     from parsing.trees.cache import TreeCache
 
+Vectors = NDArray[np.floating] | Tensor
 FEW_SENTENCES = 200
 """Fewer sentences are encoded by one thread."""
 BATCH = 512
@@ -74,17 +89,27 @@ class MultiViewEncoder:
     """The name of :meth:`similarity` in sentence-transformers."""
 
     def __init__(
-        self, members: Sequence[Member], *, device: str | torch.device = "cpu", name: str = ""
+        self,
+        members: Sequence[Member],
+        *,
+        device: str | torch.device = "cpu",
+        name: str = "",
+        structure: float = 0.0,
+        structure_size: int = 1024,
     ) -> None:
         self.members = list(members)
         self.name = name
+        self.structure = check_share(structure)
+        """λ, the share of structure where a call of :meth:`encode` does not give one."""
+        self.structure_size = check_structure_size(structure_size)
+        """S, the numbers of a structure vector."""
         self.folder: Path | None = None
         self.device = torch.device(device)
         """Where the weights are and vectors are computed; ``encode(device=...)`` moves them."""
         self.reader = SentenceReader(self.members)
         self.reader.device = str(self.device)
-        for member in self.members:
-            member.network.to(self.device).eval()
+        for network in self.networks:
+            network.to(self.device).eval()
 
     @classmethod
     def load(
@@ -106,17 +131,17 @@ class MultiViewEncoder:
         that is missing or damaged, or the value that is none of these.
         """
         path = model_folder(folder)
+        first_record = next(iter(model_records(path).values()))
         target = pick_device(device)
         with pause_collector():
-            encoder = cls(load_members(path, target), device=target, name=Path(folder).name)
+            encoder = cls(
+                load_members(path, target),
+                device=target,
+                name=Path(folder).name,
+                structure=first_record.structure if structure is None else structure,
+                structure_size=first_record.structure_size if structure_size is None else structure_size,
+            )
         encoder.folder = path
-        if structure is not None:
-            encoder.members[0].structure = check_share(structure)
-        if structure_size is not None:
-            if not isinstance(structure_size, Integral) or structure_size not in STRUCTURE_SIZES:
-                sizes = ", ".join(map(str, STRUCTURE_SIZES))
-                raise UserError(f"structure_size={structure_size!r:.40}: one of {sizes}")
-            encoder.members[0].structure_size = int(structure_size)
         encoder.reader.specs = {"dep": dep_model, "const": const_model}
         return encoder
 
@@ -148,29 +173,24 @@ class MultiViewEncoder:
         return cls([Member(network)], device=pick_device(device), name=f"random:{','.join(names)}")
 
     @property
+    def networks(self) -> list[ViewStack]:
+        """The networks of the members."""
+        return [member.network for member in self.members]
+
+    @property
     def views(self) -> list[str]:
         """Names of the views, in the order of their vectors."""
-        return [view for member in self.members for view in member.network.views]
-
-    @property
-    def structure(self) -> float:
-        """λ, the share of structure where a call of :meth:`encode` does not give one."""
-        return self.members[0].structure
-
-    @property
-    def structure_size(self) -> int:
-        """S, the numbers of a structure vector."""
-        return self.members[0].structure_size
+        return [view for network in self.networks for view in network.views]
 
     @property
     def readout(self) -> Readout | None:
         """The map from all views to one vector made for cosine; None where none was fitted."""
-        return readout_of(self.members)
+        return self.networks[0].readout if len(self.members) == 1 else None
 
     @property
     def has_scale(self) -> bool:
         """Whether features have a scale of their own."""
-        return all(member.network.scale is not None for member in self.members)
+        return all(network.scale is not None for network in self.networks)
 
     def measure(self, trees: TreeCache) -> None:
         """Bring features to one scale over a text: mean and deviation of each number in a sample of it.
@@ -180,17 +200,17 @@ class MultiViewEncoder:
         requires = self.requires_of()
         self.reader.check_trees(trees, requires)
         fields, spans = fields_of(requires), sample_spans([(0, len(trees))])
-        for member in self.members:
+        for network in self.networks:
             with torch_threads(1):
-                member.network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
+                network.measure((trees.read(*span, fields) for span in spans), trees.folder.name)
 
     def requires_of(self, views: Sequence[str] | None = None) -> set[str]:
         """Return the annotations that views read, of ``tokens``, ``dep``, ``const``; None is all views."""
-        return annotations_of(chosen_views(self.members, views))
+        return annotations_of(chosen_views(self.networks, views))
 
     def get_sentence_embedding_dimension(self) -> int:
         """Return the size of default vectors: K of a read-out, else D; with structure + S."""
-        dim = self.readout.dim if self.readout else sum(member.network.dim for member in self.members)
+        dim = self.readout.dim if self.readout else sum(network.dim for network in self.networks)
         return dim + self.structure_size if self.structure else dim
 
     @with_torch_defaults()
@@ -240,23 +260,54 @@ class MultiViewEncoder:
         flags = {"convert_to_tensor": convert_to_tensor, "normalize_embeddings": normalize_embeddings}
         counts = {"batch_size": batch_size, "truncate_dim": 1 if truncate_dim is None else truncate_dim}
         check_arguments(counts, trees, flags, library_options)
-        output = resolve_output(self.members, self.name, views, readout, structure, truncate_dim)
+        output = self._output(views, readout, structure, truncate_dim)
         texts = None
         if inputs is not None:
             texts = read_sentences([inputs] if isinstance(inputs, str) else inputs, "encode")
         if device is not None:
-            target = pick_device(device)
-            if target != self.device:
-                self.device = target
-                self.reader.move(target)
-                for member in self.members:
-                    member.network.to(target)
+            self.to(device)
         vectors = self._encode(texts, trees, output, batch_size, show_progress_bar)
         if normalize_embeddings:
             vectors = normalize(vectors, dim=1)
         if isinstance(inputs, str):
             vectors = vectors[0]
         return vectors if convert_to_tensor else vectors.cpu().numpy()  # type: ignore[return-value]
+
+    def _output(
+        self, view_names: Sequence[str] | None, kind: str | None, share: float | None, dim: int | None
+    ) -> Output:
+        """Decide how :meth:`encode` makes vectors, by its options; ``kind`` is its ``readout``."""
+        if not isinstance(kind, str | None) or kind not in (None, "meaning", "features", "raw"):
+            raise UserError(f"encode: readout={kind!r:.60}: meaning, features or raw")
+        if kind == "meaning" and (self.readout is None or view_names is not None):
+            reason = (
+                "reads all views, not some" if self.readout else "was never fitted (multiview.readout does)"
+            )
+            raise UserError(f"encode: readout='meaning': that of {self.name or 'this model'} {reason}")
+        views = chosen_views(self.networks, view_names)
+        for_cosine = view_names is None and kind in (None, "meaning")
+        transform: Readout | Scale | None = self.readout if for_cosine else None
+        if kind == "features" and self.has_scale:
+            transform = join_scales([network.scale_of(positions) for network, positions in views])
+        meaning = views_output(views, transform, dim)
+        default_share = self.structure if for_cosine else 0.0
+        share = default_share if share is None else check_share(share)
+        if not share:
+            return meaning
+        if dim is not None:
+            size = f"{self.structure_size:,} numbers of structure stay"
+            warn_once(f"truncate_dim={dim} cuts the meaning; {size}")
+        return joined_output(meaning, structure_output(self.networks[0].words, self.structure_size), share)
+
+    def to(self, device: str | torch.device) -> Self:
+        """Move weights and parsers to a device; later calls compute there, too."""
+        target = pick_device(device)
+        if target != self.device:
+            self.device = target
+            self.reader.move(target)
+            for network in self.networks:
+                network.to(target)
+        return self
 
     # Queries and documents get the same vectors: the model has no prompts. Libraries ask for both names.
     encode_query = encode
@@ -265,13 +316,13 @@ class MultiViewEncoder:
     @with_torch_defaults()
     def similarity(self, first: Vectors, second: Vectors) -> Tensor:
         """Compare each vector of ``first`` and each of ``second`` by cosine: [n, m]; [D] counts as [1, D]."""
-        left, right = units(first, second)
+        left, right = _units(first, second)
         return left @ right.T
 
     @with_torch_defaults()
     def similarity_pairwise(self, first: Vectors, second: Vectors) -> Tensor:
         """Return the cosines of vectors ``first`` and ``second``, pair by pair: [n]; [D] counts as [1, D]."""
-        left, right = units(first, second)
+        left, right = _units(first, second)
         if 1 not in (len(left), len(right)) and len(left) != len(right):
             raise UserError(f"similarity_pairwise: {len(left)} vectors and {len(right)} are no pairs")
         return (left * right).sum(dim=1)
@@ -281,11 +332,16 @@ class MultiViewEncoder:
         folder = path_of(folder, "model")
         refuse_other_content(folder)
         with lock_folder(folder, option="folder"):
-            save_model(self.members, folder, self.folder)
+            self.write(folder)
         self.folder = folder
 
+    def write(self, folder: Path) -> None:
+        """Write the model into a folder that is new, or whose lock the caller holds."""
+        share, size = self.structure, self.structure_size
+        save_model(self.members, folder, self.folder, structure=share, structure_size=size)
+
     def __repr__(self) -> str:
-        networks = [member.network for member in self.members]
+        networks = self.networks
         views = [f"{view} {width}" for n in networks for view, width in zip(n.views, n.widths, strict=True)]
         tables = [network.words for network in networks]
         words = [f"{len(table.vocabulary):,} {table.mode}, of size {table.dim}" for table in tables]
@@ -312,8 +368,7 @@ class MultiViewEncoder:
         spellings = [str(word) for word in read_sentences(words, "word_vectors")]
         types, type_of_word = np.unique(spellings, return_inverse=True)
         blocks = []
-        for member in self.members:
-            table = member.network.words
+        for table in (network.words for network in self.networks):
             rows = table.vocabulary.lookup(types.tolist())
             blocks += [table.rows(view, rows) for view in range(max(len(table.tables), 1))]
         vectors: NDArray[np.float32] = torch.cat(blocks, dim=1).float().cpu().numpy()[type_of_word]
@@ -328,25 +383,21 @@ class MultiViewEncoder:
         with the model, are a UserError.
         """
         word_vectors = load_word_vectors(vectors)
-        return max((member.network.words.expand(word_vectors) for member in self.members), default=0)
+        return max((network.words.expand(word_vectors) for network in self.networks), default=0)
 
     @with_torch_defaults()
     @torch.inference_mode()
     def structure_vectors(self, inputs: Iterable[str | Tokens]) -> NDArray[np.float32]:
         """Encode who did what to whom, at length 1: float32 [n, S], zero where nothing is bound."""
-        from multiview.encoders.binding import structure_of  # here: it compiles
-
         texts = read_sentences(inputs, "structure_vectors")
-        words, size = self.members[0].network.words, self.structure_size
-        vectors_of = functools.partial(structure_of, words=words, size=size)
-        output = Output({"tokens", "dep"}, size, vectors_of)
+        output = structure_output(self.networks[0].words, self.structure_size)
         vectors: NDArray[np.float32] = self._encode(texts, None, output, BATCH, False).cpu().numpy()
         return vectors
 
     @with_torch_defaults()
     def vectors(self, batch: Batch, views: Sequence[str] | None = None) -> Tensor:
         """Encode parsed sentences to [B, D], as in :meth:`encode`; keeps gradients where enabled."""
-        return vectors_of_views(chosen_views(self.members, views), batch)
+        return views_output(chosen_views(self.networks, views), None, None).vectors_of(batch)
 
     @with_torch_defaults()
     @torch.inference_mode()
@@ -366,7 +417,7 @@ class MultiViewEncoder:
         with torch_threads(1):
             sentences = [self.reader.tokens(text) for text in read_sentences([a, b], "explain")]
             batch = self.reader.parse(sentences, self.requires_of(views))
-            nodes = list(nodes_of(batch, chosen_views(self.members, views)))
+            nodes = list(nodes_of(batch, chosen_views(self.networks, views)))
             sentence_vectors = {"": self.encode(sentences, views=views, show_progress_bar=False)}
             if self.structure and views is None:
                 sentence_vectors["meaning"] = self.encode(sentences, structure=0, show_progress_bar=False)
@@ -384,7 +435,7 @@ class MultiViewEncoder:
         """Return the vectors [n, width] of sentences, or of all those of ``trees``, in input order."""
         total = len(texts if texts is not None else trees or ())
         vectors = torch.zeros(total, output.width, device=self.device, dtype=torch.float32)
-        dim = max(member.network.config.dim for member in self.members)
+        dim = max(network.config.dim for network in self.networks)
         threads = chosen_threads(batch_size, dim, self.device) if total >= FEW_SENTENCES else 1
         batches = self.reader.batches(texts, output.requires, trees, batch_size)
         progress_bar = progress(total=total, description="encode", show=show_progress_bar)
@@ -406,3 +457,15 @@ class MultiViewEncoder:
                 vectors[torch.from_numpy(places).to(self.device)] = vectors_BD
                 bar.update(len(places))
         return vectors
+
+
+def _units(first: Vectors, second: Vectors) -> tuple[Tensor, Tensor]:
+    """Return vectors at length 1, [n, D] and [m, D], on the device of the first; a zero vector stays zero.
+
+    What are no vectors, or of different sizes, is a UserError.
+    """
+    left = read_vectors(first, "similarity")
+    right = read_vectors(second, "similarity")
+    if left.shape[1] != right.shape[1]:
+        raise UserError(f"similarity: vectors of {left.shape[1]} numbers and of {right.shape[1]}")
+    return normalize_rows(left), normalize_rows(right).to(left.device)

@@ -14,14 +14,13 @@ import torch
 
 from corpora.sentences import read_sentences
 from multiview.encoders.meaning import check_share, join_with_structure
-from multiview.folder.files import save_model
 from multiview.model import MultiViewEncoder
 from multiview.pretrained import report_in_one_line
 from runtime.cli import Share, config_from_json, config_to_json, configuration
 from runtime.device import pick_device
 from runtime.errors import MissingExtraError, UserError
 from runtime.files import lock_folder, read_json, write_json
-from runtime.folders import current_folder, replace_folder
+from runtime.folders import current_folder, model_card, replace_folder
 
 try:
     from sentence_transformers import SentenceTransformer
@@ -30,7 +29,13 @@ except ImportError:
     raise MissingExtraError("sentence-transformers", "burt") from None
 
 
-CARD = Path(__file__).with_name("structure_card.md").read_text(encoding="utf-8")
+CARD = "---\nlibrary_name: sentence-transformers\n---\n" + model_card(
+    "Who did what to whom, beside another model",
+    "    from sentence_transformers import SentenceTransformer  # and pip install multiview-embeddings",
+    '    model = SentenceTransformer("FOLDER", trust_remote_code=True)',
+    "The module is `multiview.sentence_transformers` of the package multiview-embeddings; nothing in this "
+    "folder runs. The other model is in `model/`.",
+)
 """README.md of a saved :class:`StructureModule`."""
 
 
@@ -68,7 +73,7 @@ class MultiViewModule(TextModule):
         super().__init__()  # type: ignore[no-untyped-call]
         self.encoder = encoder
         # A module list, so that .to(device) and .parameters() reach the weights.
-        self.networks = torch.nn.ModuleList(member.network for member in encoder.members)
+        self.networks = torch.nn.ModuleList(encoder.networks)
 
     @classmethod
     def open(cls, folder: Path, trusts_code: bool = False) -> Self:
@@ -99,7 +104,7 @@ class MultiViewModule(TextModule):
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the model folder, without checkpoints and logs."""
         with lock_folder(Path(output_path), option="folder"):
-            save_model(self.encoder.members, Path(output_path), self.encoder.folder)
+            self.encoder.write(Path(output_path))
 
 
 @configuration
@@ -151,7 +156,7 @@ class StructureModule(TextModule):
         with lock_folder(folder, option="folder"), replace_folder(folder) as new_folder:
             self.model.save(str(new_folder / "model"))
             if self.source.name != "builtin":
-                save_model(self.source.members, new_folder / "source", self.source.folder)
+                self.source.write(new_folder / "source")
             record = StructureRecord(structure=self.structure, structure_size=self.source.structure_size)
             write_json(new_folder / "structure.json", config_to_json(record))
 

@@ -107,7 +107,7 @@ def train_one(config: TrainConfig, cache: TreeCache, distributed: DistributedCon
 
     trainer = Trainer(config, cache, distributed)
     if config.dry_run:
-        dry_run(trainer)
+        dry_run(config, trainer)
         return 0
     adds_words = config.table.expand > 0 and config.words_mode != "fixed" and distributed.first
     # Opened now, since bad vectors would be found only after hours of training.
@@ -164,10 +164,10 @@ def estimate_on_sample(config: TrainConfig, distributed: DistributedContext) -> 
     }
     with tempfile.TemporaryDirectory() as folder:
         run_corpus(open_corpus("books", limit=SAMPLE), Path(folder), Pool(load))
-        dry_run(Trainer(config, TreeCache.open(folder), distributed), facts)
+        dry_run(config, Trainer(config, TreeCache.open(folder), distributed), facts)
 
 
-def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
+def dry_run(config: TrainConfig, trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
     """Print what a run would do and how long it would take, from a few real steps; write nothing.
 
     With ``facts``, lines to print in place of that on the cache, it is scaled up to the paper's data.
@@ -177,7 +177,7 @@ def dry_run(trainer: Trainer, facts: Mapping[str, str] | None = None) -> None:
     steps_per_s, sentences = calibrate(trainer)
     cuda = trainer.device.type == "cuda"
     memory_bytes = torch.cuda.max_memory_allocated(trainer.device) if cuda else peak_memory()
-    config, network = trainer.config, trainer.network
+    network = trainer.network
     steps = float(trainer.position.steps)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     if facts:

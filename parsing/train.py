@@ -17,6 +17,7 @@ from parsing.networks.config import ParserTrainConfig
 from runtime.cli import Command, config_to_json, log_to
 from runtime.errors import UserError
 from runtime.files import sha256_file, write_text
+from runtime.folders import model_card
 
 MODEL_DESCRIPTIONS = {
     "dep": "Biaffine dependency parser (Dozat & Manning 2017). Words are given, tags are not used; relation "
@@ -74,10 +75,15 @@ def card(name: str, kind: str, data: Mapping[str, Mapping[str, str]], scores: Ma
         for path, digest in digests.items()
     ]
     rows = [[*scores], ["---"] * len(scores), [f"{value:.2f}" for value in scores.values()]]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    parts = [f"# {name}", MODEL_DESCRIPTIONS[kind], "## Data", "\n".join(files)]
-    parts += ["## Scores on dev, in per cent", table]
-    return "\n\n".join([*parts, "The weights of the best epoch on the same sentences.\n"])
+    return model_card(
+        name,
+        MODEL_DESCRIPTIONS[kind],
+        "## Data",
+        "\n".join(files),
+        "## Scores on dev, in per cent",
+        "\n".join(f"| {' | '.join(row)} |" for row in rows),
+        "The weights of the best epoch on the same sentences.",
+    )
 
 
 DESCRIPTION = "Train a dependency parser, a constituency parser, or both over one sentence encoder."

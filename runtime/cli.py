@@ -209,6 +209,8 @@ class Command:
         for word in words:
             if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
                 raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
+            if not word or (word.startswith("--") and word.endswith("=")):  # a path would be where we are
+                raise UserError("an empty name among the arguments")
         try:
             config = self._parse(words)
             check(config)
@@ -235,40 +237,12 @@ class Command:
         if self.defaults is not None:
             parser.add_argument("--preset", nargs="?")
             settings["default"] = self.defaults(parser.parse_known_args(words)[0].preset or "")
-        rules = tyro.constructors.ConstructorRegistry()
-        path_rule = tyro.constructors.PrimitiveConstructorSpec(
-            nargs=1,
-            metavar="PATH",
-            instance_from_str=_named_path,
-            is_instance=lambda value: isinstance(value, Path),
-            str_from_instance=lambda path: [str(path)],
-        )
-        rules.primitive_rule(lambda info: path_rule if info.type is Path else None)
-        with rules:
-            return tyro.cli(self.config, prog=program, description=description, args=words, **settings)
+        return tyro.cli(self.config, prog=program, description=description, args=words, **settings)
 
     def _refuse(self, message: str, code: int) -> int:
         with contextlib.suppress(OSError):  # the exit code says it too
-            if not _was_printed_by_another_process(message):
-                print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
+            print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
-
-
-def _was_printed_by_another_process(message: str) -> bool:
-    """Tell whether another process of torchrun, where all fail alike, has printed this message."""
-    if TORCHRUN not in os.environ:
-        return False
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # as its documentation has it
-
-    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    return bool(store.add(message, 1) > 1)
-
-
-def _named_path(words: Sequence[str]) -> Path:
-    """Return the path that a word names; an empty one, which would be the working folder, is refused."""
-    if not words[0]:
-        raise UserError("an empty name of a file or folder among the arguments")
-    return Path(words[0])
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:
@@ -307,8 +281,8 @@ def import_plugin(module: str) -> None:
         raise UserError(f"--plugin {module}: {type(error).__name__}: {error}{place}") from None
 
 
-def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
-    """Append messages from INFO on to ``folder/name``, print them to stderr, and return the logger."""
+def log_to(folder: Path) -> logging.Logger:
+    """Append messages from INFO on to ``folder/log.txt``, print them to stderr, and return the logger."""
     folder.mkdir(parents=True, exist_ok=True)
     logger = logging.getLogger(LOGGER)
     logger.setLevel(logging.INFO)
@@ -316,7 +290,7 @@ def log_to(folder: Path, name: str = "log.txt") -> logging.Logger:
     for handler in list(logger.handlers):
         logger.removeHandler(handler)
         handler.close()
-    file_handler = logging.FileHandler(folder / name, encoding="utf-8")
+    file_handler = logging.FileHandler(folder / "log.txt", encoding="utf-8")
     file_handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(file_handler)
     logger.addHandler(logging.StreamHandler(sys.stderr))

@@ -18,7 +18,6 @@ import os
 import re
 import stat
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,8 +37,6 @@ LOCK = ".lock"
 """The name of the lock in a folder that a command owns; see :func:`lock_folder`."""
 BLOCK_ROWS = 65_536
 """Rows of an array that are checked at a time."""
-LEFTOVER_AGE_S = 3600
-"""A temporary file of this age, in a folder that runs share, belongs to a run that was killed."""
 SYSTEM_FOLDERS = (("/", "proc"), ("/", "sys"), ("/", "dev"))
 """Folders whose files are devices, streams and switches, even where they look like regular files."""
 
@@ -128,16 +125,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise
 
 
-def remove_leftovers(folder: Path, *, shared: bool = False) -> None:
-    """Remove temporary files that killed runs left in ``folder`` and below."""
-    # Other runs may be writing to a shared folder, so only old files are removed there.
-    latest = time.time() - LEFTOVER_AGE_S
-    for path in own_files(folder) if folder.exists() else ():
-        with contextlib.suppress(OSError):
-            if TEMPORARY_NAME.fullmatch(path.name) and (not shared or path.stat().st_mtime < latest):
-                path.unlink()
-
-
 def own_files(folder: Path) -> Iterator[Path]:
     """Yield the files in an output folder and below, but for folders that other commands have locked."""
     # A link, a pipe or a device would lead a command to write elsewhere.
@@ -182,7 +169,9 @@ def lock_folder(folder: Path, *, option: str = "--output", wait: bool = False) -
         _remove_unused(new_folders)
         raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another {option}") from None
     try:
-        remove_leftovers(folder)
+        for path in own_files(folder):
+            if TEMPORARY_NAME.fullmatch(path.name):
+                path.unlink(missing_ok=True)
         yield
     finally:
         _remove_unused(new_folders)

@@ -32,6 +32,11 @@ def current_folder(folder: Path) -> Path:
     return next_folder if next_folder.is_dir() and not next_folder.is_symlink() else Path(folder)
 
 
+def model_card(name: str, *parts: str) -> str:
+    """Return the README.md of a model's folder: its name, and paragraphs, lists and tables below."""
+    return "\n\n".join([f"# {name}", *parts]) + "\n"
+
+
 def refuse_others(folder: Path, *keys: str) -> None:
     """Refuse to write a config.json where there is one of another kind, without any of these keys."""
     path = current_folder(folder) / "config.json"

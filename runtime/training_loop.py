@@ -61,6 +61,12 @@ class Schedule:
     read_every: int = 1
     """Steps after which the metrics are read."""
 
+    def set_end(self, task: Task[Any]) -> None:
+        """Tell a task how many steps and how many seconds its run has."""
+        steps = sum(len(task.batches(epoch)) for epoch in range(self.epochs))
+        task.position.steps = min(steps, self.max_steps or steps)
+        task.position.limit_s = 60 * self.max_minutes
+
     def evaluates_after(self, position: Position, progress_before: float, *, epoch_ends: bool) -> bool:
         """Tell whether an evaluation follows the last step, before which the run had this progress."""
         if self.evaluate_parts:
@@ -91,7 +97,6 @@ class Loop(Generic[AnyBatch]):
         self.is_first = processes is None or bool(processes.first)
         self.checkpoints = Checkpoints(folder / "checkpoints", 2)
         self.best_checkpoints = Checkpoints(folder / "best", 1)
-        self.position = Position()
         checkpoint = self.checkpoints.load_newest()
         self.is_resumed = checkpoint is not None
         if checkpoint is not None:
@@ -102,12 +107,15 @@ class Loop(Generic[AnyBatch]):
                         f"{self.checkpoints.folder}: was made with {key}={saved_identity.get(key)!r}, not "
                         f"{self.identity.get(key)!r}; give another {option} or delete the folder"
                     )
-            self.position = Position(**checkpoint.state["position"])
+            task.position = Position(**checkpoint.state["position"])
             task.load(checkpoint)
-        steps = sum(len(task.batches(epoch)) for epoch in range(schedule.epochs))
-        self.position.steps = min(steps, schedule.max_steps or steps)
-        self.position.limit_s = 60 * schedule.max_minutes
+        schedule.set_end(task)
         self._signal = 0
+
+    @property
+    def position(self) -> Position:
+        """How far the run is."""
+        return self.task.position
 
     @property
     def history(self) -> list[Row]:

@@ -165,7 +165,8 @@ class Task(ABC, Generic[AnyBatch]):
 
     ``metric`` is the score that is largest for the best weights; without one the newest are the best.
     ``clip`` is the largest norm of the gradient; 0 is no limit. torch is seeded before each step from
-    ``step_seed`` and the step's number; with None its random numbers are left alone.
+    ``step_seed`` and the step's number; with None its random numbers are left alone. ``position`` is how far
+    the run is, which the loop counts and resumes.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class Task(ABC, Generic[AnyBatch]):
     ) -> None:
         self.module, self.optimiser = module, optimiser
         self.metric, self.clip, self.step_seed = metric, clip, step_seed
+        self.position = Position()
         self._metrics: list[Row] = []
 
     @abstractmethod

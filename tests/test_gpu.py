@@ -159,7 +159,7 @@ def test_a_stopped_run_resumes_to_the_same_bits(
             if code:
                 stop_after_a_step(trainer)
             assert trainer.run() == code
-        newest = sorted((trainer.config.folder / "checkpoints").glob("step-*"))[-1]
+        newest = sorted((trainer.folder / "checkpoints").glob("step-*"))[-1]
         sides.append(load_file(newest / "weights.safetensors"))
     assert [name for name, value in sides[0].items() if not torch.equal(value, sides[1][name])] == []
 

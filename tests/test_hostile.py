@@ -24,7 +24,7 @@ from multiview.names.store import VectorStore
 from multiview.train import cli as train
 from multiview.training.data import open_teacher
 from runtime.errors import UserError
-from runtime.files import file_record, read_array, write_json, write_record
+from runtime.files import read_array, write_json, write_record
 from senteval_runner.cells import Cells
 from senteval_runner.protocol.config import TaskResult, get_protocol
 from senteval_runner.report.tables import headline
@@ -75,7 +75,7 @@ ARRAYS += [WHOLE.replace(np.float32(1.5).tobytes(), np.float32(odd).tobytes()) f
 def test_an_array_is_refused_or_finite(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "00000-a.npy"
     path.write_bytes(content)
-    write_record(path.with_suffix(".json"), {"texts": ["a", "b"], "file": file_record(path)})
+    write_record(path.with_suffix(".json"), {"texts": ["a", "b"]}, [path.name])
     cache = type("Two", (list,), {"folder": "trees"})([0, 1])
     found = [outcome(read_array, path, 2), outcome(open_teacher, path, cache)]
     assert content != WHOLE or all(array is not None for array in found)

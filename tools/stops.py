@@ -3,9 +3,9 @@
     python -m tools.stops
 
 It runs parsing, training and scoring on a few sentences, and watches every function of this project that gets
-the configuration, or a part of it, as an argument. A reader of the code goes from the caller to each such
-function once. On this way a *room* is a module, a *stay* is an unbroken stretch in one room, and a *return*
-is a stay in a room that was left before.
+the configuration, or a part of it, as an argument, or an object that keeps all of it. A reader of the code
+goes from the caller to each such function once. On this way a *room* is a module, a *stay* is an unbroken
+stretch in one room, and a *return* is a stay in a room that was left before.
 """
 
 import dataclasses
@@ -30,6 +30,7 @@ class Walk:
 
     def __init__(self, configuration: type) -> None:
         parts = [type(field.default) for field in dataclasses.fields(configuration)]
+        self.configuration = configuration
         self.types = (configuration, *(part for part in parts if dataclasses.is_dataclass(part)))
         self.functions: set[tuple[str, str]] = set()
         self.modules: list[str] = []
@@ -41,12 +42,20 @@ class Walk:
         if event != "call" or not module or function in self.functions:
             return
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        gets_configuration = any(isinstance(frame.f_locals.get(name), self.types) for name in parameters)
+        gets_configuration = any(self.is_held_by(frame.f_locals.get(name)) for name in parameters)
         is_generated = code.co_name.startswith("__") and "config" not in code.co_varnames
         if gets_configuration and not is_generated:
             self.functions.add(function)
             caller = _module_of(frame.f_back)
             self.modules += [caller, module] if caller else [module]
+
+    def is_held_by(self, argument: object) -> bool:
+        """Tell whether an argument is the configuration, a part of it, or an object that keeps all of it."""
+        if isinstance(argument, self.types):
+            return True
+        is_ours = type(argument).__module__.split(".")[0] in PACKAGES
+        attributes = getattr(argument, "__dict__", {}) if is_ours else {}
+        return any(isinstance(value, self.configuration) for value in list(attributes.values()))
 
     def follow(self, command: Callable[[list[str]], object], arguments: list[str]) -> str:
         """Run a command and say how many stays, rooms, returns and functions it took."""

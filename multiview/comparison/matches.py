@@ -32,7 +32,7 @@ from runtime.errors import UserError
 
 if TYPE_CHECKING:  # the first compiles
     from multiview.comparison.reasons import Binding
-    from multiview.outputs import ChosenViews
+    from multiview.encoders.outputs import ChosenViews
 
 Float = NDArray[np.floating]
 Tree = Literal["dep", "const", ""]

@@ -17,7 +17,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from numbers import Real
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
@@ -102,6 +102,11 @@ class Scale(nn.Module):
         """int64 [F], the numbers that are not left out."""
         return self.deviation.isfinite().nonzero()[:, 0]
 
+    @property
+    def dim(self) -> int:
+        """F, the number of features."""
+        return len(self.feature_indices)
+
     def forward(self, x_BD: Tensor, dim: int | None = None) -> Tensor:
         """Return the features [B, F] of vectors [B, D], on their device; with ``dim`` only the first ones."""
         self.to(x_BD.device)
@@ -156,6 +161,13 @@ def check_share(structure: float) -> float:
     if not isinstance(structure, Real) or not 0 <= structure <= 1:
         raise UserError(f"structure={structure!r:.40}: a share from 0 to 1")
     return structure
+
+
+def check_structure_size(size: object) -> int:
+    """Return S, the numbers of a structure vector; a UserError if it is none of :data:`STRUCTURE_SIZES`."""
+    if not isinstance(size, Integral) or size not in STRUCTURE_SIZES:
+        raise UserError(f"structure_size={size!r:.40}: one of {', '.join(map(str, STRUCTURE_SIZES))}")
+    return int(size)
 
 
 def join_with_structure(meaning_ND: Tensor, structure_NS: Tensor, share: float) -> Tensor:

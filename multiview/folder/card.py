@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, decisive_options, options_of, preset
+from multiview.config import BUILTIN_WORDS, NO_VECTORS, TrainConfig, options_of, preset
 from multiview.encoders.registry import BAG, plugin_modules
 from multiview.folder.files import BUILTIN, PARSER_KINDS, Member, parsers_of
+from runtime.folders import model_card
 
 if TYPE_CHECKING:
     from parsing.trees.cache import TreeCache
@@ -35,10 +36,39 @@ class Card:
     """Writes how a model was trained, what that gained and what to try next."""
 
     def __init__(self, config: TrainConfig, trees: TreeCache) -> None:
-        self.config, self.trees = config, trees
-        content = str(trees.identity.get("content_sha256", ""))
-        self.identity = {**decisive_options(options_of(config)), "content of --trees": content}
-        """Options and text that a resumed run must have in common with the one before."""
+        self.name, self.folder = config.model_name, config.folder
+        self.command = training_command(config)
+        self.teacher = config.objective.teacher
+        self.has_bag = BAG in config.view_list
+        """Whether one of the views is the mean of the words."""
+        self.beside = config.beside
+        parsers = parsers_of(trees.identity)
+        # The encoder in the package reads its own parsers' trees, which are of English.
+        builtin_reads = len(parsers) == len(PARSER_KINDS) and not foreign_parsers(parsers)
+        self.next_if_ahead = (
+            f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
+        )
+        self.next_if_words_are_ahead = self.next_if_nothing_learned = ""
+        if config.words_mode == "trained":
+            vectors = config.vectors
+            if vectors == NO_VECTORS:
+                vectors = BUILTIN_WORDS if builtin_reads else "FILE"
+            command = training_command(
+                replace(config, words="fixed", vectors=vectors, name=f"{config.model_name}-fixed")
+            )
+            self.next_if_words_are_ahead = f"start from words that know more than this text: {command}"
+        if builtin_reads:
+            command = (
+                f"multiview.readout {BUILTIN} {trees.folder} --output {config.output / 'builtin-adapted'}"
+            )
+            self.next_if_nothing_learned = (
+                f"adapt the encoder in the package to this text instead: python -m {command}"
+            )
+        if len(trees) < ENOUGH_SENTENCES or not builtin_reads:
+            self.next_else = f"train on more text than {len(trees):,} sentences: python -m parsing.run umbc"
+        else:
+            command = f"multiview.search {BUILTIN} {trees.folder}"
+            self.next_else = f"the encoder in the package, without training: python -m {command}"
 
     def verdict(self, start: Mapping[str, float], best: Mapping[str, float]) -> list[tuple[str, str]]:
         """Say what training gained on the validation set, and one command to go on with, each with a label.
@@ -56,7 +86,7 @@ class Card:
             "neighbours": f"nearest by cosine, numbers centred and at one scale: {start['recall@1']:.1%} at "
             f"the start, {recall:.1%} at step {step}, {word_recall:.1%} by the average of its words",
         }
-        if BAG not in self.config.view_list:
+        if not self.has_bag:
             decision = "it stands beside them" if with_words else "they stand alone"
             lines["beside"] = (
                 f"with the mean of their words the views find {start['recall@1/both']:.1%} at the start, "
@@ -72,80 +102,67 @@ class Card:
             better_baselines.append("the average of its words")
         if better_baselines:
             lines["no gain"] = f"over {' and '.join(better_baselines)}: the vectors find no more neighbours"
-        command = self._next_command(has_learned=step > 0, is_ahead=not better_baselines)
-        return [*lines.items(), ("next", command)]
+        if not step:
+            advice = self.next_if_nothing_learned
+        else:
+            advice = self.next_if_words_are_ahead if better_baselines else self.next_if_ahead
+        return [*lines.items(), ("next", advice or self.next_else)]
 
     def includes_words(self, scores: Mapping[str, float]) -> bool:
         """Tell whether the mean of its words is one more view: by ``--beside``, else by what finds more."""
-        if BAG in self.config.view_list:
+        if self.has_bag:
             return False
-        if self.config.beside:
-            return self.config.beside == "words"
+        if self.beside:
+            return self.beside == "words"
         return scores.get("recall@1/both", 0.0) > scores.get("recall@1", 0.0)
 
     def text(self, member: Member, verdict: Sequence[tuple[str, str]]) -> str:
         """Return the README.md: how the model was trained, what that gained, its limits."""
-        config, network, words = self.config, member.network, member.network.words
+        network, words, training = member.network, member.network.words, member.training
         origin = "the start: no validation since had a lower loss"
-        if step := member.training["step"]:
-            origin = f"step {step}, which had seen {member.training['sentences']:,} sentences"
+        if step := training["step"]:
+            origin = f"step {step}, which had seen {training['sentences']:,} sentences"
         widths = zip(network.views, network.widths, strict=True)
         views = ", ".join(f"{view} {width}" for view, width in widths)
-        foreign = foreign_parsers(member.parsers).items()
-        parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
-        text = (
-            f"# {config.model_name}\n\n"
+        parts = [
             f"Sentence encoder of {len(network.views)} views ({views}), {network.dim} dimensions side by "
-            f"side; {len(words.vocabulary)} words, {words.mode}{', ' if words.origin else ''}{words.origin}."
-            "\n\n"
-            + "".join(f"    import {module}\n" for module in plugin_modules(network.views))
-            + "    from multiview.model import MultiViewEncoder\n"
-            f'    MultiViewEncoder.load("{config.folder}"{parsers}).encode(["A sentence."])\n\n'
-            f"## Training\n\n    {training_command(config)}\n\n"
-            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content "
-            f"{member.training['trees'][:16]}. The weights are those of {origin}. The configuration is in "
-            "config.json.\n\n"
-        )
-        if config.objective.teacher is not None:
-            text += (
-                "The views also learned from a sentence encoder's vectors of the corpus, "
-                f"`{config.objective.teacher}`; what that encoder was trained on counts for this model "
-                "too.\n\n"
+            f"side; {len(words.vocabulary)} words, {words.mode}{', ' if words.origin else ''}{words.origin}.",
+            self._example(member),
+            "## Training",
+            f"    {self.command}",
+            f"Corpus: {member.corpus.get('name', 'unknown')}; tree cache content {training['trees'][:16]}. "
+            f"The weights are those of {origin}. The configuration is in config.json.",
+        ]
+        if self.teacher is not None:
+            parts.append(
+                f"The views also learned from a sentence encoder's vectors of the corpus, `{self.teacher}`; "
+                "what that encoder was trained on counts for this model too."
             )
         if not str(member.corpus.get("tokenizer")).startswith("spacy"):
             splits = "`encode` splits strings by spaCy's rules; lists of words stay."
-            text += f"The corpus came in words. {splits}\n\n"
-        for need, identity in sorted(member.parsers.items()):
-            text += f"- {need} trees of {identity.get('name', '?')} {identity.get('version', '')}\n"
-        text += "".join(f"- {label}: {finding}\n" for label, finding in verdict)
-        return (
-            f"{text}\nAll on held-out sentences of the same corpus; neighbours are the sentences before and "
-            "after, looked for in blocks of up to 400. Other text, other languages and single words are "
-            "untested.\n"
-        )
+            parts.append(f"The corpus came in words. {splits}")
+        facts = [
+            f"{need} trees of {identity.get('name', '?')} {identity.get('version', '')}"
+            for need, identity in sorted(member.parsers.items())
+        ]
+        facts += [f"{label}: {finding}" for label, finding in verdict]
+        parts += [
+            "\n".join(f"- {fact}" for fact in facts),
+            "All on held-out sentences of the same corpus; neighbours are the sentences before and after, "
+            "looked for in blocks of up to 400. Other text, other languages and single words are untested.",
+        ]
+        return model_card(self.name, *parts)
 
-    def _next_command(self, *, has_learned: bool, is_ahead: bool) -> str:
-        """Choose the one thing to try, by whether the loss fell and whether the views are ahead of words."""
-        config, trees = self.config, self.trees
-        parsers = parsers_of(trees.identity)
-        # The encoder in the package reads its own parsers' trees, which are of English.
-        builtin_reads = len(parsers) == len(PARSER_KINDS) and not foreign_parsers(parsers)
-        if not has_learned and builtin_reads:
-            output = config.output / "builtin-adapted"
-            command = f"multiview.readout {BUILTIN} {trees.folder} --output {output}"
-            return f"adapt the encoder in the package to this text instead: python -m {command}"
-        if has_learned and is_ahead:
-            return f"one vector made for cosine: python -m multiview.readout {config.folder} {trees.folder}"
-        if has_learned and config.words_mode == "trained":
-            vectors = config.vectors
-            if vectors == NO_VECTORS:
-                vectors = BUILTIN_WORDS if builtin_reads else "FILE"
-            new_config = replace(config, words="fixed", vectors=vectors, name=f"{config.model_name}-fixed")
-            return f"start from words that know more than this text: {training_command(new_config)}"
-        if len(trees) < ENOUGH_SENTENCES or not builtin_reads:
-            return f"train on more text than {len(trees):,} sentences: python -m parsing.run umbc"
-        command = f"multiview.search {BUILTIN} {trees.folder}"
-        return f"the encoder in the package, without training: python -m {command}"
+    def _example(self, member: Member) -> str:
+        """Return the lines of Python that load the model and encode a sentence."""
+        foreign = foreign_parsers(member.parsers).items()
+        parsers = "".join(f', {need}_model="FOLDER OF {name}"' for need, name in foreign)
+        lines = [f"import {module}" for module in plugin_modules(member.network.views)]
+        lines += [
+            "from multiview.model import MultiViewEncoder",
+            f'MultiViewEncoder.load("{self.folder}"{parsers}).encode(["A sentence."])',
+        ]
+        return "\n".join(f"    {line}" for line in lines)
 
 
 def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
@@ -156,8 +173,10 @@ def foreign_parsers(parsers: Mapping[str, Any]) -> dict[str, str]:
 
 def combined_card(config: TrainConfig) -> str:
     """Return the README.md of a folder with both of the paper's configurations."""
-    return (
-        f"# {config.model_name}\n\nTwo models whose vectors are concatenated: `trained/` with trained word "
-        "tables, `fixed/` with fixed pre-trained vectors. One reading of the 4800 dimensions of Simoulin & "
-        f"Crabbé 2021 (2 models x 2 views); the paper does not say.\n\n    {training_command(config)}\n"
+    return model_card(
+        config.model_name,
+        "Two models whose vectors are concatenated: `trained/` with trained word tables, `fixed/` with fixed "
+        "pre-trained vectors. One reading of the 4800 dimensions of Simoulin & Crabbé 2021 (2 models x 2 "
+        "views); the paper does not say.",
+        f"    {training_command(config)}",
     )

@@ -11,14 +11,14 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from annotated_types import Ge, Len
+from annotated_types import Len
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -28,14 +28,12 @@ from multiview.encoders.meaning import Readout, Scale
 from multiview.encoders.registry import ViewStack, table_indices
 from multiview.words.compact import FIXED_VECTORS, unpack
 from multiview.words.table import VOCABULARY, PackedVectors, WordsRecord, WordTable
-from multiview.words.vectors import VECTORS
 from runtime.cli import Count, Share, config_from_json, config_to_json, configuration
 from runtime.device import build_in_float32, build_without_weights
 from runtime.errors import UserError
 from runtime.files import (
     atomic_path,
-    check_file,
-    file_record,
+    check_files,
     path_of,
     read_json,
     read_record,
@@ -44,15 +42,16 @@ from runtime.files import (
     write_record,
     write_text,
 )
-from runtime.folders import OWN_NAMES, current_folder, replace_folder
+from runtime.folders import OWN_NAMES, current_folder, model_card, replace_folder
 
 BUILTIN = "builtin"
 FORMAT = 3
 WEIGHTS = "model.safetensors"
-FILE_NAMES = (WEIGHTS, VOCABULARY, VECTORS)
-"""All files whose hashes a config.json may record."""
+FileName = Literal["model.safetensors", "vocab.txt", "vectors.npy"]
+"""The files whose hashes a config.json may record."""
 TIME = "time.json"
 """Seconds of training: apart from config.json, which is a function of the run's options alone."""
+NO_CARD = model_card("A model", "config.json says how it was trained, if it was.")
 PARSER_KINDS = {"dep": "dependency", "const": "constituency"}
 """The parser of each annotation, as a tree cache names it."""
 
@@ -73,22 +72,6 @@ def model_folder(name: Path | str) -> Path:
     return path
 
 
-def view_positions(view_names: Sequence[Sequence[str]], selection: Sequence[str] | None) -> list[list[int]]:
-    """Return the positions of selected views, ``dep`` or ``0-dep``, in each part of a model; None is all."""
-    if selection is None:
-        return [list(range(len(names))) for names in view_names]
-    if not isinstance(selection, Collection) or not all(isinstance(label, str) for label in selection):
-        raise UserError(f"views={selection!r:.60}: are no names of views")
-    parts = [[{name, f"{position}-{name}"} for position, name in enumerate(names)] for names in view_names]
-    known_labels = {label for part in parts for labels in part for label in labels}
-    selected_labels = set(selection)
-    unknown_labels = selected_labels - known_labels
-    if unknown_labels or not selected_labels:
-        subject = f"view {min(unknown_labels)!r}" if unknown_labels else "views=[]"
-        raise UserError(f"{subject}: this model has {', '.join(sorted(known_labels))}")
-    return [[place for place, labels in enumerate(part) if labels & selected_labels] for part in parts]
-
-
 @dataclass
 class Member:
     """A network, and the parsers and tokenizer that its sentences need."""
@@ -100,18 +83,6 @@ class Member:
     """Identity of the training corpus, tokenizer included."""
     training: dict[str, Any] = field(default_factory=dict)
     """The training as ``multiview.train`` records it, with its configuration."""
-    structure: float = 0.0
-    """λ, the share of structure in the cosine where a caller gives none."""
-    structure_size: int = 1024
-    """Numbers of a structure vector."""
-
-
-@configuration
-class FileRecord:
-    """Another file of the folder, as config.json records it."""
-
-    bytes: Annotated[int, Ge(0)]
-    sha256: str
 
 
 @configuration
@@ -142,8 +113,8 @@ class ModelRecord:
     parsers: dict[str, dict[str, Any]]
     corpus: dict[str, Any]
     training: dict[str, Any]
-    files: dict[str, FileRecord]
-    """By name; only those that a model has."""
+    files: dict[FileName, dict[str, Any]]
+    """Size and SHA-256 of the other files, by name; only those that a model has."""
     storage: Literal["float32", "compact"] = "float32"
     """How the weights are stored; they are float32 in memory."""
     readout: ReadoutRecord | None = None
@@ -190,12 +161,7 @@ def _read_record(folder: Path) -> ModelRecord | MembersRecord:
     values = read_record(path)
     if "members" in values:
         return config_from_json(MembersRecord, values, where=path)
-    record = config_from_json(ModelRecord, values, where=path)
-    for name in sorted(record.files):
-        if name not in FILE_NAMES:
-            file_names = ", ".join(FILE_NAMES)
-            raise UserError(f"{path}: files {name!r}: no file of a model; these are {file_names}")
-    return record
+    return config_from_json(ModelRecord, values, where=path)
 
 
 def parsers_of(identity: dict[str, Any]) -> dict[str, Any]:
@@ -227,14 +193,7 @@ def _training_seconds(folder: Path) -> float | None:
     return float(seconds)
 
 
-def save_member(folder: Path, member: Member, *, card: str) -> None:
-    """Write a model with its card in one step; the caller holds the lock."""
-    with replace_folder(folder) as new_folder:
-        _write_member(new_folder, member)
-        write_card(new_folder, card)
-
-
-def _write_member(folder: Path, member: Member) -> None:
+def _write_member(folder: Path, member: Member, structure: float, structure_size: int) -> None:
     network = member.network
     readout, scale, words = network.readout, network.scale, network.words.record()
     network.words.save(folder)
@@ -245,17 +204,16 @@ def _write_member(folder: Path, member: Member) -> None:
         "views": network.views,
         "readout": None if readout is None else {"dim": readout.dim, "origin": readout.origin},
         "scale": None if scale is None else {"origin": scale.origin},
-        "structure": member.structure,
-        "structure_size": member.structure_size,
+        "structure": structure,
+        "structure_size": structure_size,
         "encoder": config_to_json(network.config),
         "words": config_to_json(words),
         "parsers": member.parsers,
         "corpus": member.corpus,
         "training": member.training,
         "storage": "float32",
-        "files": {name: file_record(folder / name) for name in (WEIGHTS, *words.files)},
     }
-    write_record(folder / "config.json", values)
+    write_record(folder / "config.json", values, (WEIGHTS, *words.files))
 
 
 def save_members(folder: Path, names: list[str], *, card: str) -> None:
@@ -272,17 +230,15 @@ def write_card(folder: Path, card: str) -> None:
     write_json(folder / "modules.json", [module])
 
 
-def copy_card(source: Path | None, target: Path) -> None:
+def copy_card(source: Path, target: Path) -> None:
     """Write the card and the seconds of training of another model, if it has them, into a new folder."""
-    card = "# A model\n\nconfig.json says how it was trained, if it was.\n"
-    if source is not None:
-        readme = source / "README.md"  # a link may lead to any file of this machine
-        if readme.is_file() and not readme.is_symlink():
-            with contextlib.suppress(UnicodeDecodeError):
-                card = readme.read_bytes().decode("utf-8")
-        seconds = _training_seconds(source)
-        if seconds is not None:
-            write_json(target / TIME, {"seconds": seconds})
+    card, readme = NO_CARD, source / "README.md"
+    if readme.is_file() and not readme.is_symlink():  # a link may lead to any file of this machine
+        with contextlib.suppress(UnicodeDecodeError):
+            card = readme.read_bytes().decode("utf-8")
+    seconds = _training_seconds(source)
+    if seconds is not None:
+        write_json(target / TIME, {"seconds": seconds})
     write_card(target, card)
 
 
@@ -295,22 +251,34 @@ def refuse_other_content(folder: Path) -> None:
     model_records(folder)
 
 
-def save_model(members: Sequence[Member], target: Path, source: Path | None) -> None:
+def save_model(
+    members: Sequence[Member],
+    target: Path,
+    source: Path | None = None,
+    *,
+    card: str = NO_CARD,
+    structure: float = 0.0,
+    structure_size: int = 1024,
+) -> None:
     """Write networks as a model folder in one step: a plain one, or a folder of several models.
 
     The caller holds the lock of ``target``, where a model is replaced. ``source`` is the folder they were
-    loaded from, whose names and cards are kept.
+    loaded from, whose names and cards are kept; without it there is ``card``. λ and the size of a structure
+    vector are those of the whole model.
     """
     names = [""] if len(members) == 1 else [str(number) for number in range(len(members))]
     if source is not None:
         names = [*model_records(source)]
     with replace_folder(target) as new_folder:
         for name, member in zip(names, members, strict=True):
-            _write_member(new_folder / name, member)
+            _write_member(new_folder / name, member, structure, structure_size)
         if names != [""]:
             write_record(new_folder / "config.json", {"format": FORMAT, "members": names})
         for name in {"", *names}:
-            copy_card(source and current_folder(source) / name, new_folder / name)
+            if source is None:
+                write_card(new_folder / name, card)
+            else:
+                copy_card(current_folder(source) / name, new_folder / name)
 
 
 def load_members(folder: Path, device: torch.device | str = "cpu") -> list[Member]:
@@ -323,10 +291,7 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
     path = folder / WEIGHTS
     is_compact = record.storage == "compact"
     files = [WEIGHTS, VOCABULARY] if is_compact else [WEIGHTS, *record.words.files]
-    for name in files:
-        if name not in record.files:
-            raise UserError(f"{folder / 'config.json'}: files: does not list {name}")
-        check_file(folder / name, record.files[name].bytes, record.files[name].sha256)
+    check_files(folder / "config.json", record.files, files)
     packed_vectors: PackedVectors | None = None
     try:
         weights: dict[str, Any] = load_file(path)
@@ -344,8 +309,7 @@ def _load_member(folder: Path, record: ModelRecord, device: torch.device) -> Mem
         network.load_state_dict(weights)
     if words.expansion is not None:
         words.expansion.check(path)
-    share, size = record.structure, record.structure_size
-    return Member(network.to(device).eval(), record.parsers, record.corpus, record.training, share, size)
+    return Member(network.to(device).eval(), record.parsers, record.corpus, record.training)
 
 
 def _empty_network(record: ModelRecord, words: WordTable) -> ViewStack:
@@ -371,13 +335,12 @@ def _load_words(
     except (OverflowError, RuntimeError, TypeError) as error:
         raise UserError(f"{config_path}: sizes out of range ({str(error).splitlines()[0]})") from None
     for name in sorted(expected_weights.keys() | weights.keys()):
-        expected_shape = list(expected_weights[name].shape) if name in expected_weights else None
-        shape = list(weights[name].shape) if name in weights else None
-        if expected_shape != shape:
-            raise UserError(f"{config_path}: asks for {name} {expected_shape}, {WEIGHTS} has {shape}")
-        dtype = weights[name].dtype
-        if expected_weights[name].dtype != dtype:
-            raise UserError(f"{folder / WEIGHTS}: {name} is {dtype}, not {expected_weights[name].dtype}")
+        expected, stored = (
+            f"{list(tensors[name].shape)} of {tensors[name].dtype}" if name in tensors else "nothing"
+            for tensors in (expected_weights, weights)
+        )
+        if expected != stored:
+            raise UserError(f"{config_path}: asks for {name} {expected}, {WEIGHTS} has {stored}")
     # Module.to_empty would import sympy.
     empty = functools.partial(torch.empty, device="cpu")
     words._apply(lambda weight: empty(weight.shape, dtype=weight.dtype))  # type: ignore[no-untyped-call]

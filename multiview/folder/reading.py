@@ -57,11 +57,10 @@ class SentenceReader:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what use adds, for copies too: they are small, and hashes stay as they are."""
-        parsers = dict(self.parsers)
-        for need, parser in self._loaded_parsers.items():
-            if parsers.get(need) is parser:
-                del parsers[need]
-        return {**vars(self), "parsers": parsers, "_loaded_parsers": {}, "_tokenizer": None, "_index": None}
+        loaded = self._loaded_parsers
+        given_parsers = {need: each for need, each in self.parsers.items() if each is not loaded.get(need)}
+        own_state: dict[str, Any] = {"_loaded_parsers": {}, "_tokenizer": None, "_index": None}
+        return {**vars(self), "parsers": given_parsers, **own_state}
 
     def tokens(self, text: str | Sequence[str]) -> tuple[str, ...]:
         """Return the tokens of one input; a string is split by spaCy's rules, whatever the training text."""

@@ -32,8 +32,9 @@ from multiview.encoders.meaning import (
     check_share,
     sample_spans,
 )
+from multiview.encoders.outputs import view_positions
 from multiview.encoders.registry import view_class
-from multiview.folder.files import model_folder, model_records, model_sha256, training_hours, view_positions
+from multiview.folder.files import model_folder, model_records, model_sha256, training_hours
 from multiview.model import MultiViewEncoder
 from multiview.names.baselines import Bag, RandomLSTM, load_start, lookup_of
 from multiview.names.grammar import MANIFEST, RAW, EncoderName, parse_name, wrong_form
@@ -173,7 +174,7 @@ class Source:
         if self.name.expand is not None:
             model.expand_vocabulary(self.name.expand)
         if self.name.structure is not None:
-            model.members[0].structure = self.name.structure
+            model.structure = self.name.structure
         if self.name.scale_trees is not None and self.readout == "features":
             model.measure(TreeCache.open(self.name.scale_trees))
         return model

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from multiview.pretrained import Float
 from runtime.errors import UserError
-from runtime.files import read_array, read_record, remove_leftovers, write_array, write_record
+from runtime.files import lock_folder, read_array, read_record, write_array, write_record
 from runtime.surroundings import shared_lock
 
 KEEPING = shared_lock()
@@ -81,12 +81,12 @@ class VectorStore:
             raise UserError(f"values up to {np.abs(vectors_KnD).max():.3g} do not fit {self.dtype}")
         digests = [_digest(text) for text in texts]
         if self.folder is not None:
-            remove_leftovers(self.folder, shared=True)
             # The content is part of the name: two processes that share a folder do not overwrite each other.
             content = hashlib.sha256("".join(digests).encode() + shard.tobytes()).hexdigest()
             path = self.folder / f"{len(self.shards):05d}-{content[:8]}.npy"
-            write_array(path, shard)
-            write_record(path.with_suffix(".json"), {"texts": digests}, [path.name])
+            with lock_folder(self.folder, wait=True):
+                write_array(path, shard)
+                write_record(path.with_suffix(".json"), {"texts": digests}, [path.name])
             shard = np.load(path, mmap_mode="r")
         self._index(shard, digests)
 

@@ -34,7 +34,7 @@ from multiview.training.objective import Positions, neighbour_recall
 from multiview.words.compact import pack_matrix
 from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
-from runtime.files import atomic_path, file_record, read_record, write_record
+from runtime.files import atomic_path, read_record, write_record
 from runtime.folders import current_folder, replace_folder
 from runtime.progress import progress
 
@@ -273,8 +273,7 @@ def store_readout(
             "readout": {"dim": readout.dim, "origin": readout.origin},
             "scale": {"origin": scale.origin},
         }
-        values["files"] = {**values["files"], WEIGHTS: file_record(new / WEIGHTS)}
         if structure is not None:
             values["structure"] = structure
-        write_record(new / "config.json", values)
+        write_record(new / "config.json", values, record.files)
         copy_card(folder, new)

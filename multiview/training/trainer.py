@@ -30,11 +30,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import TrainConfig
+from multiview.config import TrainConfig, decisive_options
 from multiview.encoders.meaning import Scale, Span, sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
-from multiview.folder.files import Member, parsers_of, save_member
+from multiview.folder.files import Member, parsers_of, save_model
 from multiview.training.data import Split, Step, StepSource, cut_span, move_to_device, open_teacher
 from multiview.training.gradient import (
     DistributedContext,
@@ -81,8 +81,8 @@ class Trainer(Task[Job]):
     def __init__(
         self, config: TrainConfig, cache: TreeCache, distributed: DistributedContext | None = None
     ) -> None:
+        """Take the configuration apart, whatever its length: nothing behind this keeps it."""
         loop, objective, table = config.loop, config.objective, config.table
-        self.config = config
         self.cache = cache
         self.distributed = distributed or DistributedContext()
         self.folder = config.folder
@@ -93,6 +93,11 @@ class Trainer(Task[Job]):
         torch.manual_seed(config.seed)
         self.network = MultiViewNetwork(config.view_list, words, config.encoder, objective, teacher_dim)
         self.card = Card(config, cache)
+        self.options = config_to_json(config)
+        """Every option as JSON, for the model's record."""
+        content = str(cache.identity.get("content_sha256", ""))
+        self.identity = {**decisive_options(config), "content of --trees": content}
+        """Options and text that a resumed run must have in common with the one before."""
         self.source = StepSource(
             cache,
             self.network,
@@ -108,7 +113,24 @@ class Trainer(Task[Job]):
         self.network.to(self.device)
         self.updates = Optimiser(self.network, table_rate=table.rate, table_update=table.update)
         super().__init__(self.network, self.updates.adam)
-        self.position = Position(steps=self._count_steps(), limit_s=60 * loop.max_minutes)
+        self.batch, self.seed, self.segments_per_step = loop.batch, config.seed, loop.segments or 1
+        self.schedule = Schedule(
+            epochs=loop.epochs,
+            max_steps=loop.max_steps,
+            max_minutes=loop.max_minutes,
+            evaluate_first=bool(self.validation_set.steps),
+            evaluate_parts=10,
+            patience=loop.patience,
+            read_every=READ_EVERY.get(self.device.type, 1),
+        )
+        self.schedule.set_end(self)
+        if not self.position.steps:
+            raise UserError(
+                f"--loop.batch {loop.batch} --loop.segments {self.segments_per_step}: the cache has only "
+                f"{len(cache)} sentences, which do not fill one step; lower them"
+            )
+        self.peak_rate, self.rate_is_constant = loop.learning_rate, loop.schedule == "constant"
+        self.has_scale = config.preset != "paper"  # the paper's features have none
         self.threads = chosen_threads(loop.micro_batch or loop.batch, config.encoder.dim, self.device)
         self.autocast = loop.precision == "bfloat16"
         self.has_diverged = torch.zeros((), device=self.device)
@@ -119,26 +141,15 @@ class Trainer(Task[Job]):
         self._sentences_since_reading = 0
         self._validation_scores: Row = {}
 
-    def _count_steps(self) -> int:
-        """Count the steps of the whole run; a corpus that does not fill one is a UserError."""
-        loop, steps = self.config.loop, sum(1 for _ in self.jobs())
-        if not steps:
-            raise UserError(
-                f"--loop.batch {loop.batch} --loop.segments {loop.segments or 1}: the cache has only "
-                f"{len(self.cache)} sentences, which do not fill one step; lower them"
-            )
-        return min(steps, loop.max_steps or steps)
-
     def batches(self, epoch: int) -> list[Job]:
         """List the steps of an epoch."""
-        segments = self.split.shuffle_segments(epoch, self.config.loop.batch, self.config.seed)
-        per_step = self.config.loop.segments or 1
+        segments, per_step = self.split.shuffle_segments(epoch, self.batch, self.seed), self.segments_per_step
         starts = range(0, len(segments) - per_step + 1, per_step)  # the last segments may not fill a step
         return [Job(epoch, segments[start : start + per_step]) for start in starts]
 
     def jobs(self) -> Iterator[Job]:
         """List the steps of all epochs."""
-        return chain.from_iterable(map(self.batches, range(self.config.loop.epochs)))
+        return chain.from_iterable(map(self.batches, range(self.schedule.epochs)))
 
     def prepare(self, job: Job) -> Step:
         """Read and plan this process's part of a step, and queue its copy to the device."""
@@ -175,10 +186,9 @@ class Trainer(Task[Job]):
 
     def learning_rate(self, position: Position) -> float:
         """Return the constant rate, or one that warms up linearly and goes down half a cosine."""
-        rate = self.config.loop.learning_rate
-        if self.config.loop.schedule == "constant":
-            return rate
-        return rate * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
+        if self.rate_is_constant:
+            return self.peak_rate
+        return self.peak_rate * ramp(position.step + 1, WARM_UP * position.steps) * cosine(position.progress)
 
     def update(self, result: StepResult) -> float:
         """Clip and apply a gradient, unless it or the loss is not finite; return the learning rate.
@@ -189,7 +199,7 @@ class Trainer(Task[Job]):
         is_finite = torch.isfinite(result.metrics[0]) & torch.isfinite(norm)
         self.has_diverged = torch.maximum(self.has_diverged, (~is_finite).float())
         scale = None
-        if self.config.loop.schedule == "cosine":
+        if not self.rate_is_constant:
             scale = (CLIP / norm.double().clamp_min(1e-12)).clamp_max(1.0).to(norm.dtype)
         rate = self.learning_rate(self.position)
         rate_tensor = result.metrics.new_full((1,), rate)
@@ -240,7 +250,7 @@ class Trainer(Task[Job]):
         """Write the model folder, with the current weights and their metrics."""
         identity, extra = self.cache.identity, self.position.extra
         training = {
-            "config": config_to_json(self.config),
+            "config": self.options,
             "trees": str(identity.get("content_sha256", "")),
             "step": row["step"],
             "sentences": extra.get("sentences", 0),
@@ -250,12 +260,12 @@ class Trainer(Task[Job]):
         }
         network = self.network_to_keep(with_words=self.card.includes_words(self._validation_scores))
         member = Member(network, parsers_of(identity), identity.get("corpus") or {}, training)
-        save_member(self.folder, member, card=self.card.text(member, self.verdict(training["best"])))
+        save_model([member], self.folder, card=self.card.text(member, self.verdict(training["best"])))
 
     @cached_property
     def scale_sample(self) -> list[Batch]:
-        """Training sentences over which features are brought to one scale; the paper's features have none."""
-        spans = [] if self.config.preset == "paper" else sample_spans(self.split.training)
+        """Training sentences over which features are brought to one scale."""
+        spans = sample_spans(self.split.training) if self.has_scale else []
         return [self.cache.read(*span, self.source.fields) for span in spans]
 
     def network_to_keep(self, *, with_words: bool) -> ViewStack:
@@ -284,25 +294,14 @@ class Trainer(Task[Job]):
 
         Returns 0 when finished, 130 after Ctrl-C and 143 after SIGTERM (a checkpoint was written).
         """
-        options = self.config.loop
-        schedule = Schedule(
-            epochs=options.epochs,
-            max_steps=options.max_steps,
-            max_minutes=options.max_minutes,
-            evaluate_first=bool(self.validation_set.steps),
-            evaluate_parts=10,
-            patience=options.patience,
-            read_every=READ_EVERY.get(self.device.type, 1),
-        )
         loop = Loop(
             self,
-            schedule,
+            self.schedule,
             self.folder,
-            identity=self.card.identity,
+            identity=self.identity,
             processes=self.distributed,
             option="--name",
         )
-        self.position = loop.position
         extra, world = self.position.extra, self.distributed.world
         self.threads = extra.setdefault("threads", self.threads)  # a run keeps the number that it began with
         if loop.is_resumed and not loop.reason_to_stop():

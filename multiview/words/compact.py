@@ -17,7 +17,7 @@ from torch import Tensor
 from multiview.words.table import PackedVectors
 from multiview.words.vectors import VECTORS
 from runtime.errors import UserError
-from runtime.files import atomic_path, file_record, read_record, write_record
+from runtime.files import atomic_path, read_record, write_record
 
 WEIGHTS = "model.safetensors"
 FIXED_VECTORS = "words.fixed"
@@ -43,10 +43,9 @@ def pack_model(source: Path, target: Path, *extra_views: str) -> None:
         (target / name).write_bytes((source / name).read_bytes())
     record = read_record(source / "config.json")
     record |= {"views": [*record["views"], *extra_views], "storage": "compact"}
-    with atomic_path(target / "config.json") as config_path, atomic_path(target / WEIGHTS) as weights_path:
-        save_file(tensors, weights_path)
-        record["files"] = {"vocab.txt": record["files"]["vocab.txt"], WEIGHTS: file_record(weights_path)}
-        write_record(config_path, record)
+    with atomic_path(target / WEIGHTS) as temporary:
+        save_file(tensors, temporary)
+    write_record(target / "config.json", record, ("vocab.txt", WEIGHTS))
 
 
 def unpack(tensors: Mapping[str, Tensor]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from multiview import explain
 from multiview.comparison.matches import best_matches, covers_of, nodes_of
+from multiview.encoders.outputs import chosen_views
 from multiview.model import MultiViewEncoder
-from multiview.outputs import chosen_views
 from runtime.errors import UserError
 from tests.multiview.engines.trees import random_batch, random_heads
 
@@ -86,7 +86,7 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
     assert found.trees == {"dep": "dep", "const": "const"}
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
-    for nodes in nodes_of(batch, chosen_views(encoder.members, ["dep", "const"])):
+    for nodes in nodes_of(batch, chosen_views(encoder.networks, ["dep", "const"])):
         for row, sentence in enumerate(
             encoder.encode([A, B], views=[nodes.name])
         ):  # the root's is one of them

@@ -138,7 +138,7 @@ def read(tmp_path: Path) -> MultiViewEncoder:
     """Two views of 4 numbers, read out as 3, λ of 0.2 in the folder."""
     encoder = MultiViewEncoder.untrained("seq,dep", dim=4, word_dim=6, device="cpu")
     encoder.members[0].network.readout = Readout(torch.randn(3, 8), torch.randn(3), "chance")
-    encoder.members[0].structure = 0.2
+    encoder.structure = 0.2
     encoder.save(tmp_path / "m")
     return MultiViewEncoder.load(tmp_path / "m", "cpu")
 
@@ -201,7 +201,8 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
     record = read_record(tmp_path / "m" / "config.json")
     reseal(tmp_path / "m", readout={**record["readout"], "dim": 6})
     with pytest.raises(
-        UserError, match=r"config\.json: asks for readout.bias \[6\], model.safetensors has \[5\]"
+        UserError,
+        match=r"config\.json: asks for readout.bias \[6\] of torch.float32, model.safetensors has \[5\]",
     ):
         MultiViewEncoder.load(tmp_path / "m")
 

@@ -11,10 +11,10 @@ from safetensors.torch import load_file, save_file
 
 from multiview.comparison.matches import nodes_of
 from multiview.config import EncoderConfig
+from multiview.encoders.outputs import chosen_views
 from multiview.encoders.registry import ViewStack
 from multiview.encoders.weightless import WIDTH
 from multiview.model import MultiViewEncoder
-from multiview.outputs import chosen_views
 from multiview.words.table import Vocabulary, WordTable
 from tests.multiview.test_model import reseal
 
@@ -81,7 +81,7 @@ def test_a_bag_is_the_mean(buckets: int) -> None:
     means = [encoder.word_vectors(words).mean(axis=0) for words in SENTENCES]
     np.testing.assert_allclose(encoder.encode(SENTENCES, views="bag"), means, atol=1e-6)
     batch = encoder.reader.parse([tuple(words) for words in SENTENCES], {"tokens"})
-    (nodes,) = nodes_of(batch, chosen_views(encoder.members, ["bag"]))  # they are the words
+    (nodes,) = nodes_of(batch, chosen_views(encoder.networks, ["bag"]))  # they are the words
     assert [len(rows) for rows in nodes.states] == [7, 6, 1, 8] and nodes.tree == ""
 
 

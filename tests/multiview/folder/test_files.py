@@ -15,7 +15,6 @@ from multiview.encoders.meaning import Readout, Scale
 from multiview.folder.files import (
     load_members,
     model_sha256,
-    save_member,
     save_model,
     training_hours,
 )
@@ -69,10 +68,10 @@ def expand(folder: Path) -> None:
 
 def weights(folder: Path):
     """All that a folder's models compute with."""
-    found = []
-    for member in load_members(folder):
+    encoder, found = MultiViewEncoder.load(folder, "cpu"), []
+    for member in encoder.members:
         words = member.network.words
-        more = {"structure": member.structure, "words": words.vocabulary.words}
+        more = {"structure": encoder.structure, "words": words.vocabulary.words}
         fixed = {} if words.fixed_vectors is None else {"fixed": words.fixed_vectors[:].tolist()}
         tensors = {name: value.tolist() for name, value in member.network.weights().items()}
         found.append({**tensors, **more, **fixed})
@@ -86,7 +85,7 @@ def weights(folder: Path):
         (trained(1), lambda folder: MultiViewEncoder(trained(2).members + encoder_of().members).save(folder)),
         (trained(1), read_out),
         (trained(1), expand),
-        (trained(1), lambda folder: save_member(folder, trained(2).members[0], card="# A\n")),
+        (trained(1), lambda folder: save_model(trained(2).members, folder, card="# A\n")),
     ],
 )
 def test_a_killed_change_leaves_the_old_model_or_the_new(first, change, tmp_path) -> None:
@@ -152,7 +151,7 @@ def test_names_in_a_folder_lead_nowhere(name: str, tmp_path: Path) -> None:
         lambda place: store_readout(place, tmp_path / "out" / "m", fitted(encoder_of(), 0), unscaled(10)),
         encoder_of().save,
     ):
-        with pytest.raises(UserError, match=r"config\.json: files .*: no file of a model"):
+        with pytest.raises(UserError, match=r"config\.json: files.*: must be 'model.safetensors'"):
             read(folder)
     assert (tmp_path / "payload.sh").read_text() == "mine" and not (tmp_path / "out").exists()
 
@@ -204,7 +203,11 @@ FOUR_ROWS, FOUR_SCALES = torch.ones(4, 3).to(torch.uint8), torch.ones(4).bfloat1
         (save_expanded, lambda t: {MAPS: torch.cat([t[MAPS], t[MAPS]])}, MAPS),
         (save_expanded, lambda t: {MAPS: t[MAPS][:, :1].contiguous()}, MAPS),
         (save_expanded, lambda t: {MAPS: t[MAPS] / 0}, MAPS),
-        (save_expanded, lambda t: {name: v.long() for name, v in t.items()}, "int64, not torch.float32"),
+        (
+            save_expanded,
+            lambda t: {name: v.long() for name, v in t.items()},
+            r"of torch\.float32, model\.safetensors has .* of torch\.int64",
+        ),
         (save_compact, lambda t: {WORDS: None}, r"cannot be loaded \('words\.fixed'\)"),
         (save_compact, lambda t: {SCALE: FOUR_SCALES}, "without a scale per row"),
         (save_compact, lambda t: {WORDS: torch.ones(5, 6).to(torch.int8)}, "torch.int8 .* without a scale"),
@@ -268,7 +271,7 @@ def test_vectors_are_those_of_the_model_not_of_a_file_that_took_their_name(tmp_p
     loaded = MultiViewEncoder.load(tmp_path / "m", "cpu")
     np.save(tmp_path / "other.npy", np.ones((5, 6), np.float32))
     os.replace(tmp_path / "other.npy", tmp_path / "m" / "vectors.npy")
-    save_model(loaded.members, tmp_path / "copy", None)
+    save_model(loaded.members, tmp_path / "copy")
     np.testing.assert_array_equal(
         load_members(tmp_path / "copy")[0].network.words.fixed_vectors,
         encoder_of().members[0].network.words.fixed_vectors,

@@ -1,0 +1,119 @@
+"""How vectors are made of a model's views, of a map from these, or of who did what to whom."""
+
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiview.encoders.meaning import Readout, Scale, join_with_structure
+from multiview.encoders.registry import ViewStack
+from multiview.words.table import WordTable
+from parsing.trees.batch import Batch
+from runtime.errors import UserError
+
+NEUTRAL_ARGUMENTS: Mapping[str, tuple[object, ...]] = {
+    "prompt": (None, ""),
+    "prompt_name": (None,),
+    "precision": (None, "float32"),
+    "output_value": ("sentence_embedding",),
+    "convert_to_numpy": (True, False),
+    "pool": (None,),
+    "chunk_size": (None,),
+}
+"""Arguments of sentence-transformers' ``encode``, each with the values that change nothing."""
+ChosenViews = tuple[ViewStack, list[int]]
+"""A network of a model, and the positions of those of its views that are read."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """How the vectors of one call are made."""
+
+    requires: set[str]
+    """Annotations that are read."""
+    width: int
+    """Numbers of a vector."""
+    vectors_of: Callable[[Batch], Tensor]
+    """Makes the vectors [B, width] of parsed sentences."""
+
+
+def view_positions(view_names: Sequence[Sequence[str]], selection: Sequence[str] | None) -> list[list[int]]:
+    """Return the positions of selected views, ``dep`` or ``0-dep``, in each part of a model; None is all."""
+    if selection is None:
+        return [list(range(len(names))) for names in view_names]
+    if not isinstance(selection, Collection) or not all(isinstance(label, str) for label in selection):
+        raise UserError(f"views={selection!r:.60}: are no names of views")
+    parts = [[{name, f"{position}-{name}"} for position, name in enumerate(names)] for names in view_names]
+    known_labels = {label for part in parts for labels in part for label in labels}
+    selected_labels = set(selection)
+    unknown_labels = selected_labels - known_labels
+    if unknown_labels or not selected_labels:
+        subject = f"view {min(unknown_labels)!r}" if unknown_labels else "views=[]"
+        raise UserError(f"{subject}: this model has {', '.join(sorted(known_labels))}")
+    return [[place for place, labels in enumerate(part) if labels & selected_labels] for part in parts]
+
+
+def chosen_views(networks: Sequence[ViewStack], views: Sequence[str] | str | None) -> list[ChosenViews]:
+    """Find the views of a model by name, in each of its networks; None is all."""
+    selection = [views] if isinstance(views, str) else views
+    positions = view_positions([network.views for network in networks], selection)
+    return list(zip(networks, positions, strict=True))
+
+
+def annotations_of(views: Sequence[ChosenViews]) -> set[str]:
+    """Return the annotations that views read: of ``tokens``, ``dep``, ``const``."""
+    annotations = (network.encoder_list[place].requires for network, places in views for place in places)
+    return set().union(*annotations)
+
+
+def views_output(views: Sequence[ChosenViews], transform: Readout | Scale | None, dim: int | None) -> Output:
+    """Return how the views side by side are made, or a map of them, and the first ``dim`` numbers taken."""
+    if transform is not None:
+        width = transform.dim
+    else:
+        width = sum(network.widths[position] for network, positions in views for position in positions)
+    width = min(dim or width, width)
+
+    def vectors_of(batch: Batch) -> Tensor:
+        views_BD = torch.cat([network.vectors(batch, positions) for network, positions in views], dim=1)
+        return views_BD[:, :width] if transform is None else transform(views_BD, width)
+
+    return Output(annotations_of(views), width, vectors_of)
+
+
+def structure_output(words: WordTable, size: int) -> Output:
+    """Return how the vectors of who did what to whom, of ``size`` numbers, are made."""
+    from multiview.encoders.binding import structure_of  # here: it compiles
+
+    return Output({"tokens", "dep"}, size, functools.partial(structure_of, words=words, size=size))
+
+
+def joined_output(meaning: Output, structure: Output, share: float) -> Output:
+    """Return how meanings are made with structure beside them; λ is ``share``."""
+
+    def vectors_of(batch: Batch) -> Tensor:
+        return join_with_structure(meaning.vectors_of(batch), structure.vectors_of(batch), share)
+
+    return Output(meaning.requires | structure.requires, meaning.width + structure.width, vectors_of)
+
+
+def check_arguments(
+    counts: Mapping[str, object], trees: object, flags: Mapping[str, object], options: Mapping[str, object]
+) -> None:
+    """Refuse arguments of ``encode`` that mean nothing, by a UserError that names the first of them."""
+    for name, count in counts.items():
+        if not isinstance(count, Integral) or count < 1:
+            raise UserError(f"encode: {name}={count!r:.40}: must be a whole number from 1")
+    if trees is not None and not hasattr(trees, "has"):
+        raise UserError(f"encode: trees={trees!r:.60}: is no tree cache; TreeCache.open opens one")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_ | int | None):
+            raise UserError(f"encode: {name}={flag!r:.60}: must be True or False")
+    for name, value in options.items():
+        neutral_values = [(type(neutral), neutral) for neutral in NEUTRAL_ARGUMENTS.get(name, ())]
+        if (type(value), value) not in neutral_values:
+            raise UserError(f"encode: {name}={value!r} has no meaning for this model")
