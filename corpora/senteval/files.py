@@ -262,22 +262,18 @@ def _read_snli(first: Path, second: Path, gold: Path) -> Split:
 
 def _read_probing(path: Path) -> tuple[Splits, tuple[str, ...]]:
     """Read ``tr|va|te <TAB> label <TAB> ... <TAB> sentence``; classes are the train rows' labels, sorted."""
-    rows: dict[str, list[tuple[int, list[str]]]] = {"tr": [], "va": [], "te": []}
-    for row, line in _iterate_lines(path):
-        columns = line.rstrip().split("\t")
-        if len(columns) < 3 or columns[0] not in rows:
-            raise bad_row(path, row, "tr|va|te, label, sentence separated by tabs", line)
-        rows[columns[0]].append((row, columns))
-    classes = tuple(sorted({columns[1] for _, columns in rows["tr"]}))
+    lines = {row: line.rstrip().split("\t") for row, line in _iterate_lines(path)}
+    classes = tuple(sorted({cells[1] for cells in lines.values() if cells[0] == "tr" and len(cells) > 2}))
     ids = {label: number for number, label in enumerate(classes)}
-    splits = {}
-    for split, part in zip(("train", "dev", "test"), rows.values(), strict=True):
-        for row, columns in part:
-            if columns[1] not in ids:
-                raise bad_row(path, row, "a label that occurs in the train rows", "\t".join(columns))
-        y = [ids[columns[1]] for _, columns in part]
-        splits[split] = Split(a=[columns[-1].split() for _, columns in part], y=y)
-    return splits, classes
+    parts = {"tr": Split(a=[], y=[]), "va": Split(a=[], y=[]), "te": Split(a=[], y=[])}
+    for row, cells in lines.items():
+        if len(cells) < 3 or cells[0] not in parts:
+            raise bad_row(path, row, "tr|va|te, label, sentence separated by tabs", "\t".join(cells))
+        if cells[1] not in ids:
+            raise bad_row(path, row, "a label that occurs in the train rows", "\t".join(cells))
+        parts[cells[0]].a.append(cells[-1].split())
+        parts[cells[0]].y.append(ids[cells[1]])
+    return dict(zip(("train", "dev", "test"), parts.values(), strict=True)), classes
 
 
 def _read_structure(name: str, files: Files) -> Splits:
