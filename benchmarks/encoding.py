@@ -45,10 +45,9 @@ LOAD = {
 LATENCY = """
 import json, statistics, sys, time
 {load}
-imported = time.time(), time.process_time()
 model = getattr(Model, "load", Model)(sys.argv[1])
 model.encode(["The quick brown fox jumps over the lazy dog."])
-first = time.time(), time.process_time()
+first = time.time() - float(sys.argv[2]), time.process_time()
 subjects = "fox cat lawyer river child company engine letter storm queen".split()
 verbs = "saw followed painted forgot described".split()
 seconds = []
@@ -56,9 +55,7 @@ for text in [f"The {{s}} {{v}} an old man in the garden." for s in subjects for 
     begin = time.perf_counter()
     model.encode([text])
     seconds.append(time.perf_counter() - begin)
-start = float(sys.argv[2])
-times = [imported[0] - start, imported[1], first[0] - start, first[1]]
-print(json.dumps([*times, 1000 * statistics.median(seconds)]))
+print(json.dumps([*first, 1000 * statistics.median(seconds)]))
 """
 
 
@@ -100,7 +97,7 @@ def latencies(names: Mapping[str, str]) -> dict[str, list[float]]:
         call = [sys.executable, "-c", LATENCY.format(load=LOAD[name]), model, str(time.time())]
         process = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)
         rows[name].append(json.loads(process.stdout.splitlines()[-1]))
-    titles = ("imported, s", "processor, s", "first vector, s", "processor, s", "one more sentence, ms")
+    titles = ("first vector, s", "processor, s", "one more sentence, ms")
     medians: dict[str, list[float]] = {}
     for name, values in rows.items():
         columns = list(zip(*values, strict=True))

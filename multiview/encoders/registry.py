@@ -41,9 +41,8 @@ FIELDS_OF_ANNOTATION = {
     "tokens": ("token",),
     "dep": ("head", "relation", "dep_height"),
     "const": ("left", "right", "const_height"),
-    "labels": ("label",),
 }
-"""Fields of a tree cache that belong to each annotation; encoders read all but the constituents' labels."""
+"""Fields of a tree cache that belong to each annotation."""
 ENTRY_POINTS = "multiview.views"
 """Group of the entry points that name encoder classes of other packages: ``bow = "package.module:Class"``."""
 _MODULE_OF_VIEW = {

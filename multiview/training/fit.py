@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from scipy.linalg import eigh, lapack, solve
 from scipy.stats import spearmanr
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from multiview.encoders.meaning import Readout, Scale, deviations, normalize_rows
@@ -174,14 +174,11 @@ class Target:
             usable = np.ones(len(rows), bool)
             return neighbour_recall(vectors_BK, Positions(rows, self.document_N[rows], usable))
         pair_rows, pair_columns = torch.triu_indices(len(rows), len(rows), 1)
-
-        def cosines_of_pairs(vectors: Tensor) -> NDArray[np.float64]:
+        cosines_of_pairs = []
+        for vectors in (vectors_BK, self._unit_teacher_vectors(rows)):
             unit_vectors = normalize(vectors.double(), dim=1)
-            cosines: NDArray[np.float64] = (unit_vectors @ unit_vectors.T)[pair_rows, pair_columns].numpy()
-            return cosines
-
-        ours, teachers = cosines_of_pairs(vectors_BK), cosines_of_pairs(self._unit_teacher_vectors(rows))
-        return float(spearmanr(ours, teachers).statistic)
+            cosines_of_pairs.append((unit_vectors @ unit_vectors.T)[pair_rows, pair_columns].numpy())
+        return float(spearmanr(*cosines_of_pairs).statistic)
 
     def _unit_teacher_vectors(self, rows: NDArray[np.int64]) -> Tensor:
         """Return the teacher's vectors [B, T], each at length 1."""
@@ -256,8 +253,8 @@ def store_readout(
     """
     record = model_records(source)[""]
     load_members(source)  # checks all files
-    new_tensors = {f"readout.{name}": value.cpu() for name, value in readout.state_dict().items()}
-    new_tensors |= {f"scale.{name}": value.cpu() for name, value in scale.state_dict().items()}
+    new_modules = nn.ModuleDict({"readout": readout, "scale": scale})
+    new_tensors = {name: value.cpu() for name, value in new_modules.state_dict().items()}
     if record.storage == "compact":
         new_tensors |= pack_matrix("readout.weight", new_tensors["readout.weight"])
     with replace_folder(target) as new:
