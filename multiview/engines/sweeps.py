@@ -159,7 +159,7 @@ def _dep_levels(
     recurrent_weight = products.cast(weights.recurrent_weight).t()
     multiply_children = products.mm if weights.role_bias is None else products.addmm
 
-    compute_leaves = kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(gates, h, c))
+    kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(gates, h, c))(0, leaves)
     attend = kernels.bind(
         kernels.dep_attend,
         reads=(bias, h, offsets),
@@ -170,7 +170,6 @@ def _dep_levels(
         reads=(parent_products, bias, slot[leaves:], offsets),
         writes=(inner_gates, child_products, h, c),
     )
-    compute_leaves(0, leaves)
     for low, high, edge_low, edge_high in plan.levels():
         multiply_children(h[edge_low:edge_high], child_weight, child_products[edge_low:edge_high])
         attend(low, high)
@@ -208,15 +207,12 @@ def _dep_levels_backward(
         reads=(parent_products, child_products, h, offsets, alpha, cosine, dcontext),
         writes=(dparent_products, dchild_products, dh, dbias),
     )
-    take_back_leaves = kernels.bind(
-        kernels.leaf_backward, reads=(gates, slot, c, dh, dc), writes=(dgates, dbias)
-    )
     for low, high, edge_low, edge_high in reversed(plan.levels()):
         take_back_states(low, high)
         products.mm(inner_dgates[low:high], recurrent_weight, dcontext[low:high])
         take_back_attention(dh_all is not None, low, high)
         products.addmm(dchild_products[edge_low:edge_high], child_weight, dh[edge_low:edge_high])
-    take_back_leaves(0, leaves)
+    kernels.bind(kernels.leaf_backward, reads=(gates, slot, c, dh, dc), writes=(dgates, dbias))(0, leaves)
     if kernels.BIAS_AFTERWARDS:
         torch.cat([dgates.sum(0), dparent_products.sum(0), dchild_products[:, :dim].sum(0)], out=dbias)
     return dgates, dparent_products, dchild_products, dbias
@@ -238,12 +234,11 @@ class ConstSweep(torch.autograd.Function):
         slot, bias, child_h = plan.tensor("slot_of_rank"), weights.bias, _pairs(h, internal)
         recurrent_weight = products.cast(weights.recurrent_weight).t()
 
-        compute_leaves = kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(leaf_gates, h, c))
         compute_states = kernels.bind(
             kernels.const_forward, reads=(bias, slot[leaves:]), writes=(gates, h, c)
         )
         products.multiply_words(x, token, weights.input_weight, word_gates, leaf_gates)
-        compute_leaves(0, leaves)
+        kernels.bind(kernels.leaf_forward, reads=(bias, slot), writes=(leaf_gates, h, c))(0, leaves)
         for low, high, *_ in plan.levels():
             products.mm(child_h[low:high], recurrent_weight, gates[low:high])
             compute_states(low, high)
@@ -268,12 +263,12 @@ class ConstSweep(torch.autograd.Function):
         take_back_states = kernels.bind(
             kernels.const_backward, reads=(gates, slot[leaves:], c, dh), writes=(dc, dgates, dbias)
         )
-        take_back_leaves = kernels.bind(
-            kernels.leaf_backward, reads=(leaf_gates, slot, c, dh, dc), writes=(dleaf_gates, dbias)
-        )
         for low, high, *_ in reversed(plan.levels()):
             take_back_states(low, high)
             put_product(dgates[low:high], recurrent_weight, child_dh[low:high])
+        take_back_leaves = kernels.bind(
+            kernels.leaf_backward, reads=(leaf_gates, slot, c, dh, dc), writes=(dleaf_gates, dbias)
+        )
         take_back_leaves(0, leaves)
         if kernels.BIAS_AFTERWARDS:
             dbias[: 3 * dim] = dleaf_gates.sum(0) + dgates[:, : 3 * dim].sum(0)
