@@ -50,7 +50,6 @@ Parse = TypeVar("Parse")
 Result = TypeVar("Result")
 Stages = Generator[None, None, Sequence[Parse]]
 """The work on a batch, which yields whenever it has queued work on the device and is about to wait."""
-FINISHED = object()
 log = logging.getLogger(LOGGER)
 
 
@@ -214,7 +213,7 @@ class DeviceParser:
             newest = [waiting.popleft()] if waiting and (self.on_gpu or not running) else []
             for batch in newest:
                 next(batch)
-            running = [batch for batch in running if next(batch, FINISHED) is not FINISHED] + newest
+            running = [batch for batch in running if next(batch, "finished") is None] + newest
 
 
 class EncodedModel(nn.Module):

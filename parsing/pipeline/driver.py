@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,16 +97,20 @@ class ParsedPart:
     """A line for each of the first faults, to be logged by the driver."""
 
 
-class Pool(AbstractContextManager["Pool"]):
+class Pool:
     """Parses in this process, which for a few sentences is faster than starting others.
 
-    In larger pools, each process or actor has an object of this class, its worker.
+    In larger pools, each process or actor has an object of this class, its worker. (Ray makes no actor of a
+    subclass of ``AbstractContextManager``.)
     """
 
     size = 1
 
     def __init__(self, make: MakeParser) -> None:
         self._make = make
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *error: object) -> None: ...
 
