@@ -221,12 +221,11 @@ def data_hashes(task: TaskData) -> dict[str, str]:
     return {path.name: sha256_file(path) for path in files}
 
 
-_ScoreFields = dict[str, Any]
-"""The fields of a :class:`TaskResult` that depend on the kind of task."""
+def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> dict[str, Any]:
+    """Score STS12-16 and the tasks of structure by the cosines of pairs, without training.
 
-
-def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _ScoreFields:
-    """Score STS12-16 and the tasks of structure by the cosines of pairs, without training."""
+    As the functions below it returns those fields of a :class:`TaskResult` that depend on the kind of task.
+    """
     metrics = {
         name: np.array(part.to_file_order(cosines(part.u, part.v)))
         for name, part in rows.items()
@@ -236,7 +235,7 @@ def _score_cosines(task: TaskData, rows: dict[str, _Rows]) -> _ScoreFields:
     return cosine_result(task.name, metrics, gold)
 
 
-def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> _ScoreFields:
+def _score_classes(task: TaskData, rows: dict[str, _Rows], protocol: Protocol, seed: int) -> dict[str, Any]:
     """Score by classifiers, in SentEval's way for the task."""
     test = "all" if task.name in BINARY_TASKS else "test"
     x = np.concatenate([design(part.blocks()) for part in rows.values()])
@@ -281,7 +280,7 @@ def _check_class_sizes(task: TaskData, split: str, y: Int, minimum: int) -> None
         )
 
 
-def _score_relatedness(rows: dict[str, _Rows], seed: int) -> _ScoreFields:
+def _score_relatedness(rows: dict[str, _Rows], seed: int) -> dict[str, Any]:
     """Score by regression, and by cosines without training; the same under every protocol."""
     train, dev, test = rows["train"], rows["dev"], rows["test"]
     parts = [(design(part.blocks()), part.y.astype(np.float64)) for part in (train, dev, test)]
