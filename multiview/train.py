@@ -243,14 +243,13 @@ def plot_curves(folder: Path) -> None:
     figure = Figure(figsize=(10, 4), layout="constrained")
     loss_axis, retrieval_axis = figure.subplots(1, 2)
     loss_axis.set(xlabel="step", ylabel="loss per anchor", title=folder.name)
-    retrieval_axis.set(
-        xlabel="step", ylabel="fraction of sentences", title="nearest is a neighbour (validation)"
-    )
+    title = "nearest is a neighbour (validation)"
+    retrieval_axis.set(xlabel="step", ylabel="fraction of sentences", title=title)
     curves = [(loss_axis, train, "loss", "train", "-"), (loss_axis, validation, "loss", "validation", "o-")]
     rows_of_retrieval = validation or train
-    if rows_of_retrieval:
-        names = [name for name in rows_of_retrieval[-1] if "@1" in name]
-        curves += [(retrieval_axis, rows_of_retrieval, name, name, "o-") for name in names]
+    for name in rows_of_retrieval[-1] if rows_of_retrieval else ():
+        if "@1" in name:
+            curves.append((retrieval_axis, rows_of_retrieval, name, name, "o-"))
     for axis, rows, name, label, style in curves:
         axis.plot([row["step"] for row in rows], [row.get(name) for row in rows], style, label=label)
         axis.grid(alpha=0.3)

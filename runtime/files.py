@@ -293,21 +293,17 @@ def check_files(path: Path, hashes: Any, files: Iterable[str]) -> None:
             size, sha256 = hashes[name]["bytes"], hashes[name]["sha256"]
         except (KeyError, TypeError):
             raise UserError(f"{path}: files: does not list {name}") from None
-        check_file(path.parent / name, size, sha256)
+        file = path.parent / name
+        check_regular(file)
+        if file.stat().st_size != size:
+            raise UserError(f"{file}: damaged: {file.stat().st_size} bytes, {size} were written")
+        if sha256_file(file) != sha256:
+            raise UserError(f"{file}: damaged: its content does not match its SHA-256")
 
 
 def file_record(path: Path) -> dict[str, Any]:
-    """Return size and SHA-256 of a file, for :func:`check_file`."""
+    """Return size and SHA-256 of a file, for :func:`check_files`."""
     return {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
-
-
-def check_file(path: Path, bytes: int, sha256: str) -> None:
-    """Refuse a file that differs from its :func:`file_record`."""
-    check_regular(path)
-    if path.stat().st_size != bytes:
-        raise UserError(f"{path}: damaged: {path.stat().st_size} bytes, {bytes} were written")
-    if sha256_file(path) != sha256:
-        raise UserError(f"{path}: damaged: its content does not match its SHA-256")
 
 
 def json_digest(value: object, length: int) -> str:
