@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -283,7 +284,6 @@ def options_of(config: TrainConfig) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in options.items()}
 
 
-def decisive_options(config: TrainConfig) -> dict[str, str]:
+def decisive_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Return those of :func:`options_of` that determine the weights, as text; a resumed run has the same."""
-    options = options_of(config).items()
-    return {name: str(value) for name, value in options if name not in OPTIONS_FREE_TO_CHANGE}
+    return {name: str(value) for name, value in options.items() if name not in OPTIONS_FREE_TO_CHANGE}

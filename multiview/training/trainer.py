@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from multiview.config import TrainConfig, decisive_options
+from multiview.config import TrainConfig, decisive_options, options_of
 from multiview.encoders.meaning import Scale, Span, sample_spans
 from multiview.encoders.registry import ViewStack, trained_views
 from multiview.folder.card import Card
@@ -96,7 +96,7 @@ class Trainer(Task[Job]):
         self.options = config_to_json(config)
         """Every option as JSON, for the model's record."""
         content = str(cache.identity.get("content_sha256", ""))
-        self.identity = {**decisive_options(config), "content of --trees": content}
+        self.identity = {**decisive_options(options_of(config)), "content of --trees": content}
         """Options and text that a resumed run must have in common with the one before."""
         self.source = StepSource(
             cache,

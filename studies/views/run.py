@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import sem, t
 
 from corpora.senteval.tasks import data_folder
-from multiview.config import TRAIN, TrainConfig, decisive_options, preset
+from multiview.config import TRAIN, TrainConfig, decisive_options, options_of, preset
 from multiview.folder.card import training_command
 from parsing.trees.cache import TreeCache
 from runtime import __version__
@@ -143,7 +143,7 @@ def training(config: ViewsConfig, system: System) -> TrainConfig:
 
 def training_options(config: ViewsConfig, system: System) -> dict[str, str]:
     """List the options of a system's training that decide its result."""
-    return decisive_options(training(config, system))
+    return decisive_options(options_of(training(config, system)))
 
 
 def score(config: ViewsConfig, system: System, scale: Scale, commit: str, work: Path) -> Figures:
@@ -327,7 +327,7 @@ def options_table(config: ViewsConfig, systems: Sequence[System]) -> Table:
     """Compare the options of all trainings with the paper's."""
     trainings = [training_options(config, system) for system in systems if system.is_trained]
     rows = []
-    for option, value in decisive_options(preset("paper")).items():
+    for option, value in decisive_options(options_of(preset("paper"))).items():
         values = dict.fromkeys(options[option] for options in trainings)
         if set(values) != {value}:
             rows.append([option, value, "; ".join(values)])

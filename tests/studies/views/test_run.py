@@ -14,7 +14,7 @@ import tyro
 from scipy.stats import rankdata
 
 import parsing.run
-from multiview.config import TrainConfig, decisive_options, preset
+from multiview.config import TrainConfig, decisive_options, options_of, preset
 from multiview.folder.card import training_command
 from runtime.files import read_json
 from senteval_runner.protocol.config import TaskResult
@@ -34,13 +34,13 @@ def test_systems_differ_from_the_paper_in_what_is_said_alone() -> None:
     systems = all_systems(config)
     controls = 2 * 3 * 6 + 3 + 1 + 2  # starts; averages of words, which fixed words have once; random words
     assert len({system.label for system in systems}) == len(systems) == 2 * 2 * 2 * 3 * 7 + controls
-    paper, found = decisive_options(preset("paper")), {}
+    paper, found = decisive_options(options_of(preset("paper"))), {}
     for system in systems:
         if system.is_trained and system.seed == 2 and system.rate == 5e-4:
             how = training(config, system)
             args = shlex.split(training_command(how))[3:]
             assert tyro.cli(TrainConfig, args=args, default=preset(how.preset)) == how
-            ours = decisive_options(how)
+            ours = decisive_options(options_of(how))
             found[system.words, system.name, system.trees.name] = {k for k in paper if paper[k] != ours[k]}
     same = {"words", "vectors", "seed", "table.expand", "encoder.dim"}
     assert len(found) == 2 * 7 * 2 and {name for _, name, _ in found} == {*PAIRS, QUICKTHOUGHT}
