@@ -331,7 +331,7 @@ class JudgeConfig:
 
     a: Annotated[Positional[str], arg(metavar="SENTENCE|FILE")]
     """A sentence; or, alone, a file with two sentences a row and a tab between them."""
-    b: Annotated[Positional[str], arg(metavar="SENTENCE")] = ""
+    b: Annotated[Positional[str | None], arg(metavar="SENTENCE")] = None
     """Another sentence."""
     judge: str = "pairs"
     """pairs, pairs-without-mrpc, or the JSON file of a judge of your own."""
@@ -340,7 +340,7 @@ class JudgeConfig:
 def main(config: JudgeConfig) -> None:
     """Print judgements."""
     judge = Judge.load(config.judge)
-    if config.b:
+    if config.b is not None:
         print(judge(config.a, config.b))
         return
     if not os.path.exists(config.a):  # unlike Path.exists, false for a sentence longer than a name may be

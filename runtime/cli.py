@@ -209,8 +209,6 @@ class Command:
         for word in words:
             if LONE_SURROGATE.search(word):  # how Python passes on bytes that are not UTF-8
                 raise UserError(f"{word!r} among the arguments: not UTF-8; rename it")
-            if not word or (word.startswith("--") and word.endswith("=")):  # a path would be where we are
-                raise UserError("an empty name among the arguments")
         try:
             config = self._parse(words)
             check(config)
@@ -237,12 +235,29 @@ class Command:
         if self.defaults is not None:
             parser.add_argument("--preset", nargs="?")
             settings["default"] = self.defaults(parser.parse_known_args(words)[0].preset or "")
-        return tyro.cli(self.config, prog=program, description=description, args=words, **settings)
+        rules = tyro.constructors.ConstructorRegistry()
+        path_rule = tyro.constructors.PrimitiveConstructorSpec(
+            nargs=1,
+            metavar="PATH",
+            instance_from_str=_named_path,
+            is_instance=lambda value: isinstance(value, Path),
+            str_from_instance=lambda path: [str(path)],
+        )
+        rules.primitive_rule(lambda info: path_rule if info.type is Path else None)
+        with rules:
+            return tyro.cli(self.config, prog=program, description=description, args=words, **settings)
 
     def _refuse(self, message: str, code: int) -> int:
         with contextlib.suppress(OSError):  # the exit code says it too
             print(f"python -m {self.module}: {printable(message)}", file=sys.stderr)
         return code
+
+
+def _named_path(words: Sequence[str]) -> Path:
+    """Return the path that a word names; an empty one, which would be the working folder, is refused."""
+    if not words[0]:
+        raise UserError("an empty name of a file or folder among the arguments")
+    return Path(words[0])
 
 
 def with_defaults(config: type[Config], values: Mapping[str, Any]) -> Config:

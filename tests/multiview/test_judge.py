@@ -203,6 +203,8 @@ def test_reasons_of_long_texts_are_few_and_soon_found(judge: Judge) -> None:
 
 
 def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["A dog barked.", ""]) == 0, "an empty sentence is a sentence"
+    capsys.readouterr()
     assert cli([*SWAPPED]) == 0
     assert "roles: agent of praised: lawyer | doctor" in capsys.readouterr().out
     (tmp_path / "pairs.tsv").write_text("\t".join(SAME) + "\n" + "\t".join(SWAPPED) + "\n")

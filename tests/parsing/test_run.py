@@ -103,7 +103,7 @@ def test_no_worker_starts_for_what_is_refused(tmp_path: Path, monkeypatch, capsy
         (["some.txt", "--dep-model", "no/parser"], "no/parser: no such model folder"),
         (["some.txt", "--const-model", "benpar_en3"], "benpar_en3: no such folder or file"),
         (["empty.txt"], "empty.txt: holds no sentences"),
-        ([""], "an empty name among the arguments"),
+        ([""], "'': no such corpus, file or folder"),
         (["some.txt", "--output", "other"], "other: holds the trees of another run (corpus."),
     ):
         assert cli(words) == 2

@@ -55,8 +55,8 @@ def test_errors_become_exit_codes(error: BaseException, code: int, message: str,
     ("words", "told"),
     [
         (["--preset", os.fsdecode(b"caf\xe9")], "'caf\\udce9' among the arguments: not UTF-8; rename it"),
-        *((words, "an empty name among the arguments") for words in (["--output", ""], ["--output="])),
-        (["--data", "a", ""], "an empty name among the arguments"),
+        *((words, "an empty name of a file or folder") for words in (["--output", ""], ["--output="])),
+        (["--data", "a", ""], "an empty name of a file or folder"),
     ],
 )
 def test_an_empty_name_is_not_the_working_folder(words: list[str], told: str, capsys) -> None:
