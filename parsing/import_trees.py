@@ -41,10 +41,15 @@ class ImportConfig:
 
 
 def main(config: ImportConfig) -> None:
-    """Write the treebank into a new tree cache, and print what is in it."""
+    """Import the treebank and print what is in the cache."""
+    manifest = import_trees(config.output, conllu=config.conllu, ptb=config.ptb)
+    print(config.output, manifest.describe(config.output), sep="\n")
+
+
+def import_trees(output: Path, *, conllu: Path | None = None, ptb: Path | None = None) -> Manifest:
+    """Write a treebank into the new tree cache ``output``; files that do not fit are a UserError."""
     from parsing.pipeline.driver import shards_of
 
-    output, conllu, ptb = config.output, config.conllu, config.ptb
     path = conllu or ptb
     if path is None:
         raise UserError("--conllu or --ptb is needed")
@@ -60,7 +65,7 @@ def main(config: ImportConfig) -> None:
             raise UserError(f"{path}: no sentences")
         manifest = replace(manifest, shards=tuple(rows))
         manifest.write(output)  # only now: an import that is stopped leaves no cache
-    print(f"{output}", manifest.describe(output), sep="\n")
+    return manifest
 
 
 def treebank_manifest(name: str, conllu: Path | None, ptb: Path | None) -> Manifest:

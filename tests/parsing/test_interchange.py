@@ -7,8 +7,7 @@ import pytest
 import parsing
 from parsing import verify
 from parsing.export_trees import ExportConfig, main
-from parsing.import_trees import ImportConfig
-from parsing.import_trees import main as import_main
+from parsing.import_trees import import_trees
 from parsing.trees.cache import TreeCache
 from parsing.trees.sentences import ParsedSentence, Trees, cached_sentences
 from runtime.errors import UserError
@@ -45,10 +44,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     (tmp_path / "a.conllu").write_text(CONLLU)
     (tmp_path / "a.ptb").write_text(PTB)
     return tmp_path / "a.conllu", tmp_path / "a.ptb"
-
-
-def import_trees(output: Path, **files: Path) -> None:
-    import_main(ImportConfig(output=output, **files))
 
 
 def export(cache: Path, **files: Path) -> None:

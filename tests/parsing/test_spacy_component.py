@@ -6,7 +6,7 @@ from spacy.tokens import DocBin
 
 import parsing
 import parsing.spacy_component
-from corpora.brackets import read_tree
+from parsing.trees.brackets import read_tree
 
 TEXT = "The cat  sat on the mat.\n\n It didn't (really) sleep!  "
 
@@ -57,7 +57,7 @@ def test_constituents_are_benepars_extensions(doc, trees):
     for sent, tree in zip(doc.sents, trees, strict=True):
         words = [token for token in sent if not token.is_space]
         drawn = read_tree(sent._.parse_string)  # white space is no word in brackets
-        assert list(drawn.tokens) == tree.words and "\n" not in sent._.parse_string
+        assert drawn.words == tree.words and "\n" not in sent._.parse_string
         expected = {
             (words[a].i, words[b - 1].i + 1, tuple(label.split("::")))
             for a, b, label in tree.spans[1:]
@@ -80,7 +80,7 @@ def test_sentences_of_an_earlier_component_are_kept_and_odd_documents_pass(nlp):
         assert brackets == ("(NP (UH Hello))" if "Hello" in text else "")
     assert all(t.tag_ for t in nlp(spacy.tokens.Doc(nlp.vocab, ["New York"])))
     odd = spacy.tokens.Doc(nlp.vocab, ["New\tYork", "(s)", "sleeps"])
-    assert read_tree(next(nlp(odd).sents)._.parse_string).tokens == ("New_York", "(s)", "sleeps")
+    assert read_tree(next(nlp(odd).sents)._.parse_string).words == ["New_York", "(s)", "sleeps"]
 
 
 def test_a_pipeline_of_another_language_is_told_once():

@@ -15,6 +15,7 @@ from corpora.text import text_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.arrays import DEFECTS, constituency_heights, dependency_heights
 from parsing.trees.batch import Batch, flag_reasons
+from parsing.trees.brackets import read_tree
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
@@ -207,6 +208,7 @@ def test_one_parser_alone():
     sentence = parsing.load(dep=None)("The cat sleeps.")[0]
     tree = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
     assert sentence.heads is None and sentence.to_ptb() == tree
+    assert read_tree(tree) == sentence
 
 
 @pytest.mark.parametrize(

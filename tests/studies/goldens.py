@@ -15,8 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from senteval_runner.vectors import open_model
 from studies.burt.config import BurtConfig
 from studies.burt.train import read_data, train_all
-from studies.faq.config import FaqConfig
-from studies.faq.evaluate import cosines, embed_set, labelled_pairs, read_faq, tune
+from studies.faq.evaluate import DROPOUT, MAX_LENGTH, cosines, embed_set, labelled_pairs, read_faq
 from studies.finetune import training
 from studies.finetune.tiny import build_tiny
 from studies.kit import run_study
@@ -98,10 +97,11 @@ def train_faq(folder: Path) -> list[Path]:
     guide = (frozen["query"] @ frozen["question"].T)[data.train]
     queries = [data.queries[row] for row in data.train]
     # 24 queries with one right and four wrong entries are 120 pairs: five batches in a pass.
-    config = FaqConfig(epochs=5, learning_rate=1e-3, device="cpu")
     draw = labelled_pairs(queries, data.questions, data.relevant_QN[data.train], guide, 0)
     with patch.object(training, "BATCH", 24):
-        tower = tune(opened, draw, config, 0, folder / "state")
+        device = torch.device("cpu")
+        tower = training.tunable_tower(opened, max_length=MAX_LENGTH, dropout=DROPOUT, device=device)
+        training.tune_pairs(tower, draw, "faq", folder=folder / "state", seed=0, epochs=5, learning_rate=1e-3)
     scores = cosines(tower, [data.queries[row] for row in data.test], data.questions)
     np.save(folder / "scores.npy", scores)
     return [folder / "scores.npy"]

@@ -1,0 +1,17 @@
+"""Reads back what ``to_ptb`` and the spaCy component's ``parse_string`` write: one tree in brackets."""
+
+from corpora import brackets
+from parsing.trees.sentences import ParsedSentence
+
+
+def read_tree(text: str) -> ParsedSentence:
+    """Return a bracketed tree as a sentence that draws itself; anything but one tree is a UserError."""
+    sentence = brackets.read_tree(text)
+    return ParsedSentence(
+        words=list(sentence.tokens),
+        flags=0,
+        heads=None,
+        relations=None,
+        tags=list(sentence.tags or ()),
+        spans=list(sentence.spans or ()),
+    )
