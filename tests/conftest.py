@@ -143,3 +143,16 @@ def dry_run(tmp_path, monkeypatch, capsys) -> Callable[..., str]:
         return shown.out
 
     return run
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Call a command's ``cli`` with words that it refuses with exit code 2; the one line that it says."""
+
+    def run(cli: Callable[[list[str]], int], *words: object) -> str:
+        capsys.readouterr()
+        assert cli([*map(str, words)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    return run

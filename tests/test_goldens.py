@@ -39,7 +39,7 @@ from tests.fixtures.goldens import Section, same_after_a_kill
 from tests.fixtures.senteval import write_tasks
 from tests.multiview.goldens import PAIRS, follow
 from tests.oracles import senteval as oracle
-from tests.oracles.training import Runs, beside
+from tests.oracles.training import Runs, followed_trainings
 from tests.parsing import goldens as parsers
 from tests.senteval_runner.encoders import RandomBag
 from tests.studies import goldens as studies
@@ -131,7 +131,7 @@ def small_scores(folder: Path) -> dict[str, Any]:
     for dim, name in ((5, "default"), (20, "fast"), (20, "sklearn")):
         protocol = dataclasses.replace(get_protocol(name), kfold=3)
         tasks = ["CR", "MRPC", *(["SICKRelatedness"] if name == "default" else [])]
-        with oracle.beside():
+        with oracle.compared_with_oracle():
             results = evaluate(RandomBag(dim), tasks, folder, protocol)
         for task, result in results.tasks.items():
             found[f"{name} {task} gold"] = digest(result.gold)
@@ -214,7 +214,7 @@ def numbers(value: Any) -> Any:
 
 def measured(section: Section, folder: Path) -> tuple[dict[str, Any], Runs]:
     """Figures and the hash of the batches of a section, and its trainings."""
-    with beside(section.recipe) as runs:
+    with followed_trainings(section.recipe) as runs:
         figures = section.run(folder)
     found = dict(figures) if isinstance(figures, dict) else {}
     return (found | {"batches": runs.batches.hexdigest()} if section.recipe else found), runs

@@ -11,10 +11,10 @@ from runtime.errors import UserError
 
 def test_each_author_has_books_to_train_on_and_two_others_held_out() -> None:
     by_split = {split: list(books(split)) for split in ("train", "heldout")}
-    authors = {split: Counter(book.author for book in found) for split, found in by_split.items()}
+    authors = {split: Counter(book.author for book in split_books) for split, split_books in by_split.items()}
     assert len(authors["train"]) == 10 and authors["train"].keys() == authors["heldout"].keys()
     assert set(authors["heldout"].values()) == {2}
-    titles = [book.title for found in by_split.values() for book in found]
+    titles = [book.title for split_books in by_split.values() for book in split_books]
     assert len(set(titles)) == len(titles)
     held_out = {text for book in by_split["heldout"] for text in book.sentences if len(text) > 60}
     assert not held_out & {text for book in by_split["train"] for text in book.sentences}
@@ -53,6 +53,6 @@ def test_names_and_numerals_are_masked_but_words_that_begin_a_sentence_are_not()
 def test_authors_are_told_on_books_that_training_has_not_seen() -> None:
     rows, labels, authors = author_rows("heldout")
     assert len(authors) == 10 and Counter(labels).most_common()[-1][1] > 200
-    known = {tuple(tokens) for tokens in author_rows("train")[0]}
-    assert not known & {tuple(tokens) for tokens in rows if len(tokens) > 12}
+    training_rows = {tuple(tokens) for tokens in author_rows("train")[0]}
+    assert not training_rows & {tuple(tokens) for tokens in rows if len(tokens) > 12}
     assert all(6 <= len(tokens) <= 40 for tokens in rows)

@@ -97,9 +97,9 @@ NOT_TEXT = {
 @pytest.mark.parametrize("kind", NOT_TEXT)
 @pytest.mark.parametrize("pack", ["", ".gz"])
 def test_what_is_no_text_is_named(kind: str, pack: str, tmp_path: Path) -> None:
-    content, told = NOT_TEXT[kind]
+    content, message = NOT_TEXT[kind]
     (tmp_path / "a.txt").write_bytes(PACK[pack](content))
-    with pytest.raises(UserError, match=rf"a\.txt: .*{told}"):
+    with pytest.raises(UserError, match=rf"a\.txt: .*{message}"):
         next(read_lines(tmp_path / "a.txt"))
 
 
@@ -109,13 +109,13 @@ def test_what_is_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         next(read_lines(Path("-"), stream=True))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
-    for name, told in (
+    for name, message in (
         ("none", "no such file"),
         ("", "a folder"),
         ("pipe", "a stream, but this is read more than once"),
         ("device", "a pipe or a device"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             next(read_lines(tmp_path / name))
 
 
@@ -153,9 +153,9 @@ def test_linked_folders_are_read_and_circles_refused(tmp_path: Path) -> None:
         list_files(corpus)
     assert list_files(corpus, ".txt") == files
     os.mkfifo(elsewhere / "pipe.txt")
-    for wanted in (lambda: list_files(corpus, ".txt"), lambda: input_hash(corpus, [elsewhere / "pipe.txt"])):
+    for read in (lambda: list_files(corpus, ".txt"), lambda: input_hash(corpus, [elsewhere / "pipe.txt"])):
         with pytest.raises(UserError, match=r"pipe\.txt: a pipe or a device"):
-            wanted()
+            read()
 
 
 def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_columns_by_name_in_the_order_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (b"", r"a\.tsv:1: no column 'id'"),
         (b"id\ttext\n\n1\n", r"a\.tsv:3: expected 2 cells as in the header, found '1'"),
@@ -182,9 +182,9 @@ def test_columns_by_name_in_the_order_wanted(tmp_path: Path) -> None:
         (b"id\ttext\n1\t\xff\n", r"a\.tsv:2: not UTF-8"),
     ],
 )
-def test_tables_that_do_not_fit_are_named(tmp_path: Path, text: bytes, told: str) -> None:
+def test_tables_that_do_not_fit_are_named(tmp_path: Path, text: bytes, message: str) -> None:
     (tmp_path / "a.tsv").write_bytes(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         list(read_table(tmp_path / "a.tsv", ("id", "text"), unique=True))
 
 

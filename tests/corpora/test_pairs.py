@@ -36,13 +36,13 @@ def test_both_versions_of_ppdb_and_word_pairs(tmp_path: Path) -> None:
     assert rows[-2][:2] == ("take part in", "participate in")
     first, *_, last = read_ppdb(path)
     assert (first.left, first.entailment, last.entailment) == ("the 0 men", "Equivalence", "")
-    found = [first.feature(name) for name in ("PPDB2.0Score", "Lex(e|f)", "Name", "x")]
-    assert found == [5.24981, 6.1, None, None] and last.feature("x") == 1
-    for line, told in (
+    values = [first.feature(name) for name in ("PPDB2.0Score", "Lex(e|f)", "Name", "x")]
+    assert values == [5.24981, 6.1, None, None] and last.feature("x") == 1
+    for line, message in (
         ("[NP] ||| a ||| b ||| f ||| 0-0 ||| Synonym", "'Synonym' of 'a' and 'b' is none of Equivalence"),
         ("just text", "ppdb: no line of PPDB"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             list(read_phrases(write(tmp_path / "ppdb", line)))
     words = write(tmp_path / "words.tsv", "word1\tword2", "fast\tquick", "co-operate\tcooperate")
     assert list(read_phrases(words)) == [("fast", "quick", None), ("co-operate", "cooperate", None)]

@@ -20,33 +20,30 @@ def rows(corpus: Corpus) -> list[tuple[str, list[str]]]:
     return [(doc.id, [" ".join(s.tokens) for s in doc.sentences]) for doc in corpus]
 
 
-def test_a_blank_line_ends_the_document(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("\n\nOne two.\nThree.\n \t\n\nFour")
-    corpus = text_corpus(path)
-    assert rows(corpus) == [("a.txt#0", ["One two .", "Three ."]), ("a.txt#1", ["Four"])]
-    assert rows(corpus) == rows(corpus)
-
-
-def test_lines_of_characters_without_width_are_blank(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("One’s cat\u200b.\n\u200b\nCafe\u0301s\u00ad!\n", encoding="utf-8")
-    documents = [[s.tokens for s in doc.sentences] for doc in text_corpus(path)]
-    assert documents == [[("One", "’s", "cat", ".")], [("Cafe\u0301s", "!")]]
-
-
-def test_running_text_is_cut_within_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("He left. She asked twice, e.g. today! And then\nnothing more\n\nThe end.")
-    corpus = text_corpus(path, format="running")
-    assert rows(corpus) == [
-        ("a.txt#0", ["He left .", "She asked twice , e.g. today !", "And then", "nothing more"]),
-        ("a.txt#1", ["The end ."]),
-    ]
-    path.write_text("do n't  (split) me . Now what\n")
-    running = text_corpus(path, tokenize="space", format="running")
-    assert rows(running) == [("a.txt#0", ["do n't (split) me .", "Now what"])]
-    assert "sentencizer of spacy" in running.identity["tokenizer"]
+@pytest.mark.parametrize(
+    ("text", "options", "documents"),
+    [
+        ("\n\nOne two.\nThree.\n \t\n\nFour", {}, [["One two .", "Three ."], ["Four"]]),
+        ("One’s cat\u200b.\n\u200b\nCafe\u0301s\u00ad!\n", {}, [["One ’s cat ."], ["Cafe\u0301s !"]]),
+        (
+            "He left. She asked twice, e.g. today! And then\nnothing more\n\nThe end.",
+            {"format": "running"},
+            [["He left .", "She asked twice , e.g. today !", "And then", "nothing more"], ["The end ."]],
+        ),
+        (
+            "do n't  (split) me . Now what\n",
+            {"format": "running", "tokenize": "space"},
+            [["do n't (split) me .", "Now what"]],
+        ),
+    ],
+)
+def test_a_line_ends_a_sentence_and_a_blank_line_a_document(text, options, documents, tmp_path: Path) -> None:
+    """Characters without width leave a line blank; running text is cut within its lines."""
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    corpus = text_corpus(tmp_path / "a.txt", **options)
+    for _ in range(2):
+        assert rows(corpus) == [(f"a.txt#{number}", lines) for number, lines in enumerate(documents)]
+    assert ("sentencizer of spacy" in corpus.identity["tokenizer"]) == ("tokenize" in options)
 
 
 def test_bad_bytes_and_long_lines_are_marked_and_shift_nobody(tmp_path: Path) -> None:

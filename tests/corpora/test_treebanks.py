@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.brackets import read_brackets, write_brackets
 from corpora.registry import open_corpus
 from corpora.text import MAX_PIECE, Document, Sentence
 from corpora.treebanks import _UPOS_BY_TAG, read_conllu, write_conllu
@@ -113,23 +112,9 @@ def test_universal_tags_and_spaces(tmp_path: Path) -> None:
     words, tags, relations, expected = zip(*(word.rsplit("/", 3) for word in WRITTEN.split()), strict=True)
     sentence = Sentence(words, tags=tags, heads=tuple(range(len(words))), relations=relations)
     write_conllu(tmp_path / "a.conllu", [Document("d", (sentence,))], guess_spaces=True)
-    (found,) = next(read_conllu(tmp_path / "a.conllu", tags="upos")).sentences
-    assert found.tags == expected
+    (sentence,) = next(read_conllu(tmp_path / "a.conllu", tags="upos")).sentences
+    assert sentence.tags == expected
     assert f"# text = {TEXT}\n" in (tmp_path / "a.conllu").read_text()
-
-
-def test_brackets_over_several_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.ptb"
-    path.write_text(
-        "(ROOT (NP (NN One)))\n\n( (S (NP-SBJ (-NONE- *) )\n   (VP (VB Go)\n (-LRB- -LRB-) "
-        "(NN a-LRB-b))))(X (Y z))\n"
-    )
-    trees = list(read_brackets(path))
-    assert [tree.tokens for tree in trees] == [("One",), ("Go", "(", "a(b"), ("z",)]
-    assert trees[1].spans == ((0, 3, "S::VP"),)
-    again = tmp_path / "b.ptb"
-    write_brackets(again, trees)
-    assert list(read_brackets(again)) == trees
 
 
 def test_a_folder_of_treebanks_is_a_treebank(tmp_path: Path) -> None:
@@ -177,9 +162,9 @@ def trees_of_any_relations(draw: st.DrawFn) -> Sentence:
 
 @settings(deadline=None, max_examples=8)
 @given(st.lists(trees_of_any_relations(), min_size=5, max_size=15))
-def test_the_official_validator_takes_any_tree(tmp_path_factory, given: list[Sentence]) -> None:
-    mended = tuple(map(mend_tree, given))
-    for old, new in zip(given, mended, strict=True):
+def test_the_official_validator_takes_any_tree(tmp_path_factory, trees: list[Sentence]) -> None:
+    mended = tuple(map(mend_tree, trees))
+    for old, new in zip(trees, mended, strict=True):
         assert mend_tree(new) == new
         both = zip(old.heads, new.heads, new.relations, strict=True)
         assert all(before == after or relation == "punct" for before, after, relation in both)
@@ -206,8 +191,8 @@ up/2/advmod goes/0/root ,/1/punct prices/2/nsubj by/6/prep far/2/pobj"""
 def test_trees_mended_by_hand(text: str) -> None:
     words, heads, relations = zip(*(word.partition(">")[0].split("/") for word in text.split()), strict=True)
     tags = ["NN" if word in ("friend", "Monday") else "_" for word in words]
-    found = mend_tree(Sentence(words, tags=tuple(tags), heads=tuple(map(int, heads)), relations=relations))
+    tree = mend_tree(Sentence(words, tags=tuple(tags), heads=tuple(map(int, heads)), relations=relations))
     expected = [word.partition(">")[2] or word.partition("/")[2] for word in text.split()]
     assert [
-        f"{head}/{relation}" for head, relation in zip(found.heads, found.relations, strict=True)
+        f"{head}/{relation}" for head, relation in zip(tree.heads, tree.relations, strict=True)
     ] == expected

@@ -64,8 +64,8 @@ def follow(trees: Path, views: str, engine: str, folder: Path) -> dict[str, floa
     trainer = Trainer(config, open_trees(trees))
     step = trainer.prepare(next(trainer.jobs()))
     rows = iter(trainer.gradient(step).row_gradients)
-    found = {name: one.grad for name, one in trainer.network.named_parameters() if one.grad is not None}
-    found |= {
+    gradients = {name: one.grad for name, one in trainer.network.named_parameters() if one.grad is not None}
+    gradients |= {
         name: torch.zeros_like(first[name]).index_copy(0, step.table_rows, next(rows).double())
         for name in run.tables
     }
@@ -74,7 +74,7 @@ def follow(trees: Path, views: str, engine: str, folder: Path) -> dict[str, floa
     weights = load_file(config.folder / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
     zero = {name: torch.zeros_like(one) for name, one in first.items()}
     return {
-        "gradients": largest_relative_distance(found, first, zero),
+        "gradients": largest_relative_distance(gradients, first, zero),
         "losses": max(abs(row["loss"] / loss - 1) for row, loss in zip(steps, run.losses, strict=True)),
         "norms": max(abs(row["gradient_norm"] / one - 1) for row, one in zip(steps, run.norms, strict=True)),
         "weights": largest_relative_distance(

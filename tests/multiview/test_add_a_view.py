@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.parsing.trees.test_cache import write_cache
+from tests.parsing.pipeline.toy_parsers import write_cache
 from tests.test_commands import ROOT, run_fresh
 
 PAGE = (ROOT / "docs/add-a-view.md").read_text(encoding="utf-8")
@@ -41,8 +41,8 @@ def test_the_page_works_as_it_is_printed(workplace, command) -> None:
     assert [line[0] for line in lines] == ["multiview.train", "multiview.encode", "senteval_runner.run"]
     for module, *words in lines:
         words = [word.replace("bow-dep-", "bow-seq-") for word in words]
-        done = command(module, *words, *SMALL.get(module, ()), cwd=workplace)
-        assert done.returncode == 0, done.stderr
+        run = command(module, *words, *SMALL.get(module, ()), cwd=workplace)
+        assert run.returncode == 0, run.stderr
     model = workplace / "runs/models/bow-seq-laptop"
     assert json.loads((model / "config.json").read_text())["views"] == ["bow", "seq"]
     card = (model / "README.md").read_text()
@@ -57,12 +57,12 @@ def test_the_page_works_as_it_is_printed(workplace, command) -> None:
 
     *before, last = re.findall(r"^    >>> (.*)$", PAGE.replace("bow-dep-", "bow-seq-"), re.MULTILINE)
     program = "\n".join([*before, f"print({last})"])
-    done = run_fresh(program, (), workplace)
-    assert done.returncode == 0 and done.stdout.removesuffix("loaded:\n").strip() in PAGE
+    run = run_fresh(program, (), workplace)
+    assert run.returncode == 0 and run.stdout.removesuffix("loaded:\n").strip() in PAGE
 
     program = program.replace("import bow\n", "")
-    done = run_fresh(program, (), workplace)
-    assert "view 'bow': choose one of bag, " in done.stderr and "needs --plugin" in done.stderr
+    run = run_fresh(program, (), workplace)
+    assert "view 'bow': choose one of bag, " in run.stderr and "needs --plugin" in run.stderr
     # An installed package names its views.
     (workplace / "bow-1.dist-info").mkdir()
     (workplace / "bow-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: bow\nVersion: 1\n")

@@ -26,15 +26,15 @@ SMALL = {
 
 def german(count: int, start: int = 0) -> list[tuple[list[str], str]]:
     """Sentences as words, and as a block of a treebank."""
-    found = []
+    sentences = []
     for n in range(start, start + count):
         text, tags, heads, relations = FORMS[n % 2]
         nouns = ("Hund", "Bäcker", "Mann", "Wagen")[n % 4], ("Katze", "Frau", "Stadt")[n % 5 % 3]
         words = text.format(*nouns, ("sieht", "liebt", "sucht")[n % 3]).split()
         columns = zip(words, tags.split(), heads, relations.split(), strict=True)
         rows = [f"{i}\t{w}\t_\t_\t{t}\t_\t{h}\t{r}\t_\t_\n" for i, (w, t, h, r) in enumerate(columns, 1)]
-        found.append((words, "".join(rows)))
-    return found
+        sentences.append((words, "".join(rows)))
+    return sentences
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +63,14 @@ def test_the_page_works_as_printed(walked: Path, monkeypatch: pytest.MonkeyPatch
     assert "readout builtin" not in Path("runs/models/german/log.txt").read_text()
     words = german(1)[0][0]
     own = MultiViewEncoder.load("runs/models/german", "cpu", dep_model=parser)
-    asked = ["runs/models/german", "text.txt", "--device", "cpu", "--output", "v.npy"]
-    assert cli_of("multiview.encode")([*asked, "--dep-model", parser]) == 0
+    command = ["runs/models/german", "text.txt", "--device", "cpu", "--output", "v.npy"]
+    assert cli_of("multiview.encode")([*command, "--dep-model", parser]) == 0
     np.testing.assert_allclose(np.load("v.npy")[0], own.encode([words])[0], atol=1e-5)
     # Without it every command says what to type next.
     capsys.readouterr()
-    assert cli_of("multiview.encode")(asked) == 2
-    said = capsys.readouterr().err
-    assert "dependency parser german-dep" in said and "give that one as --dep-model" in said
+    assert cli_of("multiview.encode")(command) == 2
+    error_lines = capsys.readouterr().err
+    assert "dependency parser german-dep" in error_lines and "give that one as --dep-model" in error_lines
     assert cli_of("parsing.run")(["text.txt", "--dep-model", "runs/parsers/german"]) == 2
     assert "give runs/parsers/german/dep" in capsys.readouterr().err
 

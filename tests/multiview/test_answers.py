@@ -43,8 +43,8 @@ class Vicinity(Index):  # vicinity.Vicinity, 0.4
         self.items = items
 
     def query(self, vectors: np.ndarray, k: int) -> list[list[tuple[str, float]]]:
-        found = zip(*self.search(vectors, k), strict=True)
-        return [[(self.items[row], 1 - cosine) for cosine, row in zip(*one, strict=True)] for one in found]
+        hits = zip(*self.search(vectors, k), strict=True)
+        return [[(self.items[row], 1 - cosine) for cosine, row in zip(*hit, strict=True)] for hit in hits]
 
 
 FAKES: dict[str, dict[str, Any]] = {
@@ -77,8 +77,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_gptcache_takes_no_opposite_question(run: Any) -> None:
     same = run("GPTCache")["SameQuestion"]()
-    asked, kept = {"question": "How do I enable it?"}, {"question": "How do I disable it?"}
-    assert same.evaluation(asked, kept) < 0.5 < same.evaluation(asked, asked)
+    question, opposite = {"question": "How do I enable it?"}, {"question": "How do I disable it?"}
+    assert same.evaluation(question, opposite) < 0.5 < same.evaluation(question, question)
     assert same.range() == (0.0, 1.0)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from multiview.config import TrainConfig, options_of, preset
+from multiview.encoders.meaning import Span
 from multiview.folder.card import training_command
 from multiview.model import MultiViewEncoder
 from multiview.train import cli, main
@@ -16,8 +17,6 @@ from multiview.training.trainer import Trainer
 from parsing.trees.cache import SHARD_SENTENCES
 from runtime import device as threads
 from runtime.errors import UserError
-from tests.fixtures.trees import toy_corpus
-from tests.multiview.words.test_table import write_vectors
 
 PAPER = {  # Simoulin & Crabbé 2021: what is stated (with its section), how we read the rest, what is off
     "views": "dep,const",  # 3.4: the pair of the highest average
@@ -57,17 +56,13 @@ def test_presets_and_the_paper_s_values(tmp_path: Path) -> None:
 
 
 def test_one_command_trains_the_paper_s_two_models_and_expands_the_trained_one(
-    toy_trees: Path, tmp_path: Path, monkeypatch, capsys, dry_run
+    toy_trees: Path, toy_glove: Path, tmp_path: Path, capsys, dry_run
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    drawn = np.random.default_rng(0).normal(size=(len(words) + 1, 4)).round(3)
-    write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
-    command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", "glove.txt", "--device", "cpu"]
+    command = ["--preset", "paper", "--trees", str(toy_trees), "--vectors", toy_glove.name, "--device", "cpu"]
     command += ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "20"]
-    shown = dry_run(cli, *command)
+    output = dry_run(cli, *command)
     for word in ("parameters", "sentences/s", "13 steps at", "for validation", "cpu, 1 threads"):
-        assert word in shown
+        assert word in output
     assert cli(command) == 0
     assert "expanded   1 words" in capsys.readouterr().out
     folder = tmp_path / "runs/models/dep-const-paper"
@@ -89,12 +84,18 @@ def test_what_the_paper_costs_is_said_without_its_data(tmp_path: Path, monkeypat
         monkeypatch.setattr(f"{module}.SAMPLE", 60)
     small = ["--encoder.dim", "8", "--table.dim", "4", "--loop.batch", "10", "--device", "cpu"]
     assert cli(["--preset", "paper", "--dry-run", *small]) == 2
-    shown, told = capsys.readouterr()
-    for part in ("60 sentences of books, for 40,000,000", "MB on disk", "4,000,000 steps", "memory "):
-        assert part in shown
-    assert "--trees: needed" in told.splitlines()[-1] and "need --vectors" in told.splitlines()[-1]
-    assert told.splitlines()[-1].endswith(shown.splitlines()[0])  # said before the estimate, too
-    assert "time         about " in shown
+    output, errors = capsys.readouterr()
+    message = errors.splitlines()[-1]
+    for part in (
+        "60 sentences of books, for 40,000,000",
+        "MB on disk",
+        "4,000,000 steps",
+        "memory ",
+        "time         about ",
+    ):
+        assert part in output
+    assert "--trees: needed" in message and "need --vectors" in message
+    assert message.endswith(output.splitlines()[0])  # said before the estimate, too
     assert not list(tmp_path.iterdir())
 
 
@@ -102,35 +103,29 @@ def test_a_run_keeps_its_threads_and_gives_torch_s_back(tiny: TrainConfig) -> No
     with threads.torch_threads(3):
         assert main(tiny) == 0
         assert torch.get_num_threads() == 3
-    again = Trainer(tiny, open_trees(tiny.trees))
-    again.threads = 7  # another machine
-    assert again.run() == 0 and again.threads == 1
+    trainer = Trainer(tiny, open_trees(tiny.trees))
+    trainer.threads = 7  # another machine
+    assert trainer.run() == 0 and trainer.threads == 1
+
+
+def rows_of(spans: list[Span]) -> list[int]:
+    return [row for start, stop in spans for row in range(start, stop)]
 
 
 def test_split_and_segments_cover_whole_documents() -> None:
     documents = np.concatenate([[0], np.cumsum(np.random.default_rng(0).integers(1, 30, 400))])
     split = Split.of(documents, sentences=500, batch=50)
-    held = {row for start, stop in split.validation for row in range(start, stop)}
-    trained = {row for start, stop in split.training for row in range(start, stop)}
-    assert held.isdisjoint(trained) and len(held) + len(trained) == documents[-1]
-    assert 400 <= len(held) <= 900
-    edges = {edge for span in split.validation for edge in span}
-    assert edges <= set(documents.tolist())
+    validation_rows, training_rows = rows_of(split.validation), rows_of(split.training)
+    assert sorted(validation_rows + training_rows) == [*range(documents[-1])]
+    assert 400 <= len(validation_rows) <= 900
+    assert {edge for span in split.validation for edge in span} <= set(documents.tolist())
     for epoch in range(3):
-        rows = [
-            row for start, stop in split.shuffle_segments(epoch, 50, seed=1) for row in range(start, stop)
-        ]
-        assert len(rows) == len(set(rows)) and set(rows) <= trained
-        assert len(rows) > 0.9 * len(trained)
-    assert (
-        split.shuffle_segments(1, 50, 1)
-        == split.shuffle_segments(1, 50, 1)
-        != split.shuffle_segments(2, 50, 1)
-    )
-    assert cut_span(10, 31, 10) == [(10, 20), (20, 30)] and cut_span(10, 36, 10, offset=4) == [
-        (14, 24),
-        (24, 34),
-    ]
+        rows = rows_of(split.shuffle_segments(epoch, 50, seed=1))
+        assert len(rows) == len(set(rows)) > 0.9 * len(training_rows) and set(rows) <= set(training_rows)
+    segments = [split.shuffle_segments(epoch, 50, seed=1) for epoch in (1, 1, 2)]
+    assert segments[0] == segments[1] != segments[2]
+    assert cut_span(10, 31, 10) == [(10, 20), (20, 30)]
+    assert cut_span(10, 36, 10, offset=4) == [(14, 24), (24, 34)]
 
 
 def test_a_large_corpus_is_shuffled_by_groups_of_shards() -> None:

@@ -39,18 +39,13 @@ class Lengths:
 
 
 @pytest.fixture(scope="module")
-def builtin() -> MultiViewEncoder:
-    return MultiViewEncoder.load("builtin", "cpu")
-
-
-@pytest.fixture(scope="module")
-def doors(builtin: MultiViewEncoder):
+def doors(packaged_encoder: MultiViewEncoder):
     return {
-        "encode": builtin.encode,
-        "structure": builtin.structure_vectors,
-        "scikit-learn": MultiViewTransformer(builtin).fit([]).transform,
-        "with_structure": with_structure(Lengths(), 0.15, builtin).encode,
-        "mteb": lambda texts: MtebEncoder(builtin, "ours").encode([{"text": texts}]),
+        "encode": packaged_encoder.encode,
+        "structure": packaged_encoder.structure_vectors,
+        "scikit-learn": MultiViewTransformer(packaged_encoder).fit([]).transform,
+        "with_structure": with_structure(Lengths(), 0.15, packaged_encoder).encode,
+        "mteb": lambda texts: MtebEncoder(packaged_encoder, "ours").encode([{"text": texts}]),
         "parse": lambda texts: parsing.load(const=None).parse(texts),
     }
 
@@ -73,7 +68,7 @@ def test_a_column_an_array_and_a_generator_have_the_rows_of_the_list(doors, name
     [
         *(pd.DataFrame({"text": TEXTS}), np.array(TEXTS).reshape(-1, 1), {"text": TEXTS}, set(TEXTS)),
         *([TEXTS], [TEXTS[:1]], [TEXTS[0].split(), None], pd.Series(["Rain", np.nan]), [float("nan")]),
-        *(b"Rain", 7),
+        *(b"Rain", 7, ["fine", "a \ud800 cat"]),
     ],
     ids=lambda wrong: type(wrong).__name__,
 )
@@ -97,26 +92,26 @@ def test_what_is_no_list_of_sentences_is_one_line(doors, name: str, wrong: objec
         lambda rows: pd.DataFrame(rows),
     ],
 )
-def test_any_array_of_numbers_stands_beside_structure(builtin: MultiViewEncoder, change) -> None:
-    expected = WithStructure(Lengths(), 0.15, builtin).encode(TEXTS)
-    model = WithStructure(Lengths(change), 0.15, builtin)
+def test_any_array_of_numbers_stands_beside_structure(packaged_encoder: MultiViewEncoder, change) -> None:
+    expected = WithStructure(Lengths(), 0.15, packaged_encoder).encode(TEXTS)
+    model = WithStructure(Lengths(change), 0.15, packaged_encoder)
     np.testing.assert_allclose(model.encode(TEXTS), expected, atol=1e-6)
     assert isinstance(model.encode(TEXTS[0], convert_to_tensor=True), torch.Tensor)
 
 
 @pytest.mark.parametrize("factor", [1e-30, 1e-12, 1e12, 1e25])
-def test_cosines_do_not_see_how_large_numbers_are(builtin: MultiViewEncoder, factor: float) -> None:
+def test_cosines_do_not_see_how_large_numbers_are(packaged_encoder: MultiViewEncoder, factor: float) -> None:
     rows = np.array([[3, 4], [4, 3], [0, 5]], np.float32)
-    wanted = [[1, 0.96, 0.8], [0.96, 1, 0.6], [0.8, 0.6, 1]]
+    cosines = [[1, 0.96, 0.8], [0.96, 1, 0.6], [0.8, 0.6, 1]]
     for same in (rows.tolist(), torch.from_numpy(rows).half(), rows.astype(">f8"), [*torch.from_numpy(rows)]):
-        np.testing.assert_allclose(builtin.similarity(same, rows), wanted, atol=1e-6)
+        np.testing.assert_allclose(packaged_encoder.similarity(same, rows), cosines, atol=1e-6)
     far = rows * np.float32(factor)
-    np.testing.assert_allclose(builtin.similarity(far, rows), wanted, atol=1e-6)
-    np.testing.assert_allclose(builtin.similarity_pairwise(far, far), 1, atol=1e-6)
+    np.testing.assert_allclose(packaged_encoder.similarity(far, rows), cosines, atol=1e-6)
+    np.testing.assert_allclose(packaged_encoder.similarity_pairwise(far, far), 1, atol=1e-6)
     hits = semantic_search(far, far)
     assert [(hit.corpus_id, round(hit.score, 5)) for hit in hits[0]] == [(0, 1.0), (1, 0.96), (2, 0.8)]
-    own = WithStructure(Lengths(lambda rows: rows * np.float32(factor)), 0.15, builtin).encode(TEXTS)
-    np.testing.assert_allclose(own, WithStructure(Lengths(), 0.15, builtin).encode(TEXTS), atol=1e-6)
+    own = WithStructure(Lengths(lambda rows: rows * np.float32(factor)), 0.15, packaged_encoder).encode(TEXTS)
+    np.testing.assert_allclose(own, WithStructure(Lengths(), 0.15, packaged_encoder).encode(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +121,9 @@ def test_cosines_do_not_see_how_large_numbers_are(builtin: MultiViewEncoder, fac
         *([[np.nan, 1.0]], [[np.inf, 1.0]], [[1.0], [1.0, 2.0]], ["a"], None, 1.0),
     ],
 )
-def test_what_are_no_vectors_is_one_line(builtin: MultiViewEncoder, rows: Any) -> None:
+def test_what_are_no_vectors_is_one_line(packaged_encoder: MultiViewEncoder, rows: Any) -> None:
     right = np.ones((3, 2), np.float32)
-    for compare in (builtin.similarity, builtin.similarity_pairwise):
+    for compare in (packaged_encoder.similarity, packaged_encoder.similarity_pairwise):
         for pair in ((rows, right), (right, rows)):
             with pytest.raises(UserError, match=r"^similarity"):
                 compare(*pair)
@@ -154,22 +149,26 @@ def test_what_are_no_vectors_is_one_line(builtin: MultiViewEncoder, rows: Any) -
         (lambda rows: rows.astype(str), "returned <U"),
     ],
 )
-def test_what_an_encoder_must_not_return_is_one_line(builtin: MultiViewEncoder, change, message: str) -> None:
+def test_what_an_encoder_must_not_return_is_one_line(
+    packaged_encoder: MultiViewEncoder, change, message: str
+) -> None:
     with pytest.raises(UserError, match=f"^Lengths: encode.*{message}"):
-        WithStructure(Lengths(change), 0.15, builtin).encode(TEXTS)
+        WithStructure(Lengths(change), 0.15, packaged_encoder).encode(TEXTS)
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_encoders_can_be_copied_and_pickled(builtin: MultiViewEncoder, again) -> None:
-    for model in (builtin, with_structure(Lengths(), 0.15, builtin)):
-        np.testing.assert_allclose(again(model).encode(TEXTS), model.encode(TEXTS), atol=1e-6)
-    structured = again(with_structure(Lengths(), 0.5, builtin))
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
+)
+def test_encoders_can_be_copied_and_pickled(packaged_encoder: MultiViewEncoder, copied) -> None:
+    for model in (packaged_encoder, with_structure(Lengths(), 0.15, packaged_encoder)):
+        np.testing.assert_allclose(copied(model).encode(TEXTS), model.encode(TEXTS), atol=1e-6)
+    structured = copied(with_structure(Lengths(), 0.5, packaged_encoder))
     vectors = structured.encode(TEXTS)
     assert structured.name == "lengths" and vectors.shape[1] == WIDTH + 2
     assert structured.similarity(vectors[0], vectors[2])[0, 0] < 0.9  # their lengths alone: 1
 
 
-def test_use_changes_neither_hash_nor_pickle(builtin: MultiViewEncoder) -> None:
+def test_use_changes_neither_hash_nor_pickle(packaged_encoder: MultiViewEncoder) -> None:
     """Libraries name what they computed by such hashes."""
     makers = [
         lambda: MultiViewEncoder.load("builtin", "cpu"),
@@ -196,9 +195,9 @@ def adapted() -> Any:
 
 
 @pytest.mark.parametrize("to", ["half", "bfloat16", "double", "float"])
-def test_an_adapter_computes_in_float32_whatever_it_is_cast_to(adapted, builtin, to: str) -> None:
+def test_an_adapter_computes_in_float32_whatever_it_is_cast_to(adapted, packaged_encoder, to: str) -> None:
     vectors = getattr(copy.deepcopy(adapted), to)().encode(TEXTS)
-    np.testing.assert_allclose(vectors, builtin.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(vectors, packaged_encoder.encode(TEXTS), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -218,8 +217,8 @@ def test_an_adapter_refuses_in_one_line(adapted, call, message: str) -> None:
     np.testing.assert_allclose(adapted.encode(tokens), adapted[0].encoder.encode(tokens), atol=1e-6)
 
 
-def test_scikit_learn_names_its_columns_and_wants_fit_first(builtin: MultiViewEncoder) -> None:
-    step = MultiViewTransformer(builtin).set_output(transform="pandas")
+def test_scikit_learn_names_its_columns_and_wants_fit_first(packaged_encoder: MultiViewEncoder) -> None:
+    step = MultiViewTransformer(packaged_encoder).set_output(transform="pandas")
     with pytest.raises(NotFittedError):
         step.transform(TEXTS)
     frame = step.fit_transform(pd.Series(TEXTS))
@@ -243,10 +242,12 @@ def test_scikit_learn_names_its_columns_and_wants_fit_first(builtin: MultiViewEn
         "readout": [np.ones(2)],
     }.items(),
 )
-def test_an_option_of_another_type_is_one_line(builtin: MultiViewEncoder, option: str, values: list) -> None:
+def test_an_option_of_another_type_is_one_line(
+    packaged_encoder: MultiViewEncoder, option: str, values: list
+) -> None:
     for value in values:
         with pytest.raises(UserError, match=option):
-            builtin.encode(TEXTS, **{option: value})
+            packaged_encoder.encode(TEXTS, **{option: value})
 
 
 @pytest.mark.parametrize("path", [None, 1, 1.5, ["x"], {}, np.ones(2), "x" * 5000, "a\0b"])
@@ -257,13 +258,16 @@ def test_what_is_no_path_is_one_line(path: Any) -> None:
                 open_it(path)
 
 
-def test_arguments_of_another_type_are_one_line(builtin: MultiViewEncoder) -> None:
+def test_arguments_of_another_type_are_one_line(packaged_encoder: MultiViewEncoder) -> None:
     for top in (None, 0, 1.5, [1]):
         with pytest.raises(UserError, match=r"explain: top="):
-            builtin.explain("A cat sat.", "It slept.", top=top)  # type: ignore[arg-type]
-    assert builtin.word_vectors(pd.Series(["cat", "dog"])).shape == builtin.word_vectors(["cat", "dog"]).shape
+            packaged_encoder.explain("A cat sat.", "It slept.", top=top)  # type: ignore[arg-type]
+    assert (
+        packaged_encoder.word_vectors(pd.Series(["cat", "dog"])).shape
+        == packaged_encoder.word_vectors(["cat", "dog"]).shape
+    )
     with pytest.raises(UserError, match=r"word_vectors: a str \('cat'\) is no list"):
-        builtin.word_vectors("cat")
+        packaged_encoder.word_vectors("cat")
     for wrong in (None, "builtin", np.zeros(2)):
         with pytest.raises(UserError, match=r"with_structure: a .* has no encode"):
             with_structure(wrong)

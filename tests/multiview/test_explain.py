@@ -45,8 +45,8 @@ def test_a_node_covers_the_words_below_it(seed: int) -> None:
         assert named_N.tolist() == [True] * (stop - start) + (batch.label[inner] != 0).tolist()
 
 
-def covers(sets: list[set[int]]) -> np.ndarray:
-    return np.array([[word in found for word in range(len(sets))] for found in sets])
+def covers(word_sets: list[set[int]]) -> np.ndarray:
+    return np.array([[word in words for word in range(len(word_sets))] for words in word_sets])
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(0, 10_000), st.integers(1, 9))
@@ -78,12 +78,13 @@ def encoder() -> MultiViewEncoder:
 
 
 def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
-    found = encoder.explain(A, B)
-    assert list(found.cosines) == ["dep", "const", "seq"]
-    for cosine, chosen in ((found.cosine, None), *((found.cosines[view], [view]) for view in found.cosines)):
+    explanation = encoder.explain(A, B)
+    assert list(explanation.cosines) == ["dep", "const", "seq"]
+    cosine_of_views = [(explanation.cosine, None), *((c, [view]) for view, c in explanation.cosines.items())]
+    for cosine, chosen in cosine_of_views:
         one, other = encoder.encode([A, B], views=chosen)
         assert cosine == pytest.approx(float(encoder.similarity(one, other)), abs=1e-6)
-    assert found.trees == {"dep": "dep", "const": "const"}
+    assert explanation.trees == {"dep": "dep", "const": "const"}
     sentences = [encoder.reader.tokens(sentence) for sentence in (A, B)]
     batch, dummy = encoder.reader.parse(sentences, {"dep", "const"}), encoder.reader.inventories().dummy_label
     for nodes in nodes_of(batch, chosen_views(encoder.networks, ["dep", "const"])):
@@ -96,7 +97,7 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
             cover_NW, named_N = covers_of(batch, row, nodes.tree, dummy)
             covers = [tuple(np.flatnonzero(cover_W).tolist()) for cover_W in cover_NW[named_N]]
             sides.append(dict(zip(covers, nodes.states[row][named_N], strict=True)))
-        matches = [match for match in found.matches if match.view == nodes.name]
+        matches = [match for match in explanation.matches if match.view == nodes.name]
         assert matches
         for match in matches:
             vectors = [side[part.positions] for side, part in zip(sides, (match.a, match.b), strict=True)]
@@ -104,44 +105,41 @@ def test_every_cosine_is_that_of_the_vectors(encoder: MultiViewEncoder) -> None:
             assert match.cosine == pytest.approx(cosine, abs=1e-5)
 
 
-def test_it_starts_with_the_cosine_of_the_vectors_then_its_parts() -> None:
-    builtin = MultiViewEncoder.load("builtin", "cpu")
-    found, vectors = builtin.explain(A, B), builtin.encode([A, B])
-    assert found.cosine == pytest.approx(float(builtin.similarity(*vectors)), abs=1e-6)
-    assert list(found.cosines)[:3] == ["meaning", "structure", "dep"]
-    share = builtin.structure
-    mixed = (1 - share) * found.cosines["meaning"] + share * found.cosines["structure"]
-    assert found.cosine == pytest.approx(mixed, abs=1e-5)
+def test_it_starts_with_the_cosine_of_the_vectors_then_its_parts(packaged_encoder: MultiViewEncoder) -> None:
+    explanation, vectors = packaged_encoder.explain(A, B), packaged_encoder.encode([A, B])
+    assert explanation.cosine == pytest.approx(float(packaged_encoder.similarity(*vectors)), abs=1e-6)
+    assert list(explanation.cosines)[:3] == ["meaning", "structure", "dep"]
+    share = packaged_encoder.structure
+    mixed = (1 - share) * explanation.cosines["meaning"] + share * explanation.cosines["structure"]
+    assert explanation.cosine == pytest.approx(mixed, abs=1e-5)
 
 
 def test_short_sentences_and_what_has_no_trees(encoder: MultiViewEncoder) -> None:
     for text in ("", "Word", "!"):
         for pair in ((text, A), (A, text), (text, text)):
-            found = encoder.explain(*pair)
-            assert str(found) and all(m.a.positions and m.b.positions for m in found.matches)
-        assert "no subtrees match" in str(found) and not found.matches
+            explanation = encoder.explain(*pair)
+            assert str(explanation) and all(m.a.positions and m.b.positions for m in explanation.matches)
+        assert "no subtrees match" in str(explanation) and not explanation.matches
     with pytest.raises(UserError, match=r"explain: no trees in seq; it needs a model with the view dep or"):
         encoder.explain(A, B, view="seq")
     with pytest.raises(UserError, match=r"'word word .* has 200 words, too many for the parsers"):
         encoder.explain(A, "word " * 200)
 
 
-def test_the_command_shows_the_view_that_is_asked_for(encoder: MultiViewEncoder, monkeypatch, capsys) -> None:
+def test_the_command_shows_the_view_that_is_asked_for(encoder, monkeypatch, capsys, refusal) -> None:
     monkeypatch.setattr(explain.ExplainConfig, "load", lambda config: encoder)
     assert explain.cli(["builtin", A, B, "--view", "dep", "--top", "2"]) == 0
-    shown = capsys.readouterr()
-    assert "A, dep\n" in shown.out and "const" not in shown.out and "[3]" not in shown.out
-    assert explain.cli(["builtin", A, B, "--view", "seq"]) == 2
-    assert "no trees in seq" in capsys.readouterr().err
+    output = capsys.readouterr()
+    assert "A, dep\n" in output.out and "const" not in output.out and "[3]" not in output.out
+    assert "no trees in seq" in refusal(explain.cli, "builtin", A, B, "--view", "seq")
 
 
-def test_bindings_are_named() -> None:
-    builtin = MultiViewEncoder.load("builtin", "cpu")
-    found = builtin.explain("The lawyer praised the doctor.", "The doctor praised the lawyer.")
-    assert "≠ agent of praised: lawyer | doctor" in str(found)
-    assert [(b.role, b.a, b.b) for b in found.bindings] == [
+def test_bindings_are_named(packaged_encoder: MultiViewEncoder) -> None:
+    explanation = packaged_encoder.explain("The lawyer praised the doctor.", "The doctor praised the lawyer.")
+    assert "≠ agent of praised: lawyer | doctor" in str(explanation)
+    assert [(b.role, b.a, b.b) for b in explanation.bindings] == [
         ("agent", ("lawyer",), ("doctor",)),
         ("patient", ("doctor",), ("lawyer",)),
     ]
-    found = builtin.explain("The film is good.", "The film is not bad.")
-    assert "≠ attr of film: good | not bad" in str(found)
+    explanation = packaged_encoder.explain("The film is good.", "The film is not bad.")
+    assert "≠ attr of film: good | not bad" in str(explanation)

@@ -40,10 +40,10 @@ def judge() -> Judge:
     ],
 )
 def test_pairs_that_differ_have_a_reason(judge: Judge, pair: tuple[str, str], reason: str) -> None:
-    found = judge(*pair)
-    assert found.probability < 0.5
-    assert reason in [str(one) for one in found.reasons] and reason in str(found)
-    assert found.numbers.keys() == NUMBERS.keys()
+    judgement = judge(*pair)
+    assert judgement.probability < 0.5
+    assert reason in [str(one) for one in judgement.reasons] and reason in str(judgement)
+    assert judgement.numbers.keys() == NUMBERS.keys()
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_pairs_that_differ_have_a_reason(judge: Judge, pair: tuple[str, str], re
     ],
 )
 def test_pairs_that_say_the_same(judge: Judge, pair: tuple[str, str]) -> None:
-    found = judge(*pair)
-    assert found.probability > 0.5
-    assert {reason.kind for reason in found.reasons} <= {"agreeing"}
+    judgement = judge(*pair)
+    assert judgement.probability > 0.5
+    assert {reason.kind for reason in judgement.reasons} <= {"agreeing"}
 
 
 def test_a_synonym_is_accepted_more_readily_than_an_opposite(judge: Judge) -> None:
@@ -89,13 +89,13 @@ def test_a_sentence_says_the_same_as_itself(judge: Judge, a: Any, b: Any) -> Non
 
 def test_a_pair_is_the_same_alone_in_a_batch_and_the_other_way(judge: Judge) -> None:
     pairs = [SAME, SWAPPED, ("Rain", "It rains in two towns."), SAME[::-1]]
-    together = [found.probability for found in judge.pairs(pairs)]
-    assert together == pytest.approx([judge(*pair).probability for pair in pairs], abs=1e-5)
-    assert together[0] == pytest.approx(together[3], abs=1e-5)
+    probabilities = [judgement.probability for judgement in judge.pairs(pairs)]
+    assert probabilities == pytest.approx([judge(*pair).probability for pair in pairs], abs=1e-5)
+    assert probabilities[0] == pytest.approx(probabilities[3], abs=1e-5)
     assert judge.pairs([]) == []
-    assert [found.probability for found in judge.pairs(np.array(pairs))] == together
+    assert [judgement.probability for judgement in judge.pairs(np.array(pairs))] == probabilities
     tokens = judge(("The", "lawyer", "praised", "the", "doctor", "."), SAME[1])
-    assert tokens.probability == pytest.approx(together[0], abs=1e-5)
+    assert tokens.probability == pytest.approx(probabilities[0], abs=1e-5)
 
 
 def test_numbers_of_a_pair(judge: Judge) -> None:
@@ -117,13 +117,12 @@ class Counts:
 
 def test_a_judge_of_ones_own_is_saved_as_json(judge: Judge, tmp_path: Path) -> None:
     pairs = [SAME, SWAPPED, *((a, b) for a in ("He came.", "She left.") for b in ("He came.", "She sang."))]
-    own = Judge.fit(pairs, [1, 0, 1, 0, 0, 0], encoder=Counts(), source=judge.source, strength=0.1)
-    own.save(tmp_path / "own.json")
-    again = Judge.load(tmp_path / "own.json", encoder=Counts(), source=judge.source)
-    assert [p.probability for p in again.pairs(pairs)] == pytest.approx(
-        [p.probability for p in own.pairs(pairs)], abs=1e-4
-    )
-    assert own(*SAME).probability > own(*SWAPPED).probability + 0.2
+    fitted_judge = Judge.fit(pairs, [1, 0, 1, 0, 0, 0], encoder=Counts(), source=judge.source, strength=0.1)
+    fitted_judge.save(tmp_path / "own.json")
+    loaded_judge = Judge.load(tmp_path / "own.json", encoder=Counts(), source=judge.source)
+    same, loaded = ([p.probability for p in one.pairs(pairs)] for one in (fitted_judge, loaded_judge))
+    assert loaded == pytest.approx(same, abs=1e-4)
+    assert fitted_judge(*SAME).probability > fitted_judge(*SWAPPED).probability + 0.2
     for encoder, name in ((None, "none"), (type("Others", (Counts,), {})(), "Others")):
         with pytest.raises(UserError, match=f"was fitted beside Counts, not {name}"):
             Judge.load(tmp_path / "own.json", encoder=encoder, source=judge.source)
@@ -186,23 +185,23 @@ def test_what_the_judge_is_about_is_json(judge: Judge, tmp_path: Path, value: An
 
 
 def test_judgements_are_compared_hashed_and_pickled(judge: Judge) -> None:
-    found = judge(*SWAPPED)
-    again = pickle.loads(pickle.dumps(found))
-    assert again == found == judge(*SWAPPED) and hash(again) == hash(found)
-    assert again.reasons == found.reasons
+    judgement = judge(*SWAPPED)
+    copy = pickle.loads(pickle.dumps(judgement))
+    assert copy == judgement == judge(*SWAPPED) and hash(copy) == hash(judgement)
+    assert copy.reasons == judgement.reasons
 
 
 def test_reasons_of_long_texts_are_few_and_soon_found(judge: Judge) -> None:
-    found = judge("The film is good. " * 300, "The film is not good. " * 300)
-    assert [reason.kind for reason in found.reasons].count("negation") == 1
+    judgement = judge("The film is good. " * 300, "The film is not good. " * 300)
+    assert [reason.kind for reason in judgement.reasons].count("negation") == 1
     texts = [" ".join(f"{letter}{n}x" for n in range(8000)) for letter in "ab"]
-    found = judge(*texts)
+    judgement = judge(*texts)
     start = time.process_time()
-    (missing,) = found.reasons
+    (missing,) = judgement.reasons
     assert time.process_time() - start < 2 and len(missing.a.split(", ")) == MAX_WORDS
 
 
-def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys, refusal) -> None:
     assert cli(["A dog barked.", ""]) == 0, "an empty sentence is a sentence"
     capsys.readouterr()
     assert cli([*SWAPPED]) == 0
@@ -212,10 +211,8 @@ def test_the_command_judges_a_pair_or_a_table(tmp_path: Path, capsys: pytest.Cap
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert float(rows[0][0]) > 0.5 > float(rows[1][0]) and rows[1][3].startswith("roles: ")
     for alone in (str(tmp_path / "none.tsv"), "The cat sat. " * 30):
-        assert cli([alone]) == 2
-        assert f"{alone}: no such file; to judge two sentences, give both" in capsys.readouterr().err
+        assert f"{alone}: no such file; to judge two sentences, give both" in refusal(cli, alone)
     (tmp_path / "empty.tsv").touch()
-    assert cli([str(tmp_path / "empty.tsv")]) == 2 and "holds no rows" in capsys.readouterr().err
+    assert "holds no rows" in refusal(cli, tmp_path / "empty.tsv")
     (tmp_path / "bad.json").write_text("{}")
-    assert cli([*SAME, "--judge", str(tmp_path / "bad.json")]) == 2
-    assert "bad.json" in capsys.readouterr().err
+    assert "bad.json" in refusal(cli, *SAME, "--judge", tmp_path / "bad.json")

@@ -19,8 +19,7 @@ from multiview.training.data import open_trees
 from runtime.errors import UserError
 from runtime.files import file_record, read_record, write_record
 from tests.fixtures.trees import TINY, changed, toy_corpus
-from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser
-from tests.parsing.trees.test_cache import write_cache
+from tests.parsing.pipeline.toy_parsers import ToyConstituencyParser, ToyDependencyParser, write_cache
 
 SENTENCES = [
     "the cat chased a mouse",
@@ -118,16 +117,16 @@ def test_strings_are_split_by_rules_and_tokens_stay(encoder: MultiViewEncoder) -
 
 
 def test_the_parser_must_be_the_training_one(folder: Path, tmp_path: Path, monkeypatch) -> None:
-    asked = []
+    specs = []
 
     def give(kind: str, spec: str, device: str) -> ToyDependencyParser:
-        asked.append(spec)
+        specs.append(spec)
         return ToyDependencyParser()
 
     monkeypatch.setattr("parsing.text_parser.load_parser", give)
     encoder = MultiViewEncoder.load(folder, dep_model="my/parser")
     assert encoder.encode(SENTENCES[:2], views=["dep"]).shape == (2, 8)
-    assert asked == ["my/parser"]
+    assert specs == ["my/parser"]
     monkeypatch.setattr(ToyDependencyParser, "identity", {**ToyDependencyParser.identity, "version": "2"})
     with pytest.raises(UserError, match=r"toy-dep 1 .*here is toy-dep 2 .*--dep-model"):
         MultiViewEncoder.load(folder).encode(SENTENCES[:2], views=["dep"])

@@ -24,10 +24,10 @@ from multiview.training.fit import Moments, Target, store_readout
 from runtime.cli import warn_once
 from runtime.errors import UserError
 from runtime.files import read_record
-from tests.fixtures.trees import toy_corpus
+from tests.fixtures.trees import toy_corpus, toy_words
 from tests.multiview.test_model import reseal
 from tests.multiview.test_weightless import encoder_of, save_compact
-from tests.parsing.trees.test_cache import write_cache
+from tests.parsing.pipeline.toy_parsers import write_cache
 
 TEXTS = ["The lawyer praised the doctor.", "Rain.", "", "The doctor praised the lawyer."]
 
@@ -40,21 +40,21 @@ def test_the_closed_form_is_ridge_regression(strength: float) -> None:
     moments = Moments()
     for part in np.array_split(np.arange(len(x)), 3):
         moments.add(x[part], y[part])
-    found = moments.fit(strength, dim=4)
+    readout = moments.fit(strength, dim=4)
     exact = x.astype(np.float64)
     alpha = strength * exact.var(axis=0).mean() * len(x)
-    wanted = Ridge(alpha=alpha).fit(exact, y).predict(exact)
-    given = torch.from_numpy(x).double() @ found.weight.double().T + found.bias
+    theirs = Ridge(alpha=alpha).fit(exact, y).predict(exact)
+    ours = torch.from_numpy(x).double() @ readout.weight.double().T + readout.bias
     # The predictions, turned; those of one sentence are told apart by all products of two.
-    np.testing.assert_allclose(given[:50] @ given[:50].T, wanted[:50] @ wanted[:50].T, rtol=1e-4)
-    assert found.axes_TK is not None
-    np.testing.assert_allclose(given @ found.axes_TK.double().T, wanted, atol=1e-3)
-    moment = (given.T @ given).numpy() / len(x)
+    np.testing.assert_allclose(ours[:50] @ ours[:50].T, theirs[:50] @ theirs[:50].T, rtol=1e-4)
+    assert readout.axes_TK is not None
+    np.testing.assert_allclose(ours @ readout.axes_TK.double().T, theirs, atol=1e-3)
+    moment = (ours.T @ ours).numpy() / len(x)
     np.testing.assert_allclose(moment, np.diag(np.diag(moment)), atol=1e-3 * moment[0, 0])
     assert (np.diff(np.diag(moment)) < 0).all()
     cut = moments.fit(strength, dim=2)
-    torch.testing.assert_close(cut.weight, found.weight[:2])
-    torch.testing.assert_close(found(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
+    torch.testing.assert_close(cut.weight, readout.weight[:2])
+    torch.testing.assert_close(readout(torch.from_numpy(x), 2), cut(torch.from_numpy(x)))
     with pytest.raises(UserError, match="5 numbers: the teacher has 4"):
         moments.fit(strength, dim=5)
 
@@ -70,14 +70,14 @@ def test_neighbours_are_canonical_directions() -> None:
     moments = Moments(of_neighbours=True)
     moments.add(left, right)
     moments.add(right, left)
-    found = moments.fit(1e-9, 3)
+    readout = moments.fit(1e-9, 3)
     x, y = np.concatenate([left, right]), np.concatenate([right, left])
-    wanted = CCA(3, scale=False, max_iter=5000, tol=1e-12).fit(x, y)
-    share = [np.corrcoef(*pair)[0, 1] for pair in zip(*(v.T for v in wanted.transform(x, y)), strict=True)]
-    given = found.weight.double().numpy() @ x.T + found.bias.double().numpy()[:, None]
-    np.testing.assert_allclose(given.mean(axis=1), 0, atol=1e-4)
-    np.testing.assert_allclose(given.var(axis=1), share, rtol=1e-3)  # unit variance, by √ρ
-    cosines = np.abs(np.corrcoef(given, wanted.transform(x).T)[:3, 3:])
+    cca = CCA(3, scale=False, max_iter=5000, tol=1e-12).fit(x, y)
+    roots = [np.corrcoef(*pair)[0, 1] for pair in zip(*(v.T for v in cca.transform(x, y)), strict=True)]
+    ours = readout.weight.double().numpy() @ x.T + readout.bias.double().numpy()[:, None]
+    np.testing.assert_allclose(ours.mean(axis=1), 0, atol=1e-4)
+    np.testing.assert_allclose(ours.var(axis=1), roots, rtol=1e-3)  # unit variance, by √ρ
+    cosines = np.abs(np.corrcoef(ours, cca.transform(x).T)[:3, 3:])
     np.testing.assert_allclose(np.diag(cosines), 1, atol=1e-3)
 
 
@@ -100,20 +100,20 @@ def test_features_are_scaled_and_without_what_others_tell() -> None:
     x_ND[:, 8] = 0.7
     moments = Moments()
     moments.add(x_ND, x_ND[:, :1])
-    left, gone = [*range(8)], [8]
-    while len(left) > 1:
-        told = [
+    columns, dropped_columns = [*range(8)], [8]
+    while len(columns) > 1:
+        scores = [
             LinearRegression().fit(x_ND[:, rest], x_ND[:, d]).score(x_ND[:, rest], x_ND[:, d])
-            for d in left
-            for rest in [[other for other in left if other != d]]
+            for d in columns
+            for rest in [[other for other in columns if other != d]]
         ]
-        gone.append(left.pop(int(np.argmax(told))))
-    assert {*gone[1:3]} & {4, 6} and {*gone[1:3]} & {5, 7}
-    for kept in range(1, 9):
-        scale = moments.scale(kept)
-        assert {*range(9)} - {*scale.feature_indices.tolist()} == {*gone[: 9 - kept]}
+        dropped_columns.append(columns.pop(int(np.argmax(scores))))
+    assert {*dropped_columns[1:3]} & {4, 6} and {*dropped_columns[1:3]} & {5, 7}
+    for size in range(1, 9):
+        scale = moments.scale(size)
+        assert {*range(9)} - {*scale.feature_indices.tolist()} == {*dropped_columns[: 9 - size]}
         features = scale(torch.from_numpy(x_ND)).numpy()
-        np.testing.assert_allclose(features.std(axis=0), FEATURE_LENGTH / kept**0.5, rtol=1e-5)
+        np.testing.assert_allclose(features.std(axis=0), FEATURE_LENGTH / size**0.5, rtol=1e-5)
         np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)
     whole = moments.scale(10**6)(torch.from_numpy(x_ND))
     assert whole.shape == (3000, 9) and not whole[:, 8].any()
@@ -208,9 +208,8 @@ def test_a_folder_takes_another(compact: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("both_devices")
-def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -> None:
-    texts, _ = toy_corpus()
-    words = sorted({word for text in texts for word in text})
+def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys, refusal) -> None:
+    texts, words = toy_corpus()[0], toy_words()
     counts = np.array([[text.count(word) for word in words] for text in texts], np.float32)
     np.save(tmp_path / "t.npy", counts)
     encoder_of(listed=("<unk>", *words)).save(tmp_path / "m")
@@ -223,18 +222,14 @@ def test_the_command_fits_and_reports(toy_trees: Path, tmp_path: Path, capsys) -
     assert MultiViewEncoder.load(tmp_path / "new").get_sentence_embedding_dimension() == 8 + WIDTH
     alone = [str(tmp_path / "new"), str(toy_trees), "--dim", "4", "--output", str(tmp_path / "alone")]
     assert readout.cli(alone) == 0
-    told = re.findall(r"recall@1 of neighbours (\S+) \((\d+) numbers\)", capsys.readouterr().out)
-    assert [numbers for _, numbers in told] == ["8", "4"] and float(told[1][0]) > 0
-    for wrong, message in (
-        ([*command[:-1], "999"], rf"--dim 999: .*t\.npy has {len(words)} numbers"),
-        (["builtin", *command[1:]], "--output: needed for builtin"),
-    ):
-        assert readout.cli(wrong) == 2
-        assert re.search(message, capsys.readouterr().err)
+    recalls = re.findall(r"recall@1 of neighbours (\S+) \((\d+) numbers\)", capsys.readouterr().out)
+    assert [numbers for _, numbers in recalls] == ["8", "4"] and float(recalls[1][0]) > 0
+    assert f"t.npy has {len(words)} numbers" in refusal(readout.cli, *command[:-1], 999)
+    assert "--output: needed for builtin" in refusal(readout.cli, "builtin", *command[1:])
 
 
 def test_a_model_is_replaced_where_that_gains(toy_trees: Path, tmp_path: Path, capsys, monkeypatch) -> None:
-    encoder_of(listed=("<unk>", *{word for text in toy_corpus()[0] for word in text})).save(tmp_path / "m")
+    encoder_of(listed=("<unk>", *toy_words())).save(tmp_path / "m")
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     command = [str(tmp_path / "m"), str(toy_trees), "--dim", "4", "--strength", "0.1"]
     with monkeypatch.context() as patch:
@@ -253,14 +248,14 @@ def test_a_model_is_replaced_where_that_gains(toy_trees: Path, tmp_path: Path, c
     out = capsys.readouterr().out
     assert "no gain" not in out and MultiViewEncoder.load(tmp_path / "m").readout is not None
     # Sentences are counted, not pairs of neighbours; each of these has one.
-    fitted, *held = map(int, re.findall(r"\d+", out.splitlines()[0]))
-    assert fitted + sum(held) == len(toy_corpus()[0])
-    assert f"neighbours over {fitted} sentences of toy" in out
+    fitted_count, *held_out_counts = map(int, re.findall(r"\d+", out.splitlines()[0]))
+    assert fitted_count + sum(held_out_counts) == len(toy_corpus()[0])
+    assert f"neighbours over {fitted_count} sentences of toy" in out
 
 
-def test_a_text_without_neighbours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_without_neighbours(tmp_path: Path, refusal) -> None:
     encoder_of().save(tmp_path / "m")
     texts = [("the", "cat", f"w{n}") for n in range(60)]
     write_cache(tmp_path / "single", texts, documents=range(60), shard=64)
-    assert readout.cli([str(tmp_path / "m"), str(tmp_path / "single"), "--dim", "4"]) == 2
-    assert "single: no two sentences of a document to fit" in capsys.readouterr().err
+    line = refusal(readout.cli, tmp_path / "m", tmp_path / "single", "--dim", 4)
+    assert "single: no two sentences of a document to fit" in line

@@ -17,22 +17,17 @@ ACTIVE, PASSIVE, EXCHANGED = (
 )
 
 
-@pytest.fixture(scope="module")
-def builtin() -> MultiViewEncoder:
-    return MultiViewEncoder.load("builtin", "cpu", structure=0)
-
-
 @pytest.mark.parametrize("view", [RolesView, OrderView])
-def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesView]) -> None:
+def test_a_view_equals_its_equation(packaged_encoder: MultiViewEncoder, view: type[RolesView]) -> None:
     texts = (ACTIVE, PASSIVE, "Rain.", "The film was not good.")
     sentences = [(*text[:-1].split(), ".") for text in texts]
-    batch = builtin.reader.parse(sentences, {"dep"})
+    batch = packaged_encoder.reader.parse(sentences, {"dep"})
     assert batch.types is not None
-    words = builtin.members[0].network.words
+    words = packaged_encoder.members[0].network.words
     x_UE = words.rows(0, words.vocabulary.lookup(batch.types)).double()
     encoder = view(x_UE.shape[1], WIDTH)
     plan = encoder.plan(batch)
-    found = encoder(x_UE, plan, torch.from_numpy(batch.token.astype(np.int64)))
+    vectors = encoder(x_UE, plan, torch.from_numpy(batch.token.astype(np.int64)))
     a_ES, b_ES, sign_RS = (part.double() for part in random_maps(x_UE.shape[1], WIDTH))
     share = torch.from_numpy(plan.spelling_share).double()[:, None]
     assert share.unique().numpy() == pytest.approx([0.85, 1])  # praised and good have opposites
@@ -41,13 +36,13 @@ def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesV
     unit /= x_UE[batch.token[plan.token_of_word]].norm(dim=1, keepdim=True)
     left = unit @ a_ES + spelt
     right = torch.cat([(unit @ b_ES + torch.roll(spelt, 1, 1)) * WIDTH**0.5, torch.ones(1, WIDTH)])
-    wanted = torch.zeros(4, WIDTH, dtype=torch.float64)
+    expected = torch.zeros(4, WIDTH, dtype=torch.float64)
     for role, head, dependent, sign, sentence in zip(
         plan.role, plan.head, plan.dependent, plan.sign, plan.sentence, strict=True
     ):
-        wanted[sentence] += sign * sign_RS[role] * left[head] * right[dependent]
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-7)
-    assert found[2].any()  # one word
+        expected[sentence] += sign * sign_RS[role] * left[head] * right[dependent]
+    torch.testing.assert_close(vectors, expected, rtol=1e-6, atol=1e-7)
+    assert vectors[2].any()  # one word
     assert set(plan.sign[plan.sentence == 3]) == {-1}  # all of a denied predicate
 
 
@@ -61,11 +56,11 @@ def test_a_view_equals_its_equation(builtin: MultiViewEncoder, view: type[RolesV
         (["The", "lawyer\u200b", "isn’t", "cafe\u0301"], ["The", "lawyer", "isn't", "café"]),
     ],
 )
-def test_vectors_do_not_see_how_a_character_is_written(builtin, text, same: str | list[str]) -> None:
+def test_vectors_do_not_see_how_a_character_is_written(packaged_encoder, text, same: str | list[str]) -> None:
     for readout in ("meaning", "features"):
-        one, other = builtin.encode([text, same], readout=readout)
+        one, other = packaged_encoder.encode([text, same], readout=readout)
         np.testing.assert_allclose(one, other, atol=1e-5)
-    one, other = builtin.structure_vectors([text, same])
+    one, other = packaged_encoder.structure_vectors([text, same])
     np.testing.assert_allclose(one, other, atol=1e-5)
     assert one.any()
 
@@ -77,13 +72,13 @@ def test_dep_tells_who_did_what_if_it_knows_the_roles(tmp_path) -> None:
         assert np.isfinite(vectors).all()
         assert np.allclose(vectors[0], vectors[1], atol=1e-6) != relations
         model.save(tmp_path / str(relations))
-        again = MultiViewEncoder.load(tmp_path / str(relations), "cpu")
-        assert np.array_equal(again.encode([ACTIVE, EXCHANGED, "", "Rain"]), vectors)
+        loaded_model = MultiViewEncoder.load(tmp_path / str(relations), "cpu")
+        assert np.array_equal(loaded_model.encode([ACTIVE, EXCHANGED, "", "Rain"]), vectors)
 
 
-def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path) -> None:
+def test_structure_has_four_sizes(packaged_encoder: MultiViewEncoder, tmp_path) -> None:
     small = MultiViewEncoder.load("builtin", "cpu", structure=0.3, structure_size=128)
-    vectors, whole = small.encode([ACTIVE, PASSIVE]), builtin.structure_vectors([ACTIVE, PASSIVE])
+    vectors, whole = small.encode([ACTIVE, PASSIVE]), packaged_encoder.structure_vectors([ACTIVE, PASSIVE])
     assert vectors.shape[1] == small.get_sentence_embedding_dimension() == 384 + 128
     cut = whole[:, :128] / np.linalg.norm(whole[:, :128], axis=1, keepdims=True)
     np.testing.assert_allclose(small.structure_vectors([ACTIVE, PASSIVE]), cut, atol=1e-6)
@@ -92,24 +87,26 @@ def test_structure_has_four_sizes(builtin: MultiViewEncoder, tmp_path) -> None:
     assert MultiViewEncoder.load(tmp_path / "small", "cpu").structure_size == 128
     for size in (100, 128.0):
         with pytest.raises(UserError, match=f"structure_size={size}: one of 128, 256, 512, 1024"):
-            with_structure(builtin, structure_size=size)  # type: ignore[arg-type]
+            with_structure(packaged_encoder, structure_size=size)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="give one of the two"):
-        with_structure(builtin, source=builtin, structure_size=128)
+        with_structure(packaged_encoder, source=packaged_encoder, structure_size=128)
 
 
-def test_names_of_encoders_take_a_share(builtin: MultiViewEncoder) -> None:
+def test_names_of_encoders_take_a_share(packaged_encoder: MultiViewEncoder) -> None:
     sentences = [tuple(text[:-1].split()) for text in (ACTIVE, PASSIVE, EXCHANGED)]
     ours, bag = open_model("builtin?structure=0.3"), open_model("bag:random?dim=64?structure=1")
     assert ours.name == "builtin?structure=0.3"
-    np.testing.assert_allclose(ours(sentences), builtin.encode(sentences, structure=0.3), atol=1e-6)
-    cosines = builtin.similarity(bag(sentences), bag(sentences))
+    np.testing.assert_allclose(ours(sentences), packaged_encoder.encode(sentences, structure=0.3), atol=1e-6)
+    cosines = packaged_encoder.similarity(bag(sentences), bag(sentences))
     assert cosines[0, 1] > cosines[0, 2] + 0.2
     with pytest.raises(UserError, match="structure=3"):
         open_model("builtin?structure=3")
 
 
-def test_numbers_stand_beside_who_has_them(builtin: MultiViewEncoder) -> None:
-    batch = builtin.reader.parse([("Ann", "ran", "two", "miles", "and", "Bob", "ran", "five", ".")], {"dep"})
+def test_numbers_stand_beside_who_has_them(packaged_encoder: MultiViewEncoder) -> None:
+    batch = packaged_encoder.reader.parse(
+        [("Ann", "ran", "two", "miles", "and", "Bob", "ran", "five", ".")], {"dep"}
+    )
     assert batch.types is not None
     plan = RolesView(8, WIDTH).plan(batch)
     word = [batch.types[batch.token[place]] for place in plan.token_of_word]
@@ -117,24 +114,25 @@ def test_numbers_stand_beside_who_has_them(builtin: MultiViewEncoder) -> None:
     assert {("Ann", "two"), ("Bob", "five")} <= {(word[a], word[b]) for r, a, b in pairs if r == SIBLINGS}
 
 
-def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path, builtin: MultiViewEncoder) -> None:
+def test_a_structured_sentence_transformer_is_saved_and_loaded(tmp_path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from multiview.sentence_transformers import MultiViewModule
 
-    plain = sentence_transformers.SentenceTransformer(modules=[MultiViewModule(builtin)])
-    model = with_structure(plain, 0.3, builtin)
+    encoder = MultiViewEncoder.load("builtin", "cpu", structure=0)
+    plain = sentence_transformers.SentenceTransformer(modules=[MultiViewModule(encoder)])
+    model = with_structure(plain, 0.3, encoder)
     model.save(str(tmp_path))
     card = (tmp_path / "README.md").read_text()
     assert "pip install multiview-embeddings" in card and "trust_remote_code=True" in card
-    again = sentence_transformers.SentenceTransformer(str(tmp_path), trust_remote_code=True)
+    loaded_model = sentence_transformers.SentenceTransformer(str(tmp_path), trust_remote_code=True)
     vectors = model.encode([ACTIVE, EXCHANGED])
-    np.testing.assert_allclose(again.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)
-    np.testing.assert_allclose(vectors, builtin.encode([ACTIVE, EXCHANGED], structure=0.3), atol=1e-5)
+    np.testing.assert_allclose(loaded_model.encode([ACTIVE, EXCHANGED]), vectors, atol=1e-6)
+    np.testing.assert_allclose(vectors, encoder.encode([ACTIVE, EXCHANGED], structure=0.3), atol=1e-5)
 
 
-def test_sentence_transformers_tools_take_the_model(builtin: MultiViewEncoder) -> None:
+def test_sentence_transformers_tools_take_the_model(packaged_encoder: MultiViewEncoder) -> None:
     util = pytest.importorskip("sentence_transformers.util")
     texts = ["A cat sat on the mat.", "Prices fell on Monday.", "The cat was sitting on a mat."]
-    assert util.paraphrase_mining(builtin, texts, show_progress_bar=False)[0][1:] == [0, 2]
-    vectors = builtin.encode(texts, convert_to_tensor=True)
+    assert util.paraphrase_mining(packaged_encoder, texts, show_progress_bar=False)[0][1:] == [0, 2]
+    vectors = packaged_encoder.encode(texts, convert_to_tensor=True)
     assert util.semantic_search(vectors[:1], vectors[1:], top_k=1)[0][0]["corpus_id"] == 1

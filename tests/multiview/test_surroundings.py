@@ -69,12 +69,12 @@ def test_a_fork_encodes_also_while_other_threads_do(encoder, expected) -> None:
             receiving, sending = context.Pipe(duplex=False)
             child = context.Process(target=lambda: sending.send(encoder.encode(SENTENCES * 3)))
             child.start()
-            found = receiving.recv() if receiving.poll(60) else None
+            vectors = receiving.recv() if receiving.poll(60) else None
             child.kill()
             for one in busy:
                 np.testing.assert_allclose(one.result(), expected, atol=1e-5)
-    assert found is not None, "the child never answers"
-    np.testing.assert_allclose(found, np.tile(expected, (3, 1)), atol=1e-5)
+    assert vectors is not None, "the child never answers"
+    np.testing.assert_allclose(vectors, np.tile(expected, (3, 1)), atol=1e-5)
 
 
 @contextlib.contextmanager

@@ -17,9 +17,8 @@ from multiview.train import main
 from multiview.training.data import open_trees
 from multiview.training.trainer import Trainer
 from runtime.errors import UserError
-from tests.fixtures.trees import TINY, changed
+from tests.fixtures.trees import TINY, changed, write_vectors
 from tests.multiview.test_model import load
-from tests.multiview.words.test_table import write_vectors
 
 OWN = ("shout", "length")
 VIEWS = ("seq", "dep", "const", "bag", "spelling", "roles", "order", *OWN)
@@ -83,16 +82,16 @@ def test_an_untrained_view_is_saved_and_encodes_the_same(views: str, toy_trees: 
     cache = open_trees(toy_trees)
     vectors = encoder.encode(None, trees=cache)
     encoder.save(tmp_path / "m")
-    again = MultiViewEncoder.load(tmp_path / "m", "cpu")
-    np.testing.assert_array_equal(again.encode(None, trees=cache), vectors)
-    assert again.views == views.split(",")
+    loaded = MultiViewEncoder.load(tmp_path / "m", "cpu")
+    np.testing.assert_array_equal(loaded.encode(None, trees=cache), vectors)
+    assert loaded.views == views.split(",")
     place = 0
-    for position, (view, width) in enumerate(zip(again.views, again.members[0].network.widths, strict=True)):
-        part = again.encode(None, trees=cache, views=[f"{position}-{view}"])
+    network = loaded.members[0].network
+    for position, (view, width) in enumerate(zip(loaded.views, network.widths, strict=True)):
+        part = loaded.encode(None, trees=cache, views=[f"{position}-{view}"])
         np.testing.assert_allclose(part, vectors[:, place : place + width], atol=1e-6)
         place += width
-    words = again.members[0].network.words
-    assert len(words.tables) == max(1, sum(view in TRAINED for view in again.views))
+    assert len(network.words.tables) == max(1, sum(view in TRAINED for view in loaded.views))
 
 
 @pytest.mark.parametrize("words", ["trained", "fixed"])
@@ -135,9 +134,9 @@ def test_a_view_encodes_what_it_was_trained_as(views, words, toy_trees, tmp_path
 @pytest.fixture(scope="module")
 def fixed_vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
     words = ("the", "cat", "mouse", "prices", "she", "rocket", "rice", "and")
-    drawn = np.random.default_rng(0).normal(size=(8, 6)).round(3)
+    vectors = np.random.default_rng(0).normal(size=(8, 6)).round(3)
     path = tmp_path_factory.mktemp("vectors") / "v.txt"
-    return str(write_vectors(path, dict(zip(words, drawn, strict=True))))
+    return str(write_vectors(path, dict(zip(words, vectors, strict=True))))
 
 
 @pytest.mark.parametrize("weightless", [False, True])

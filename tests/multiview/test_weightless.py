@@ -36,11 +36,11 @@ def mixed(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def directions(key: int, width: int = 4096) -> list[float]:
+def directions(key: int) -> list[float]:
     """±1/√K by the bits of the K/8 bytes of K/64 random numbers: the lowest bits, then those above them."""
-    numbers = [mixed((key + count * 0x9E3779B97F4A7C15) & MASK) for count in range(1, width // 64 + 1)]
+    numbers = [mixed((key + count * 0x9E3779B97F4A7C15) & MASK) for count in range(1, WIDTH // 64 + 1)]
     places = b"".join(number.to_bytes(8, "little") for number in numbers)
-    size = width**-0.5
+    size = WIDTH**-0.5
     return [size if byte >> bit & 1 else -size for bit in range(8) for byte in places]
 
 
@@ -49,11 +49,11 @@ def key_of(word: str) -> int:
     return int.from_bytes(digest, "little") | 1
 
 
-def slow_word(word: str, width: int = 4096) -> list[float]:
+def slow_word(word: str) -> list[float]:
     """A word's own signs, and those of the trigrams of ``<word>`` over the root of their number."""
-    total, marked = directions(key_of(word), width), f"<{word.lower()}>"
+    total, marked = directions(key_of(word)), f"<{word.lower()}>"
     for a, b, c in zip(marked, marked[1:], marked[2:], strict=False):
-        signs = directions(mixed((ord(a) << 42) + (ord(b) << 21) + ord(c)), width)
+        signs = directions(mixed((ord(a) << 42) + (ord(b) << 21) + ord(c)))
         total = [t + s / math.sqrt(len(marked) - 2) for t, s in zip(total, signs, strict=True)]
     return total
 
@@ -88,12 +88,12 @@ def test_a_bag_is_the_mean(buckets: int) -> None:
 def test_spelling_is_a_mean_of_words_and_pairs() -> None:
     encoder = encoder_of("seq,spelling")
     keys = [[0, *(key_of(word) for word in words)] for words in SENTENCES]
-    wanted = [
-        np.mean([slow_word(word, WIDTH) for word in words], axis=0)
-        + np.mean([directions(mixed((a * 3 + b) % 2**64), WIDTH) for a, b in pairwise(key)], axis=0) / 2
+    expected = [
+        np.mean([slow_word(word) for word in words], axis=0)
+        + np.mean([directions(mixed((a * 3 + b) % 2**64)) for a, b in pairwise(key)], axis=0) / 2
         for words, key in zip(SENTENCES, keys, strict=True)
     ]
-    np.testing.assert_allclose(encoder.encode(SENTENCES, views="spelling"), wanted, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, views="spelling"), expected, atol=1e-6)
 
 
 def test_words_beside_the_views_leave_their_weights() -> None:

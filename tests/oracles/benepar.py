@@ -29,9 +29,9 @@ def stock_parse(
     parser: ChartParser, sentences: Sequence[Sequence[str]], *, subbatch_max_tokens: int | None = None
 ) -> list[ConstituencyParse]:
     """Return the trees of benepar's own ``parse``, in batches of as many words."""
-    found = BeneparParser(parser, {})
-    found.positions = subbatch_max_tokens or found.positions
-    return found.parse(sentences)
+    ours = BeneparParser(parser, {})
+    ours.positions = subbatch_max_tokens or ours.positions
+    return ours.parse(sentences)
 
 
 class _Builtin(ChartParser):

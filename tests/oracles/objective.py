@@ -37,7 +37,7 @@ class Losses:
 
 def surroundings(positions: Positions, boundary: str) -> list[Around]:
     """Describe what is around every anchor."""
-    found, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
+    neighbourhoods, usable, size = [], np.flatnonzero(positions.usable).tolist(), len(positions)
     content = range(size) if positions.content is None else positions.content
     for s in usable:
         context = [u for u in (s - 1, s + 1) if 0 <= u < size]
@@ -48,8 +48,8 @@ def surroundings(positions: Positions, boundary: str) -> list[Around]:
         outside = [u for u in others if u != s and content[u] not in words]
         itself = [u for u in others if content[u] == content[s]]
         if positives := [u for u in context if positions.usable[u]]:
-            found.append(Around(s, positives, outside, itself))
-    return found
+            neighbourhoods.append(Around(s, positives, outside, itself))
+    return neighbourhoods
 
 
 def softmax_loss(positives: Tensor, others: Tensor) -> Tensor:
@@ -57,12 +57,12 @@ def softmax_loss(positives: Tensor, others: Tensor) -> Tensor:
     return (torch.cat([positives, others]).logsumexp(0) - positives).mean()
 
 
-def context_loss(scores: Tensor, here: Around, denominator: str) -> Tensor:
+def context_loss(scores: Tensor, around: Around, denominator: str) -> Tensor:
     """Compute the loss of one anchor from its scores [B]."""
-    positives, outside = scores[here.positives], scores[here.outside]
+    positives, outside = scores[around.positives], scores[around.outside]
     if denominator == "paper":
         return torch.stack([softmax_loss(one[None], outside) for one in positives]).sum()
-    extra = len(here.itself) if denominator == "quickthought" else 0
+    extra = len(around.itself) if denominator == "quickthought" else 0
     return softmax_loss(positives, torch.cat([outside, scores.new_zeros(extra)]))
 
 
@@ -75,9 +75,9 @@ def losses(
     features: Sequence[Tensor], maps: Sequence[Tensor], positions: Positions, config: ObjectiveConfig
 ) -> Losses:
     """Compute all losses of features [B, D] of each view; ``maps`` are W of each pair, if it is bilinear."""
-    around = surroundings(positions, config.boundary)
+    neighbourhoods = surroundings(positions, config.boundary)
     zero = features[0].new_zeros(())
-    found = Losses(len(around), zero, [], zero, [])
+    result = Losses(len(neighbourhoods), zero, [], zero, [])
     pairs = list(itertools.combinations(features, 2))
     for number, (one, other) in enumerate(pairs):
         near = cosines(one, other)
@@ -85,14 +85,16 @@ def losses(
         matrix = near if config.score == "cosine" else one @ weight @ other.T
         ways = [(matrix, near), (matrix.T, near.T)][: 1 + (config.direction == "both")]
         pair, hits = zero, 0
-        for (scores, alike), here in itertools.product(ways, around):
-            row = scores[here.anchor]
-            pair = pair + context_loss(row, here, config.denominator) / len(ways)
+        for (scores, alike), around in itertools.product(ways, neighbourhoods):
+            row = scores[around.anchor]
+            pair = pair + context_loss(row, around, config.denominator) / len(ways)
             if config.same:
-                of_itself = softmax_loss(alike[here.anchor, here.itself], alike[here.anchor, here.outside])
-                found.same = found.same + of_itself / len(ways) / len(pairs)
-            hits += max((*here.positives, *here.outside), key=row.tolist().__getitem__) in here.positives
-        found.pairs.append(pair)
-        found.hits.append(hits / len(ways))
-    found.whole = sum(found.pairs, zero) / len(pairs) + config.same * found.same
-    return found
+                near_anchor = alike[around.anchor]
+                of_itself = softmax_loss(near_anchor[around.itself], near_anchor[around.outside])
+                result.same = result.same + of_itself / len(ways) / len(pairs)
+            best = max((*around.positives, *around.outside), key=row.tolist().__getitem__)
+            hits += best in around.positives
+        result.pairs.append(pair)
+        result.hits.append(hits / len(ways))
+    result.whole = sum(result.pairs, zero) / len(pairs) + config.same * result.same
+    return result

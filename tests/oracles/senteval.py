@@ -79,7 +79,7 @@ class Classifier:
         return float((self.predict(x) == y).mean())
 
 
-class Logistic:
+class Logistic(Classifier):
     """scikit-learn's, which knows no early stopping; ``reg`` is its C."""
 
     def __init__(self, reg: float, seed: int) -> None:
@@ -93,9 +93,6 @@ class Logistic:
 
     def predict(self, x):
         return self.model.predict(x)
-
-    def score(self, x, y):
-        return float((self.predict(x) == y).mean())
 
 
 def classifier(x, y, classes, reg, seed, s):
@@ -176,14 +173,14 @@ def relatedness(train, dev, test, seed):
                 optimiser.zero_grad()
                 nn.functional.mse_loss(model(x[rows]), targets[rows]).backward()
                 optimiser.step()
-        found = stats.pearsonr(expected(model, x_dev), y_dev).statistic
-        if found > best:
-            best, kept = found, copy.deepcopy(model)
+        correlation = stats.pearsonr(expected(model, x_dev), y_dev).statistic
+        if correlation > best:
+            best, best_model = correlation, copy.deepcopy(model)
         elif misses >= 3:
             break
         else:
             misses += 1
-    return expected(kept, torch.from_numpy(test[0]))
+    return expected(best_model, torch.from_numpy(test[0]))
 
 
 def expected(model, x):
@@ -192,26 +189,26 @@ def expected(model, x):
 
 
 @contextmanager
-def beside() -> Iterator[None]:
+def compared_with_oracle() -> Iterator[None]:
     """Within it, tasks are scored in float64, and every classifier and regression is held against this."""
     ours = {name: getattr(evaluation, name) for name in ("inner_kfold", "kfold", "relatedness")}
 
     def nested(x: Any, y: Any, classes: int, protocol: Protocol, seed: int) -> Any:
-        found = ours["inner_kfold"](x, y, classes, protocol, seed)
-        assert (found.devacc, found.acc) == inner_kfold(x[:, :-1], y, classes, seed, protocol)
-        return found
+        score = ours["inner_kfold"](x, y, classes, protocol, seed)
+        assert (score.devacc, score.acc) == inner_kfold(x[:, :-1], y, classes, seed, protocol)
+        return score
 
     def folds(x: Any, y: Any, train: Any, test: Any, classes: int, protocol: Protocol, seed: int) -> Any:
-        found, parts = ours["kfold"](x, y, train, test, classes, protocol, seed), (x[train, :-1], y[train])
+        score, parts = ours["kfold"](x, y, train, test, classes, protocol, seed), (x[train, :-1], y[train])
         theirs = kfold(*parts, x[test, :-1], y[test], classes, seed, protocol)
-        assert (found.devacc, found.acc) == theirs[:2] and found.predictions.tolist() == theirs[2].tolist()
-        return found
+        assert (score.devacc, score.acc) == theirs[:2] and score.predictions.tolist() == theirs[2].tolist()
+        return score
 
     def regression(*parts: Any) -> Any:
-        found = ours["relatedness"](*parts)
+        predictions = ours["relatedness"](*parts)
         plain = [(x[:, :-1], y) for x, y in parts[:3]]
-        np.testing.assert_allclose(found[1], relatedness(*plain, parts[3]), rtol=1e-4)
-        return found
+        np.testing.assert_allclose(predictions[1], relatedness(*plain, parts[3]), rtol=1e-4)
+        return predictions
 
     torch.set_default_dtype(torch.float64)
     design = lambda blocks: np.column_stack([*blocks, np.ones(len(blocks[0]))])  # noqa: E731

@@ -127,11 +127,11 @@ class ViewTraining:
 
     def rate(self) -> float:
         """Return the rate of the next step: constant, or after a warm-up of 1 % half a cosine to a tenth."""
-        loop, done = self.config.loop, self.adam.steps
+        loop, steps = self.config.loop, self.adam.steps
         if loop.schedule == "constant":
             return loop.learning_rate
-        rising = min(1.0, (done + 1) / (0.01 * self.steps))
-        return loop.learning_rate * rising * (0.1 + 0.45 * (1 + math.cos(math.pi * done / self.steps)))
+        rising = min(1.0, (steps + 1) / (0.01 * self.steps))
+        return loop.learning_rate * rising * (0.1 + 0.45 * (1 + math.cos(math.pi * steps / self.steps)))
 
     def gradients(self, segments: Sequence[Span]) -> tuple[float, Weights, list[int]]:
         """Return the mean loss over the anchors of a step, its gradient, and the rows of its words."""
@@ -147,11 +147,11 @@ class ViewTraining:
                 reference(encoder, table[tokens], batch)[0]
                 for encoder, table in zip(self.network.encoder_list, self.network.words.tables, strict=True)
             ]
-            found = losses(features, list(self.network.objective.bilinear), where, self.config.objective)
-            whole, anchors, rows = whole + found.whole, anchors + found.anchors, rows | set(tokens)
+            sums = losses(features, list(self.network.objective.bilinear), where, self.config.objective)
+            whole, anchors, rows = whole + sums.whole, anchors + sums.anchors, rows | set(tokens)
         loss = whole / anchors
-        found = torch.autograd.grad(loss, list(self.network.parameters()), allow_unused=True)
-        named = zip(self.weights, found, strict=True)
+        gradients = torch.autograd.grad(loss, list(self.network.parameters()), allow_unused=True)
+        named = zip(self.weights, gradients, strict=True)
         return loss.item(), {name: one for name, one in named if one is not None}, sorted(rows)
 
     def step(self, segments: Sequence[Span]) -> None:
@@ -170,7 +170,7 @@ def ranker_weights(
     scorer: nn.Module, part: Part, *, epochs: int, learning_rate: float, margin: float, seed: int
 ) -> list[Weights]:
     """Return the weights after each step of a scorer: AdamW on max(0, margin − s(q, p⁺) + s(q, p⁻))."""
-    net, generator, found = copy.deepcopy(scorer).double(), np.random.default_rng(seed), []
+    net, generator, history = copy.deepcopy(scorer).double(), np.random.default_rng(seed), []
     weights = {name: one.detach() for name, one in net.named_parameters()}
     adam, questions, passages = (
         Adam((0.9, 0.999), decay=0.01),
@@ -179,13 +179,14 @@ def ranker_weights(
     )
     for _ in range(epochs):
         for pairs in torch.from_numpy(draw_pairs(part.questions, generator)).split(64):
-            asked, right, wrong = pairs.unbind(1)
-            gaps = margin - net(questions[asked], passages[right]) + net(questions[asked], passages[wrong])
+            question, right, wrong = pairs.unbind(1)
+            question_QD = questions[question]
+            gaps = margin - net(question_QD, passages[right]) + net(question_QD, passages[wrong])
             gradients = torch.autograd.grad(gaps.clamp(min=0).mean(), list(net.parameters()))
             named = dict(zip(weights, gradients, strict=True))
             adam.update(weights, named, dict.fromkeys(weights, learning_rate))
-            found.append({name: one.clone() for name, one in weights.items()})
-    return found
+            history.append({name: one.clone() for name, one in weights.items()})
+    return history
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,20 +223,20 @@ class FollowedTraining:
     @contextmanager
     def in_double(self) -> Iterator[None]:
         """Give the module these weights while the context lasts."""
-        kept = {name: one.data for name, one in self.parameters.items()}
+        data_of_name = {name: one.data for name, one in self.parameters.items()}
         for name, one in self.parameters.items():
             one.data = self.weights[name]
         yield
         for name, one in self.parameters.items():
-            one.data = kept[name]
+            one.data = data_of_name[name]
 
     def loss(self, batch: Any) -> Tensor:
         """Return the task's loss; ours and its gradient are taken first, with the same random numbers."""
         state = torch.get_rng_state()
         with self.in_double():
             loss = self.real_loss(batch)
-            found = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
-        named = zip(self.parameters, found, strict=True)
+            gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        named = zip(self.parameters, gradients, strict=True)
         self.gradients = {name: one for name, one in named if one is not None}
         torch.set_rng_state(state)
         real = self.real_loss(batch)
@@ -244,30 +245,29 @@ class FollowedTraining:
 
     def follow(self, position: Position) -> None:
         """Take the step that the task has just taken."""
-        recipe, done = self.recipe, self.adam.steps
+        recipe, steps = self.recipe, self.adam.steps
         gradients = clip_gradients(self.gradients, recipe.clip)
-        rate = recipe.rate(done, position.steps)
+        rate = recipe.rate(steps, position.steps)
         self.adam.update(self.weights, gradients, dict.fromkeys(self.weights, rate))
-        if not done:
+        if not steps:
             real = {name: one.grad for name, one in self.parameters.items() if one.grad is not None}
             zero = {name: torch.zeros_like(one) for name, one in gradients.items()}
-            self.off["gradients"] = largest_relative_distance(
-                real, gradients, zero, self.adam.resolvable_in_float32()
-            )
+            self.off["gradients"] = self.distance(real, gradients, zero)
         if recipe.average:
-            kept = recipe.average(done)
-            self.averages = {n: kept * one + (1 - kept) * self.weights[n] for n, one in self.averages.items()}
+            share = recipe.average(steps)
+            for name, weight in self.weights.items():
+                self.averages[name] = share * self.averages[name] + (1 - share) * weight
         if self.adam.steps == position.steps:
             real = {name: one.detach() for name, one in self.parameters.items()}
-            self.off["weights"] = largest_relative_distance(
-                real, self.weights, self.start, self.adam.resolvable_in_float32()
-            )
+            self.off["weights"] = self.distance(real, self.weights, self.start)
 
     def averaged(self) -> float:
         """Return how far the task's average of the weights is off, after its last step."""
-        return largest_relative_distance(
-            self.task.averages, self.averages, self.start, self.adam.resolvable_in_float32()
-        )  # type: ignore[attr-defined]
+        return self.distance(self.task.averages, self.averages, self.start)  # type: ignore[attr-defined]
+
+    def distance(self, ours: Mapping[str, Tensor], oracle: Weights, start: Weights) -> float:
+        """Return the largest relative distance, of the numbers whose gradient float32 resolves."""
+        return largest_relative_distance(ours, oracle, start, self.adam.resolvable_in_float32())
 
 
 class Runs(list[FollowedTraining]):
@@ -279,23 +279,23 @@ class Runs(list[FollowedTraining]):
 
 
 @contextmanager
-def beside(recipe: Recipe | None) -> Iterator[Runs]:
+def followed_trainings(recipe: Recipe | None) -> Iterator[Runs]:
     """Follow in float64 every task that trains while the context lasts; without a recipe, none may train."""
-    found = Runs()
+    runs = Runs()
     step, batch = Task.step, Stream.batch
 
     def followed(task: Task[Any], position: Position, of: Any) -> None:
         assert recipe, "a training without a recipe"
-        if not found or found[-1].task is not task:
-            found.append(FollowedTraining(task, recipe))
-        found.batches.update(repr(of).encode())
+        if not runs or runs[-1].task is not task:
+            runs.append(FollowedTraining(task, recipe))
+        runs.batches.update(repr(of).encode())
         step(task, position, of)
-        found[-1].follow(position)
+        runs[-1].follow(position)
 
     def noted(stream: Stream, number: int) -> Examples:
         examples = batch(stream, number)
-        found.batches.update(repr((examples.first, examples.second, examples.target.tolist())).encode())
+        runs.batches.update(repr((examples.first, examples.second, examples.target.tolist())).encode())
         return examples
 
     with patch.object(Task, "step", followed), patch.object(Stream, "batch", noted):
-        yield found
+        yield runs

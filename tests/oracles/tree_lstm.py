@@ -46,19 +46,19 @@ def dep_tree(encoder: ViewEncoder, x: Tensor, head: np.ndarray, role: np.ndarray
         children = [k for k in range(n) if head[k] == j + 1]
         for k in children:
             visit(k)
-        mixed = torch.zeros(D, dtype=x.dtype)
-        kept = torch.zeros(D, dtype=x.dtype)
+        mixture = torch.zeros(D, dtype=x.dtype)
+        memory = torch.zeros(D, dtype=x.dtype)
         if children:
             q, scores = q_x[j] + b_q, []
             for k in children:
                 p, f = (encoder.child_weight @ h[k] + of_role[k]).split(D)
                 p = p + b_p
                 scores.append(q @ p / (q.norm().clamp_min(EPSILON) * p.norm().clamp_min(EPSILON)))
-                kept = kept + torch.sigmoid(f_x[j] + f + b_f) * c[k]
+                memory = memory + torch.sigmoid(f_x[j] + f + b_f) * c[k]
             alpha = torch.softmax(torch.stack(scores), 0)
-            mixed = alpha @ torch.stack([h[k] for k in children])
-        i, o, u = (W_x[j] + encoder.recurrent_weight @ mixed).split(D)
-        c[j] = torch.sigmoid(i) * torch.tanh(u) + kept
+            mixture = alpha @ torch.stack([h[k] for k in children])
+        i, o, u = (W_x[j] + encoder.recurrent_weight @ mixture).split(D)
+        c[j] = torch.sigmoid(i) * torch.tanh(u) + memory
         h[j] = torch.sigmoid(o) * torch.tanh(c[j])
 
     visit(int(np.flatnonzero(np.asarray(head) == 0)[0]))

@@ -26,9 +26,9 @@ OPTIONS = """
 def train(kind: str, folder: Path) -> list[Path]:
     """Train a parser, or both, in a folder; its weights, best weights and checkpoints."""
     folder.mkdir(parents=True, exist_ok=True)
-    given = dict(zip(("dep", "const"), map(str, write_treebank(folder)), strict=True))
-    kinds = list(given) if kind == "both" else [kind]
-    files = [part for one in kinds for use in ("train", "dev") for part in (f"--{use}-{one}", given[one])]
+    path_of_kind = dict(zip(("dep", "const"), map(str, write_treebank(folder)), strict=True))
+    kinds = list(path_of_kind) if kind == "both" else [kind]
+    files = [f"--{use}-{one}={path_of_kind[one]}" for one in kinds for use in ("train", "dev")]
     assert cli([*files, "--output", str(folder / "model"), *OPTIONS.split()]) == 0
     return sorted((folder / "model").glob("**/*.safetensors"))
 
@@ -45,9 +45,9 @@ def worst_spans(head: LabelHead, projected: Tensor, *rest: Any) -> Any:
     return (of_device if projected.dtype == torch.float64 else on_cpu)(head, projected, *rest)
 
 
-def rate(done: int, steps: int) -> float:
+def rate(step: int, steps: int) -> float:
     """Rises over a fiftieth of the run, then falls to 0."""
-    middle = (done + 0.5) / steps
+    middle = (step + 0.5) / steps
     return 0.01 * min(1.0, middle / 0.02) * min(1.0, (1 - middle) / 0.98)
 
 

@@ -94,9 +94,9 @@ TWO_SUBJECTS = """# newdoc id = cafe\u0301
 
 
 def test_the_file_has_the_trees_of_the_cache_unless_they_are_to_be_valid(tmp_path: Path, capsys) -> None:
-    given, ptb = tmp_path / "a.conllu", tmp_path / "a.ptb"
-    given.write_text(TWO_SUBJECTS, encoding="utf-8")
-    import_trees(tmp_path / "arcs", conllu=given)
+    conllu, ptb = tmp_path / "a.conllu", tmp_path / "a.ptb"
+    conllu.write_text(TWO_SUBJECTS, encoding="utf-8")
+    import_trees(tmp_path / "arcs", conllu=conllu)
     batch = TreeCache.open(tmp_path / "arcs").read(0, 2)
     assert batch.head.tolist() == [3, 3, 0, 2, 0, 1] and not batch.flags.any()
     export(tmp_path / "arcs", conllu=tmp_path / "b.conllu")
@@ -153,10 +153,10 @@ def test_one_format_alone_and_a_cache_that_is_not_overwritten(files, tmp_path: P
     assert TreeCache.open(tmp_path / "dep").fields == ("token", "head", "relation", "dep_height")
     with pytest.raises(UserError, match="has no const trees"):
         export(tmp_path / "dep", ptb=tmp_path / "x.ptb")
-    left = tmp_path / "dep" / ".config.json.abcd1234.tmp"
-    left.touch()  # by a run that was killed after its last shard
+    leftover = tmp_path / "dep" / ".config.json.abcd1234.tmp"
+    leftover.touch()  # by a run that was killed after its last shard
     with pytest.raises(UserError, match="holds a tree cache already"):
         import_trees(tmp_path / "dep", conllu=files[0])
-    assert not left.exists()
+    assert not leftover.exists()
     with pytest.raises(UserError, match="--conllu or --ptb"):
         import_trees(tmp_path / "other")

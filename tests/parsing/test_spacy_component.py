@@ -34,11 +34,11 @@ def test_heads_relations_and_tags_are_the_parsers(doc, trees):
     assert [token.tag_ for token in words] == [tag for s in trees for tag in s.tags]
     start = 0
     for sentence in trees:
-        here = words[start : start + len(sentence.words)]
-        for token, head, relation in zip(here, sentence.heads, sentence.relations, strict=True):
-            assert token.head == (here[head - 1] if head else token)
+        tokens = words[start : start + len(sentence.words)]
+        for token, head, relation in zip(tokens, sentence.heads, sentence.relations, strict=True):
+            assert token.head == (tokens[head - 1] if head else token)
             assert token.dep_ == (relation if head else "ROOT")
-        start += len(here)
+        start += len(tokens)
     assert [sent.text.split()[0] for sent in doc.sents] == [s.words[0] for s in trees]
     spaces = [token for token in doc if token.is_space]  # they hang from the word before them
     assert [token.head.text for token in spaces] == ["cat", ".", "!"]
@@ -49,22 +49,22 @@ def test_a_token_without_width_hangs_like_white_space(nlp):
     odd, whole = nlp("Zoe\u0308’s cat \u200b sat."), nlp("Zoë's cat sat.")
     assert [token.text for token in odd] == ["Zoe\u0308", "’s", "cat", "\u200b", "sat", "."]
     assert (odd[3].head.text, odd[3].tag_, odd[3].idx) == ("cat", "_SP", 11)
-    seen = [token for token in odd if token.i != 3]
-    assert [(t.dep_, t.tag_) for t in seen] == [(t.dep_, t.tag_) for t in whole]
+    visible = [token for token in odd if token.i != 3]
+    assert [(t.dep_, t.tag_) for t in visible] == [(t.dep_, t.tag_) for t in whole]
 
 
 def test_constituents_are_benepars_extensions(doc, trees):
     for sent, tree in zip(doc.sents, trees, strict=True):
         words = [token for token in sent if not token.is_space]
-        drawn = read_tree(sent._.parse_string)  # white space is no word in brackets
-        assert drawn.words == tree.words and "\n" not in sent._.parse_string
+        bracketed = read_tree(sent._.parse_string)  # white space is no word in brackets
+        assert bracketed.words == tree.words and "\n" not in sent._.parse_string
         expected = {
             (words[a].i, words[b - 1].i + 1, tuple(label.split("::")))
             for a, b, label in tree.spans[1:]
             if label
         }
-        found = {(c.start, c.end, c._.labels) for c in sent._.constituents if c._.labels}
-        assert found - {(sent.start, sent.end, sent._.labels)} == expected
+        constituents = {(c.start, c.end, c._.labels) for c in sent._.constituents if c._.labels}
+        assert constituents - {(sent.start, sent.end, sent._.labels)} == expected
         assert [token.i for child in sent._.children for token in child] == [token.i for token in sent]
 
 
@@ -102,8 +102,8 @@ def test_many_documents_are_parsed_together_here_and_in_other_processes(nlp):
     for docs in (nlp.pipe(TEXTS * 3, batch_size=2), nlp.pipe(TEXTS * 3, n_process=2)):
         for doc, other in zip(docs, alone, strict=True):
             assert doc.to_bytes() == other.to_bytes()
-    kept = DocBin(store_user_data=True, docs=alone)
-    for doc, other in zip(DocBin().from_bytes(kept.to_bytes()).get_docs(nlp.vocab), alone, strict=True):
+    bin = DocBin(store_user_data=True, docs=alone)
+    for doc, other in zip(DocBin().from_bytes(bin.to_bytes()).get_docs(nlp.vocab), alone, strict=True):
         assert [s._.parse_string for s in doc.sents] == [s._.parse_string for s in other.sents]
         assert [s._.labels for s in doc.sents] == [s._.labels for s in other.sents]
 

@@ -71,8 +71,8 @@ def test_faults_cost_only_the_sentences_that_cause_them(toys: TextParser) -> Non
     assert all(any(repr(" ".join(text)) in fault for fault in faults) for text in bad)
     assert batch.flags.tolist() == [0] * 10 + [*bad.values()] + [0] * 10
     assert flag_reasons(batch.flags) == {"dependency fault": 2, "constituency fault": 2} and len(faults) == 4
-    kept = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
-    assert batch.head[kept].tolist() == toys.arrays(good).head.tolist()
+    is_good_token = np.repeat(batch.flags == 0, np.diff(batch.sentence_offsets))
+    assert batch.head[is_good_token].tolist() == toys.arrays(good).head.tolist()
     check_trees(batch)
     short = SimpleNamespace(**{name: getattr(toys.dependency, name) for name in ("relations", "identity")})
     short.parse = lambda sentences: toys.dependency.parse(sentences[: max(1, len(sentences) - 1)])
@@ -170,14 +170,14 @@ def test_words_are_those_of_the_text_and_trees_those_of_the_parsers(parser, tree
     ],
 )
 def test_trees_do_not_see_how_a_character_is_written(parser, text: str, same: str) -> None:
-    (found,), (expected,) = parser(text), parser(same)
-    assert [plain(word) for word in found.words] == expected.words
+    (tree,), (expected,) = parser(text), parser(same)
+    assert [plain(word) for word in tree.words] == expected.words
     for name in ("flags", "heads", "relations", "tags", "spans"):
-        assert getattr(found, name) == getattr(expected, name), name
-    (tokens,) = parser.parse([found.words])
-    assert tokens == found
+        assert getattr(tree, name) == getattr(expected, name), name
+    (tokens,) = parser.parse([tree.words])
+    assert tokens == tree
     end = 0
-    for word in found.words:  # a user finds the words in the text
+    for word in tree.words:  # a user finds the words in the text
         end = text.index(word, end) + len(word)
 
 
@@ -216,12 +216,15 @@ def test_one_parser_alone():
     [
         ([["It"], "A cat ."], r"input 1, a str \('A cat \.'\), is a string; give a list of its tokens"),
         ([["a"], ["b", None]], r"input 1, a list .* it holds a NoneType \(None\)"),
+        ([["a"], ["b", "\udce9"]], "input 1.*lone surrogate"),
     ],
 )
 def test_what_is_no_tokens_is_refused(parser, sentences, message):
     for call in (parser.arrays, parser.dependency.parse, parser.constituency.parse):
         with pytest.raises(UserError, match=message):
             call(sentences)
+    with pytest.raises(UserError, match=r"parse: .*\\ud.*lone surrogate"):
+        parser("a \ud800 cat")
     with pytest.raises(UserError, match=r"\.parse\(\) takes tokens"):
         parser([["a"]])
     with pytest.raises(UserError, match="nothing to parse with"):

@@ -1,6 +1,7 @@
 """The task files are read as the original toolkit reads them, and wrong rows are named."""
 
 import gzip
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_rows_are_the_toolkits(tmp_path, name, split, first, second, labels: lis
 
 
 @pytest.mark.parametrize(
-    ("name", "contents", "told"),
+    ("name", "contents", "message"),
     [
         ("TREC", (TREC[0], b"HUM:ind Who ?\nWHO:x y\n"), r"TREC_10.label:2: expected a label .*'WHO'"),
         ("MRPC", (MRPC[0] + "1\t1\t2\tcut", HEADER), "train.txt:3: expected 5 tab-separated columns"),
@@ -79,10 +80,10 @@ def test_rows_are_the_toolkits(tmp_path, name, split, first, second, labels: lis
         ("SubjNumber", (PROBING + "te\tJJ\tc\n",), r"number.txt:5: expected a label that occurs"),
     ],
 )  # fmt: skip
-def test_wrong_rows_are_named(tmp_path: Path, name: str, contents: tuple[str, ...], told: str) -> None:
+def test_wrong_rows_are_named(tmp_path: Path, name: str, contents: tuple[str, ...], message: str) -> None:
     (tmp_path / "probing").mkdir()
     write(tmp_path, name, *contents)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read_task(name, tmp_path)
 
 
@@ -103,8 +104,8 @@ def test_every_missing_file_is_named_with_its_origin(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"github\.com/facebookresearch/SentEval") as caught:
             read_task(name, tmp_path / "none")
         message = str(caught.value)
-        wanted = [path for paths in task_paths(name, tmp_path / "none").values() for path in paths]
-        assert all(path.name in message for path in wanted)
+        files = chain.from_iterable(task_paths(name, tmp_path / "none").values())
+        assert all(path.name in message for path in files)
     write(tmp_path, "CR")[1].unlink()
     with pytest.raises(UserError, match=r"no such file in \S*: downstream/CR/custrev\.neg \(nor"):
         read_task("CR", tmp_path)

@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 
 from multiview.encoders.poles import agreement, antonyms, base_and_sign, poles, signed_spellings
-from multiview.model import MultiViewEncoder
 
 WHOLE = (
     "invaluable unless under inside disclose nevertheless until uncle important inform discover display bless"
 )
-
-
-@pytest.fixture(scope="module")
-def builtin() -> MultiViewEncoder:
-    return MultiViewEncoder.load("builtin", "cpu", structure=0)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +81,6 @@ def test_weights_of_a_word_have_length_1() -> None:
         ("A sold B to C.", "C bought B from A.", -0.1, 1),
     ],
 )
-def test_structure_has_signs(builtin, one: str, other: str, least: float, most: float) -> None:
-    a, b = builtin.structure_vectors([one, other])
+def test_structure_has_signs(packaged_encoder, one: str, other: str, least: float, most: float) -> None:
+    a, b = packaged_encoder.structure_vectors([one, other])
     assert least <= float(a @ b) <= most + 1e-5

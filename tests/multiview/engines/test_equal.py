@@ -65,8 +65,8 @@ def expected(encoder: ViewEncoder, x: Tensor, batch: SimpleNamespace) -> list[Te
     return outputs_and_gradients(encoder, x, lambda x: reference(encoder, x, batch))
 
 
-def assert_close(found: list[Tensor], wanted: list[Tensor], tolerance: float) -> None:
-    for a, b in zip(found, wanted, strict=True):
+def assert_close(results: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
+    for a, b in zip(results, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
 
@@ -85,9 +85,9 @@ def test_engines_equal_the_equations(view: str, engine: str, shape: str) -> None
 def with_relations(batch: SimpleNamespace) -> SimpleNamespace:
     """The same trees with random relations and words."""
     tokens, random = int(batch.sentence_offsets[-1]), np.random.default_rng(2)
-    known, types = ("root", "nsubj", "obj", "obl", "case", "conj", "_"), ["by", "to", "Ann", "saw"]
-    relation, token = (random.integers(len(names), size=tokens) for names in (known, types))
-    batch = SimpleNamespace(**vars(batch), relation=relation, relations=known, token=token, types=types)
+    relations, types = ("root", "nsubj", "obj", "obl", "case", "conj", "_"), ["by", "to", "Ann", "saw"]
+    relation, token = (random.integers(len(names), size=tokens) for names in (relations, types))
+    batch = SimpleNamespace(**vars(batch), relation=relation, relations=relations, token=token, types=types)
     batch.distinct_words = MethodType(Batch.distinct_words, batch)
     return batch
 
@@ -99,20 +99,24 @@ def test_roles_of_children_enter_as_in_the_equations(engine: str, shape: str) ->
     without = run(encoder, words(batch), batch)[0]
     encoder.use_relations()
     encoder.double()
-    found = run(encoder, words(batch), batch)
-    assert_close(found, expected(encoder, words(batch), batch), 1e-9)
-    assert (shape == "single words") == torch.equal(found[0], without)
+    results = run(encoder, words(batch), batch)
+    assert_close(results, expected(encoder, words(batch), batch), 1e-9)
+    assert (shape == "single words") == torch.equal(results[0], without)
 
 
 def pools(root: Tensor, nodes: Tensor, sizes: list[int], pooling: Pooling) -> Tensor:
     """The recursive states, pooled sentence by sentence."""
     parts = nodes.split(sizes)
     mean = torch.stack([part.sum(dim=0) / len(part) for part in parts])
-    found = {"root": root, "mean": mean, "max": torch.stack([part.max(dim=0).values for part in parts])}
+    pool_of_name = {
+        "root": root,
+        "mean": mean,
+        "max": torch.stack([part.max(dim=0).values for part in parts]),
+    }
     if pooling == "root+mean":
         return root + mean
     names = pooling.split(",")
-    return torch.cat([found[name] / len(names) for name in names], dim=1)
+    return torch.cat([pool_of_name[name] / len(names) for name in names], dim=1)
 
 
 @pytest.mark.parametrize("pooling", get_args(Pooling))
@@ -137,8 +141,8 @@ def test_pools_of_words_that_occur_more_than_once(view, engine: str, distinct: i
         root, nodes = reference(encoder, x[token], batch)
         return pools(root, nodes, sizes, pooling), nodes
 
-    found = outputs_and_gradients(encoder, x, by_word)
-    assert_close(found, outputs_and_gradients(encoder, x, by_token), 1e-9)
+    results = outputs_and_gradients(encoder, x, by_word)
+    assert_close(results, outputs_and_gradients(encoder, x, by_token), 1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -151,8 +155,8 @@ def test_encoding_without_gradients_equals_the_equations(view: str, shape: str) 
     x = torch.randn(3, WORD_DIM, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     with torch.inference_mode():
         plan = encoder.plan(batch)
-        found = [encoder(x, plan, token), encoder.forward_nodes(x, plan, token)]
-    assert_close(found, list(reference(encoder, x[token], batch)), 1e-9)
+        states = [encoder(x, plan, token), encoder.forward_nodes(x, plan, token)]
+    assert_close(states, list(reference(encoder, x[token], batch)), 1e-9)
 
 
 @pytest.mark.parametrize("shape", ["random", "star", "single words"])
@@ -162,9 +166,9 @@ def test_float32_follows_the_equations(view: str, shape: str) -> None:
     batch = SHAPES[shape]
     single, double = (build(view, "native", dtype) for dtype in (torch.float32, torch.float64))
     double.load_state_dict(single.state_dict())
-    found = run(single, words(batch).float(), batch)
-    wanted = expected(double, words(batch).float().double(), batch)
-    assert_close([value.double() for value in found], wanted, 5e-5)
+    results = run(single, words(batch).float(), batch)
+    expected_results = expected(double, words(batch).float().double(), batch)
+    assert_close([value.double() for value in results], expected_results, 5e-5)
 
 
 @pytest.mark.parametrize("view", VIEWS)

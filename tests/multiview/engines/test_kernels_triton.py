@@ -24,7 +24,7 @@ CASES = [(shape, torch.float64, 6, 1e-9) for shape in ("single word", "chain", "
 def test_triton_equals_the_equations(view, shape, dtype, hidden: int, tolerance: float, monkeypatch) -> None:
     encoder, batch = build(view, "native", dtype, hidden), SHAPES[shape]
     x = words(batch, dtype)
-    wanted = expected(encoder, x, batch)
+    expected_results = expected(encoder, x, batch)
     monkeypatch.setattr(sweeps, "kernels_for", lambda x: kernels_triton)
-    found = run(encoder.to(DEVICE), x.to(DEVICE), batch)
-    assert_close([value.cpu() for value in found], wanted, tolerance)
+    results = run(encoder.to(DEVICE), x.to(DEVICE), batch)
+    assert_close([value.cpu() for value in results], expected_results, tolerance)

@@ -4,14 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-
-def heights_of_heads(head: list[int]) -> list[int]:
-    """Height of each word: 0 without dependents, else one more than the highest dependent."""
-
-    def height(j: int) -> int:
-        return max((1 + height(k) for k, above in enumerate(head) if above == j + 1), default=0)
-
-    return [height(j) for j in range(len(head))]
+from parsing.trees.arrays import constituency_heights, dependency_heights
 
 
 def random_heads(n: int, rng: np.random.Generator) -> list[int]:
@@ -41,20 +34,16 @@ def chain_children(n: int) -> list[tuple[int, int]]:
 
 def batch_of(heads: list[list[int]], children: list[list[tuple[int, int]]]) -> SimpleNamespace:
     """The batch of these trees, one dependency and one constituency tree per sentence."""
-    height = []
-    for head, pairs in zip(heads, children, strict=True):
-        above: list[int] = [0] * len(head)
-        for left, right in pairs:
-            above.append(1 + max(above[left], above[right]))
-        height += above[len(head) :]
-    flat = np.array([pair for pairs in children for pair in pairs], np.int32).reshape(-1, 2)
+    sentence_offsets = np.cumsum([0, *map(len, heads)]).astype(np.int64)
+    head = np.concatenate(heads).astype(np.int32)
+    left, right = np.array([pair for pairs in children for pair in pairs], np.int32).reshape(-1, 2).T.copy()
     return SimpleNamespace(
-        sentence_offsets=np.cumsum([0, *map(len, heads)]).astype(np.int64),
-        head=np.array([k for head in heads for k in head], np.int32),
-        dep_height=np.array([k for head in heads for k in heights_of_heads(head)], np.int32),
-        left=flat[:, 0].copy(),
-        right=flat[:, 1].copy(),
-        const_height=np.array(height, np.int32),
+        sentence_offsets=sentence_offsets,
+        head=head,
+        dep_height=dependency_heights(head, sentence_offsets)[0],
+        left=left,
+        right=right,
+        const_height=constituency_heights(left, right, sentence_offsets)[0],
     )
 
 

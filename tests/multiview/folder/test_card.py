@@ -35,28 +35,33 @@ GIVEN = {"words": "fixed", "vectors": "glove.txt"}
 )
 def test_a_verdict_ends_with_one_command_for_this_corpus(best, options, sentences, signs, command) -> None:
     config = replace(preset("laptop", **options), name="mine", output=Path("models"))
-    kept = {**START, "step": 5, "loss": 1.5, "accuracy@1": 0.25, "recall@1": 0.2, **best}
-    found = Card(config, FakeTrees([0] * sentences)).verdict(START, kept)
-    assert [label for label, _ in found] == ["gained", "neighbours", *signs, "next"]
-    said = dict(found)
-    assert "loss 2.0000 at the start" in said["gained"] and f"at step {kept['step']}" in said["gained"]
-    assert f"10.0% and {kept['accuracy@1']:.1%}" in said["gained"]
-    recall = f"10.0% at the start, {kept['recall@1']:.1%} at step {kept['step']}, 20.0% by the average"
-    assert recall in said["neighbours"]
-    assert command in said["next"] and said["next"].count("python -m") == 1
+    scores = {**START, "step": 5, "loss": 1.5, "accuracy@1": 0.25, "recall@1": 0.2, **best}
+    verdict = Card(config, FakeTrees([0] * sentences)).verdict(START, scores)
+    assert [label for label, _ in verdict] == ["gained", "neighbours", *signs, "next"]
+    text = dict(verdict)
+    for part in (
+        "loss 2.0000 at the start",
+        f"at step {scores['step']}",
+        f"10.0% and {scores['accuracy@1']:.1%}",
+    ):
+        assert part in text["gained"]
+    recall = f"10.0% at the start, {scores['recall@1']:.1%} at step {scores['step']}, 20.0% by the average"
+    assert recall in text["neighbours"]
+    assert command in text["next"] and text["next"].count("python -m") == 1
 
 
 def test_what_is_behind_start_or_words_is_no_gain() -> None:
     def no_gain(options: dict[str, str], **best: float) -> str:
-        kept = {**START, "step": 5, **{f"recall@1{name}": value for name, value in best.items()}}
-        return dict(Card(preset("laptop", **options), FakeTrees()).verdict(START, kept)).get("no gain", "")
+        scores = {**START, "step": 5, **{f"recall@1{name}": value for name, value in best.items()}}
+        verdict = Card(preset("laptop", **options), FakeTrees()).verdict(START, scores)
+        return dict(verdict).get("no gain", "")
 
     assert no_gain({}, **{"/both": 0.15, "": 0.1}).startswith("over its start and the average of its words:")
     assert no_gain({}, **{"/both": 0.18, "": 0.1}).startswith("over the average of its words:")
     assert no_gain({"beside": "nothing"}, **{"/both": 0.3, "": 0.1}).startswith("over its start and")
     assert no_gain({"beside": "words"}, **{"/both": 0.3, "": 0.4}) == ""
-    ((label, said),) = Card(preset("laptop"), FakeTrees()).verdict({}, {"anchors": 0, "step": 3})
-    assert label == "gained" and said.startswith("unknown"), "nothing was held out"
+    ((label, text),) = Card(preset("laptop"), FakeTrees()).verdict({}, {"anchors": 0, "step": 3})
+    assert label == "gained" and text.startswith("unknown"), "nothing was held out"
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,14 @@ def expand(folder: Path) -> None:
 
 def weights(folder: Path):
     """All that a folder's models compute with."""
-    encoder, found = MultiViewEncoder.load(folder, "cpu"), []
+    encoder, parts = MultiViewEncoder.load(folder, "cpu"), []
     for member in encoder.members:
         words = member.network.words
         more = {"structure": encoder.structure, "words": words.vocabulary.words}
         fixed = {} if words.fixed_vectors is None else {"fixed": words.fixed_vectors[:].tolist()}
         tensors = {name: value.tolist() for name, value in member.network.weights().items()}
-        found.append({**tensors, **more, **fixed})
-    return found
+        parts.append({**tensors, **more, **fixed})
+    return parts
 
 
 @pytest.mark.parametrize(
@@ -95,31 +95,30 @@ def test_a_killed_change_leaves_the_old_model_or_the_new(first, change, tmp_path
     change(after)
     old, new = weights(before), weights(after)
     assert old != new
-    states = []
+    is_new = []
     for folder in kills(lambda: change(work), before, work):
-        found = weights(folder)
-        states.append(found == new)
-        assert found in (old, new)
-        if len(states) % 4 == 0:  # the same command goes on
+        weights_now = weights(folder)
+        is_new.append(weights_now == new)
+        assert weights_now in (old, new)
+        if len(is_new) % 4 == 0:  # the same command goes on
             change(folder)
             assert weights(folder) == new and current_folder(folder) == folder
-    assert states == sorted(states) and len(set(states)) == 2 and len(states) > 10
+    assert is_new == sorted(is_new) and len(set(is_new)) == 2 and len(is_new) > 10
 
 
-def test_one_writer_at_a_time(tmp_path: Path, toy_trees: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_writer_at_a_time(tmp_path: Path, toy_trees: Path, refusal) -> None:
     trained(1).save(tmp_path / "m")
     before = weights(tmp_path / "m")
     with lock_folder(tmp_path / "m"):
         with pytest.raises(UserError, match="m: another run is writing here"):
             trained(2).save(tmp_path / "m")
-        assert readout.cli([str(tmp_path / "m"), str(toy_trees), "--dim", "2"]) == 2
-        command = [str(tmp_path / "m"), str(toy_trees), "--dim", "2", "--output", str(tmp_path / "m")]
-        assert readout.cli(command) == 2
-    assert capsys.readouterr().err.count("m: another run is writing here") == 2
+        for output in ([], ["--output", tmp_path / "m"]):
+            line = refusal(readout.cli, tmp_path / "m", toy_trees, "--dim", 2, *output)
+            assert "m: another run is writing here" in line
     assert weights(tmp_path / "m") == before
 
 
-def test_a_model_is_not_written_over_something_else(tmp_path: Path, toy_trees: Path, capsys) -> None:
+def test_a_model_is_not_written_over_something_else(tmp_path: Path, toy_trees: Path, refusal) -> None:
     trained(1).save(tmp_path / "m")
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "config.txt").write_text("mine")
@@ -127,9 +126,8 @@ def test_a_model_is_not_written_over_something_else(tmp_path: Path, toy_trees: P
     for name in ("letters", "file"):
         with pytest.raises(UserError, match=f"{name}: holds something other than a model"):
             trained(1).save(tmp_path / name)
-    command = [str(tmp_path / "m"), str(toy_trees), "--dim", "2", "--output", str(tmp_path / "letters")]
-    assert readout.cli(command) == 2
-    assert "letters: holds something other than a model" in capsys.readouterr().err
+    line = refusal(readout.cli, tmp_path / "m", toy_trees, "--dim", 2, "--output", tmp_path / "letters")
+    assert "letters: holds something other than a model" in line
     assert [path.name for path in (tmp_path / "letters").iterdir()] == ["config.txt"]
 
 

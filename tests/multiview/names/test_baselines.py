@@ -17,10 +17,9 @@ from parsing.trees.cache import TreeCache
 from runtime.errors import UserError
 from senteval_runner.vectors import open_model
 from tests.fixtures.transformers import build
-from tests.fixtures.trees import changed
+from tests.fixtures.trees import changed, write_vectors
 from tests.multiview.test_train import validated
-from tests.multiview.words.test_table import write_vectors
-from tests.parsing.trees.test_cache import corpus_of, write_cache
+from tests.parsing.pipeline.toy_parsers import odd_sentences, write_cache
 
 TEXT = [
     "the cat sat on the mat", "a dog saw the cat", "The Dog sat", "on a mat , a cat",
@@ -35,8 +34,8 @@ WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "saw", ",", "cats"]
 @pytest.fixture
 def glove(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
-    drawn = np.random.default_rng(0).normal(size=(len(WORDS), 7)).round(3)
-    return write_vectors(tmp_path / "glove.txt", dict(zip(WORDS, drawn, strict=True)))
+    vectors = np.random.default_rng(0).normal(size=(len(WORDS), 7)).round(3)
+    return write_vectors(tmp_path / "glove.txt", dict(zip(WORDS, vectors, strict=True)))
 
 
 @pytest.fixture
@@ -58,12 +57,12 @@ def slow(glove: Path) -> list[np.ndarray]:
     p = {word: count / total for word, count in counts.items()}
 
     def mean(words: list[str]) -> np.ndarray:
-        known = [word if word in table else word.lower() for word in words]
-        known = [word for word in known if word in table]
-        if not known:
+        table_words = [word if word in table else word.lower() for word in words]
+        table_words = [word for word in table_words if word in table]
+        if not table_words:
             return np.zeros(7)
-        rows = np.array([table[word] for word in known])
-        weights = [1e-3 / (1e-3 + p.get(word, min(p.values()))) for word in known]
+        rows = np.array([table[word] for word in table_words])
+        weights = [1e-3 / (1e-3 + p.get(word, min(p.values()))) for word in table_words]
         return sum(weight * row for weight, row in zip(weights, rows, strict=True)) / len(rows)
 
     training = np.array([mean(words) for words in SENTENCES])
@@ -79,23 +78,15 @@ def test_weights_and_direction_are_those_of_the_paper(glove, corpus) -> None:
     np.testing.assert_allclose(encoder(TESTED), alone, rtol=1e-5, atol=1e-6)
 
 
-def test_a_plain_bag_is_the_mean_of_known_words(glove) -> None:
-    table = vectors_of(glove)
-    for spec in (str(glove), f"bag:{glove}"):
-        found = open_model(spec)(TESTED)
-        np.testing.assert_allclose(found[0], (table["the"] + table["cat"]) / 2, rtol=1e-5)
-        np.testing.assert_allclose(found[1], (table["a"] + table["dog"]) / 2, rtol=1e-5)
-        assert not found[2].any() and not found[4].any()
-
-
 def test_words_share_the_ngrams_of_their_spelling() -> None:
     encoder, words = open_model("bag:ngrams?dim=512"), open_model("bag:random?dim=512")
     names = ["parsing", "Parsing", "parsings", "zebra"]
     vectors = encoder([[name] for name in names])
     grams = ["<zeb", "zebra", "bra>", "<ze", "zeb", "ebr", "bra", "ra>", "zebr", "ebra", "<zebr", "ebra>"]
-    drawn = words([[name] for name in ["zebra", *(f"ngram:{gram}" for gram in grams)]])
+    gram_vectors = words([[name] for name in ["zebra", *(f"ngram:{gram}" for gram in grams)]])
     np.testing.assert_allclose(words([["cat", "dog"]]), words([["cat"], ["dog"]]).mean(0)[None], rtol=1e-5)
-    np.testing.assert_allclose(vectors[3], drawn.sum(0) / np.sqrt(len(drawn)), rtol=1e-4, atol=1e-5)
+    zebra = gram_vectors.sum(0) / np.sqrt(len(gram_vectors))
+    np.testing.assert_allclose(vectors[3], zebra, rtol=1e-4, atol=1e-5)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     assert unit[0] @ unit[1] > 0.8 and unit[0] @ unit[2] > 0.6 and abs(unit[0] @ unit[3]) < 0.2
     np.testing.assert_allclose(encoder([names[:2]])[0], vectors[:2].mean(0), rtol=1e-5)
@@ -152,12 +143,12 @@ def test_a_start_is_what_no_training_leaves(tiny, toy_trees, start: str, tmp_pat
     monkeypatch.setattr(trainer_module.ValidationSet, "scores", validated([0.1, 0.5]))
     assert main(changed(config, name="kept")) == 0
     (tmp_path / "teacher.npy").unlink()  # it has no say in the start
-    begun = load_start(config.output / "trained", toy_trees, "cpu")
-    kept, trained = (MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained"))
+    models = [MultiViewEncoder.load(config.output / name, "cpu") for name in ("kept", "trained")]
+    models.append(load_start(config.output / "trained", toy_trees, "cpu"))
     cache = TreeCache.open(toy_trees)
-    vectors = [model.encode(None, trees=cache) for model in (begun, kept, trained)]
-    np.testing.assert_array_equal(vectors[0], vectors[1])
-    assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
+    kept_vectors, trained_vectors, start_vectors = (model.encode(None, trees=cache) for model in models)
+    np.testing.assert_array_equal(start_vectors, kept_vectors)
+    assert np.abs(start_vectors - trained_vectors).max() > 1e-3
 
 
 def test_starts_of_joined_models_and_of_other_trees(tiny, tmp_path: Path) -> None:
@@ -168,6 +159,6 @@ def test_starts_of_joined_models_and_of_other_trees(tiny, tmp_path: Path) -> Non
     models = (load_start(model, tiny.trees, "cpu") for model in (folder, folder / "0", folder / "1"))
     both, *parts = (model.encode(None, trees=cache) for model in models)
     np.testing.assert_allclose(both, np.hstack(parts), atol=1e-6)
-    write_cache(tmp_path / "other", corpus_of(60))
+    write_cache(tmp_path / "other", odd_sentences(60))
     with pytest.raises(UserError, match=r"other: is not the tree cache that .*0 was trained on"):
         load_start(folder / "0", tmp_path / "other")

@@ -15,14 +15,14 @@ LINES = ("the good cat", "a dull rich dog", "bad .")
 
 
 @pytest.fixture
-def here(tmp_path: Path, words: Path, toy_trees: Path, monkeypatch) -> Path:
+def workplace(tmp_path: Path, words: Path, toy_trees: Path, monkeypatch) -> Path:
     """A working directory with word vectors, vectors by sentence, a transformer, a cache and a text."""
     pytest.importorskip("sentence_transformers")
     monkeypatch.chdir(tmp_path)
     Path("trees").symlink_to(toy_trees)
     save_sentence_encoder(tmp_path).rename("tiny")
-    drawn = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
-    np.savez("given.npz", sentences=np.array(LINES), vectors=drawn)
+    vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    np.savez("given.npz", sentences=np.array(LINES), vectors=vectors)
     Path("in.txt").write_text("\n".join(LINES), encoding="utf-8")
     return tmp_path
 
@@ -44,7 +44,9 @@ def here(tmp_path: Path, words: Path, toy_trees: Path, monkeypatch) -> Path:
         "builtin+words.txt+tiny",
     ],
 )
-def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(here: Path, name: str, capsys) -> None:
+def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(
+    workplace: Path, name: str, capsys
+) -> None:
     assert encode.cli([name, "in.txt", "--output", "out.npy", "--device", "cpu"]) == 0
     expected = open_model(name, device="cpu")([line.split() for line in LINES])
     np.testing.assert_allclose(np.load("out.npy"), expected, atol=1e-5)
@@ -54,7 +56,7 @@ def test_every_name_of_senteval_s_gives_a_command_the_same_vectors(here: Path, n
 
 
 @pytest.mark.parametrize("name", ["random:dep,const?dim=8", "bag:random?dim=5", "tiny", "tiny+words.txt"])
-def test_a_tree_cache_is_its_sentences(here: Path, name: str) -> None:
+def test_a_tree_cache_is_its_sentences(workplace: Path, name: str) -> None:
     trees = TreeCache.open("trees")
     sentences = [" ".join(words) for words in trees.read(0, len(trees), ("token",)).words()]
     encoder = open_encoder(name, device="cpu")
@@ -63,13 +65,13 @@ def test_a_tree_cache_is_its_sentences(here: Path, name: str) -> None:
     assert vectors.dtype == np.float32 and len(vectors) == len(trees)
 
 
-def test_options_are_part_of_the_name(here: Path) -> None:
+def test_options_are_part_of_the_name(workplace: Path) -> None:
     assert encode.cli(["tiny+builtin", "in.txt", "--structure", "0.1", "--normalize"]) == 0
     expected = open_encoder("tiny?structure=0.1+builtin?structure=0.1").encode(LINES, normalize=True)
     np.testing.assert_allclose(np.load("in.txt.npy"), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=1e-5)
 
 
-def test_a_bag_reads_raw_text_as_tokens(here: Path) -> None:
+def test_a_bag_reads_raw_text_as_tokens(workplace: Path) -> None:
     bag = open_encoder("words.txt")
     np.testing.assert_array_equal(bag.encode(["the good, bad cat."]), bag.encode(["the good , bad cat ."]))

@@ -14,15 +14,15 @@ from multiview.names.sources import find_source
 from runtime.errors import UserError
 from senteval_runner.run import cli as run
 from senteval_runner.vectors import open_model
-from tests.parsing.trees.test_cache import corpus_of, write_cache
+from tests.parsing.pipeline.toy_parsers import odd_sentences, write_cache
 
 
 @pytest.fixture
-def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with word vectors, a tree cache and a builtin encoder of two SEQ views twice."""
     pytest.importorskip("sentence_transformers")
     monkeypatch.chdir(tmp_path)
-    write_cache(tmp_path / "trees", corpus_of(30))
+    write_cache(tmp_path / "trees", odd_sentences(30))
     return tmp_path
 
 
@@ -41,11 +41,11 @@ def here(tmp_path: Path, words: Path, builtin: Path, monkeypatch: pytest.MonkeyP
         ("bertin", "sentence-transformers", "bertin"),
     ],
 )
-def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -> None:
+def test_what_a_name_means(workplace: Path, spec: str, kind: str, name: str | None) -> None:
     source = find_source(spec)
     assert (source.kind, source.name.label) == (kind, name or source.name.label)
-    drawn = kind == "random" or ":random" in spec or ":ngrams" in spec
-    assert (source.key != find_source(spec, seed=1).key) == drawn
+    has_seed = kind == "random" or ":random" in spec or ":ngrams" in spec
+    assert (source.key != find_source(spec, seed=1).key) == has_seed
 
 
 @pytest.mark.parametrize(
@@ -69,29 +69,30 @@ def test_what_a_name_means(here: Path, spec: str, kind: str, name: str | None) -
         ("builtin?readout=meaning?scale=trees", "a meaning has length 1 and no scale"),
     ],
 )
-def test_what_it_cannot_mean_is_one_line(here: Path, data: Path, spec: str, message: str, capsys) -> None:
+def test_what_it_cannot_mean_is_one_line(
+    workplace: Path, data: Path, spec: str, message: str, refusal
+) -> None:
     with pytest.raises(UserError, match=message):
         open_model(spec)
-    assert run([spec, "--data", str(data), "--tasks", "CR", "--output", "r"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert refusal(run, spec, "--data", data, "--tasks", "CR", "--output", "r")
 
 
-def test_keys_are_of_the_content(here: Path, builtin: Path) -> None:
+def test_keys_are_of_the_content(workplace: Path, builtin: Path) -> None:
     key = find_source("builtin").key
     assert key == find_source(str(builtin)).key
     with pytest.MonkeyPatch.context() as patch:  # other rules of characters, other vectors
         patch.setattr("multiview.names.sources.VERSION", 0)
         assert key != find_source("builtin").key
     assert find_source("builtin?views=0-seq").key != find_source("builtin?views=1-seq").key
-    plus = here / "a+b.txt"
-    plus.write_text((here / "words.txt").read_text())
+    plus = workplace / "a+b.txt"
+    plus.write_text((workplace / "words.txt").read_text())
     assert split_parts(str(plus)) == [str(plus)] and split_parts("a+random:seq") == ["a", "random:seq"]
     assert find_source(str(plus)).key == find_source("words.txt").key
     over = find_source("random:seq?dim=8?vectors=words.txt").key
-    (here / "words.txt").write_text((here / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
+    (workplace / "words.txt").write_text((workplace / "words.txt").read_text() + "sat 1 2 3 4 5 6 7 8\n")
     keys = {over, *(find_source(f"random:seq?dim=8{w}").key for w in ("", "?vectors=words.txt"))}
     assert len(keys) == 3
-    write_cache(here / "other", corpus_of(31))
+    write_cache(workplace / "other", odd_sentences(31))
     plain, *scaled = (find_source(f"bag:random{end}") for end in ("", "?scale=trees", "?scale=other"))
     keys = {source.key for source in (plain, *scaled, *(source.features for source in scaled))}
     assert len(keys) == 5 and plain.features is plain
@@ -108,7 +109,7 @@ def test_a_pipe_in_a_folder_of_another_library_is_refused_unread(name: str, tmp_
         find_source(str(tmp_path))
 
 
-def test_models_side_by_side(here: Path) -> None:
+def test_models_side_by_side(workplace: Path) -> None:
     """A view of a joined model is that view of each of its parts."""
     names = ("words.txt", "bag:builtin", "builtin?views=1-seq")
     sentences = [["good", "bad"], ["zzz"], ["the", "cat"]]
@@ -124,12 +125,12 @@ def test_models_side_by_side(here: Path) -> None:
 
 
 @pytest.fixture
-def npz(here: Path) -> str:
+def npz(workplace: Path) -> str:
     """Vectors of the cache's sentences, and of one more."""
-    sentences = sorted({" ".join(words) for words in corpus_of(30)} | {"zzz"})
-    drawn = np.random.default_rng(1).normal(size=(len(sentences), 6))
-    vectors = drawn * [0.1, 9, 0.01, 0, 1e-5, 1e-8] + [7, -40, 0, 7, 0, 0.1]  # the last: a constant, rounded
-    np.savez(here / "made.npz", sentences=sentences, vectors=vectors.astype(np.float32))
+    sentences = sorted({" ".join(words) for words in odd_sentences(30)} | {"zzz"})
+    normal = np.random.default_rng(1).normal(size=(len(sentences), 6))
+    vectors = normal * [0.1, 9, 0.01, 0, 1e-5, 1e-8] + [7, -40, 0, 7, 0, 0.1]  # the last: a constant, rounded
+    np.savez(workplace / "made.npz", sentences=sentences, vectors=vectors.astype(np.float32))
     return "made.npz"
 
 
@@ -145,48 +146,50 @@ def npz(here: Path) -> str:
         "npz",
     ],
 )
-def test_a_scale_is_that_of_a_text(here: Path, npz: str, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_is_that_of_a_text(
+    workplace: Path, npz: str, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Classifiers get each number centred and at one deviation over the text; cosines are of raw numbers."""
     spec = npz if spec == "npz" else spec
     monkeypatch.setattr("multiview.names.sources.CHUNK", 7)
     raw, scaled, none = (open_model(f"{spec}{end}") for end in ("", "?scale=trees", "?scale=none"))
-    text = [list(words) for words in corpus_of(30)]
-    wanted, measured = [["zzz"], *text[:3]], raw(text).astype(np.float64)
-    deviation = measured.std(axis=0)
-    flat = deviation <= 1e-6 * abs(measured.mean(axis=0))
+    text = [list(words) for words in odd_sentences(30)]
+    sentences, text_vectors = [["zzz"], *text[:3]], raw(text).astype(np.float64)
+    deviation = text_vectors.std(axis=0)
+    flat = deviation <= 1e-6 * abs(text_vectors.mean(axis=0))
     factor = np.where(flat, 0, FEATURE_LENGTH / len(flat) ** 0.5 / np.where(flat, 1, deviation))
-    expected = (raw(wanted) - measured.mean(axis=0)) * factor
-    np.testing.assert_allclose(scaled.features(wanted), expected, atol=1e-5)
-    for same in (scaled(wanted), none.features(wanted)):
-        np.testing.assert_allclose(same, raw(wanted), atol=1e-6)
-    np.testing.assert_allclose(scaled.features.encode(wanted[0]), expected[:1], atol=1e-5)
+    expected = (raw(sentences) - text_vectors.mean(axis=0)) * factor
+    np.testing.assert_allclose(scaled.features(sentences), expected, atol=1e-5)
+    for same in (scaled(sentences), none.features(sentences)):
+        np.testing.assert_allclose(same, raw(sentences), atol=1e-6)
+    np.testing.assert_allclose(scaled.features.encode(sentences[0]), expected[:1], atol=1e-5)
     assert (scaled.reading, scaled.features.reading) == ("raw", "features")
 
 
-def test_a_models_own_scale(here: Path, builtin: Path) -> None:
+def test_a_models_own_scale(workplace: Path, builtin: Path) -> None:
     """Its features have it unless a name says otherwise; a scale leaves out what the model's leaves out."""
     model = MultiViewEncoder.load("builtin", "cpu")
     first, second = (member.network for member in model.members)
     first.scale = Scale(torch.ones(first.dim), torch.full((first.dim,), 2.0))
     first.scale.deviation[1] = torch.inf
     second.scale = Scale(torch.zeros(second.dim), torch.ones(second.dim))
-    model.save(here / "own")
+    model.save(workplace / "own")
     words = [["good", "bad"]]
     raw = model.encode(words)
     blocks = np.split(raw, 4, axis=1)  # two members of two views
-    own = np.hstack([(np.delete(np.hstack(blocks[:2]), 1, axis=1) - 1) / 2, *blocks[2:]])
-    found = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
-    features = {end: encoder.features(words) for end, encoder in found.items()}
-    np.testing.assert_allclose(features[""], own * FEATURE_LENGTH / own.shape[1] ** 0.5, atol=1e-6)
+    scaled = np.hstack([(np.delete(np.hstack(blocks[:2]), 1, axis=1) - 1) / 2, *blocks[2:]])
+    encoders = {end: open_model(f"own{end}") for end in ("", "?scale=none", "?scale=trees")}
+    features = {end: encoder.features(words) for end, encoder in encoders.items()}
+    np.testing.assert_allclose(features[""], scaled * FEATURE_LENGTH / scaled.shape[1] ** 0.5, atol=1e-6)
     np.testing.assert_allclose(features["?scale=none"], raw, atol=1e-6)
-    assert features["?scale=trees"].shape == own.shape
-    assert [(one.reading, one.features.reading) for one in found.values()] == [
+    assert features["?scale=trees"].shape == scaled.shape
+    assert [(one.reading, one.features.reading) for one in encoders.values()] == [
         ("raw", "features"),
         ("raw", "raw"),
         ("raw", "features"),
     ]
-    np.testing.assert_allclose(found[""](words), raw, atol=1e-6)
-    assert len({one.features.identity[0] for one in found.values()}) == 3
+    np.testing.assert_allclose(encoders[""](words), raw, atol=1e-6)
+    assert len({one.features.identity[0] for one in encoders.values()}) == 3
     columns = np.hstack([(blocks[1] - 1) / 2, blocks[3]])
     one = open_model("own?views=1-seq").features(words)
     np.testing.assert_allclose(one, columns * FEATURE_LENGTH / columns.shape[1] ** 0.5, atol=1e-6)

@@ -36,9 +36,9 @@ def first_gradient(config: TrainConfig, distributed: DistributedContext | None =
     trainer = Trainer(config, open_trees(config.trees), distributed)
     trainer.network.double()
     result = trainer.gradient(trainer.prepare(next(trainer.jobs())))
-    found = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
-    found |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
-    return found | {"table_rows": result.table_rows, "metrics": result.metrics}
+    gradients = {n: p.grad.clone() for n, p in trainer.network.named_parameters() if p.grad is not None}
+    gradients |= {f"rows.{i}": g.detach().clone() for i, g in enumerate(result.row_gradients)}
+    return gradients | {"table_rows": result.table_rows, "metrics": result.metrics}
 
 
 def assert_close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> None:
@@ -96,8 +96,8 @@ def test_any_number_of_processes_gives_the_same_gradient(tiny: TrainConfig, tmp_
     config = changed(tiny, loop={"segments": 4, "micro_batch": 11})
     alone = first_gradient(config)
     for world in (2, 4):
-        for found in in_processes(world, config, tmp_path, first_gradient):
-            assert_close(alone, found, 1e-10)
+        for gradients in in_processes(world, config, tmp_path, first_gradient):
+            assert_close(alone, gradients, 1e-10)
 
 
 def test_the_rate_rises_over_a_hundredth_of_the_steps_and_falls_to_a_tenth(tiny: TrainConfig) -> None:
@@ -161,25 +161,25 @@ def test_rare_readings_change_nothing(tiny: TrainConfig, monkeypatch: pytest.Mon
 def test_a_bad_step_found_late_changed_nothing(tiny: TrainConfig, update: str, monkeypatch) -> None:
     config = changed(tiny, table={"update": update}, loop={"epochs": 40})
     monkeypatch.setitem(trainer_module.READ_EVERY, "cpu", 20)
-    gradient, seen = Trainer.gradient, []
+    gradient, trainer_and_state = Trainer.gradient, []
 
     def state(trainer: Trainer) -> dict[str, torch.Tensor]:
-        found = {**trainer.network.state_dict(), **trainer.updates.state()}
-        return {name: value.clone() for name, value in found.items() if name != "steps"}
+        tensors = {**trainer.network.state_dict(), **trainer.updates.state()}
+        return {name: value.clone() for name, value in tensors.items() if name != "steps"}
 
     def poisoned(self: Trainer, step):
         result = gradient(self, step)
         if self.position.step == 4:
             next(p.grad for p in self.updates.dense if p.grad is not None)[0] = float("inf")
-            seen.extend([self, state(self)])
+            trainer_and_state.extend([self, state(self)])
         return result
 
     monkeypatch.setattr(Trainer, "gradient", poisoned)
     with pytest.raises(UserError, match=r"step 5: loss [0-9.]+, gradient norm (inf|nan); stopped before"):
         main(config)
-    trainer, before = seen
+    trainer, weights_before = trainer_and_state
     assert trainer.position.step == 20
-    assert_same_bits(before, state(trainer))
+    assert_same_bits(weights_before, state(trainer))
     assert not list((config.folder / "checkpoints").glob("*"))
     assert read_json(config.folder / "config.json")["training"]["step"] == 0, "the start is all that is kept"
 

@@ -52,9 +52,9 @@ def test_equals_the_loops(config: ObjectiveConfig, contents: bool) -> None:
     loss, sums = objective(features, targets)
     expected = losses(features, list(objective.bilinear), positions, config)
     assert len(targets.anchor) == expected.anchors > 5
-    wanted = [expected.whole, *expected.pairs, *([expected.same] if config.same else []), *expected.hits]
-    found = [float(torch.as_tensor(each).detach()) for each in wanted]
-    assert sums.tolist() == pytest.approx(found, abs=1e-9)
+    terms = [expected.whole, *expected.pairs, *([expected.same] if config.same else []), *expected.hits]
+    expected_sums = [float(torch.as_tensor(each).detach()) for each in terms]
+    assert sums.tolist() == pytest.approx(expected_sums, abs=1e-9)
     assert loss.item() == pytest.approx(expected.whole.item(), abs=1e-9)
     variables = [*features, *objective.parameters()]
     gradients = (torch.autograd.grad(of, variables) for of in (loss, expected.whole))
@@ -67,20 +67,20 @@ def test_the_distance_from_a_teacher_equals_the_loops() -> None:
     config, positions = ObjectiveConfig(), make_positions(10, seed=7)
     objective = Objective(["dep", "const"], 4, config, 8, 3).double()
     objective.terms = {"teacher": 0.5}
-    given, taught = [view.detach() for view in drawn(2, 10, 4)], drawn(1, 10, 3, seed=5)[0].detach()
-    where = neighbour_targets(positions, "document")
-    loss, sums = objective(given, where, teacher_BK=taught)
+    features, teacher = [view.detach() for view in drawn(2, 10, 4)], drawn(1, 10, 3, seed=5)[0].detach()
+    targets = neighbour_targets(positions, "document")
+    loss, sums = objective(features, targets, teacher_BK=teacher)
     assert objective.to_teacher is not None
     weight, bias = objective.to_teacher.weight.tolist(), objective.to_teacher.bias.tolist()
     distance = 0.0
     for anchor in (a.anchor for a in surroundings(positions, "document")):
-        joined = [*given[0][anchor].tolist(), *given[1][anchor].tolist()]
-        mapped = [sum(map(operator.mul, row, joined)) + b for row, b in zip(weight, bias, strict=True)]
-        wanted = taught[anchor].tolist()
-        dot, lengths = sum(map(operator.mul, mapped, wanted)), math.hypot(*mapped) * math.hypot(*wanted)
+        joined = [*features[0][anchor].tolist(), *features[1][anchor].tolist()]
+        student = [sum(map(operator.mul, row, joined)) + b for row, b in zip(weight, bias, strict=True)]
+        target = teacher[anchor].tolist()
+        dot, lengths = sum(map(operator.mul, student, target)), math.hypot(*student) * math.hypot(*target)
         distance += 1 - dot / lengths
     assert sums[2].item() == pytest.approx(distance, abs=1e-10)
-    plain, _ = Objective(["dep", "const"], 4, config)(given, where)
+    plain, _ = Objective(["dep", "const"], 4, config)(features, targets)
     assert loss.item() == pytest.approx(plain.item() + 0.5 * distance, abs=1e-10)
     assert objective.metrics == ["loss", "loss/0-dep,1-const", "loss/teacher", "accuracy@1/0-dep,1-const"]
 

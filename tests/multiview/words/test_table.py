@@ -15,7 +15,7 @@ from multiview.words.sources import new_table
 from multiview.words.table import Vocabulary, WordTable, corpus_words, sif_weights
 from multiview.words.vectors import WordVectors, load_word_vectors, read_words
 from runtime.errors import UserError
-from tests.fixtures.trees import changed, toy_corpus
+from tests.fixtures.trees import changed, toy_corpus, write_vectors
 
 RANDOM = np.random.default_rng(0)
 VECTORS_PG = RANDOM.normal(size=(60, 5)).round(3).astype(np.float32)
@@ -66,21 +66,21 @@ def tuned(tiny: TrainConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return changed(tiny, words="tuned", vectors="v.txt", table={"case": "lower"})
 
 
-def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, capsys) -> None:
+def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, refusal) -> None:
     trees = open_trees(tuned.trees)
     words = new_table(tuned, trees, 2)
     assert words.mode == "trained" and words.dim == 3 and len(words.tables) == 2
-    given = {"the": [3, 0, 4], "mars": [0, 5, 0], "cat": [0, 0, 1]}  # cat as written comes before CAT
+    vectors = {"the": [3, 0, 4], "mars": [0, 5, 0], "cat": [0, 0, 1]}  # cat as written comes before CAT
     mean = np.mean([[3, 0, 4], [0, 5, 0], [6, 8, 0], [0, 0, 1], [1, 2, 2]], axis=0)
     for table in words.tables:
-        for word, vector in given.items():
+        for word, vector in vectors.items():
             assert table[words.vocabulary.row(word)].tolist() == vector
         np.testing.assert_allclose(table[0].detach(), mean, rtol=1e-6)
-        others = [row for row in range(1, len(table)) if row not in map(words.vocabulary.row, given)]
+        others = [row for row in range(1, len(table)) if row not in map(words.vocabulary.row, vectors)]
         assert len(others) == len(words.vocabulary) - 3 + 3  # with three buckets
-        drawn = table[others].detach()
-        np.testing.assert_allclose(drawn.norm(dim=1), np.full(len(others), (5 + 5 + 1) / 3), rtol=1e-5)
-        assert len(torch.unique(drawn, dim=0)) == len(others)
+        rows = table[others].detach()
+        np.testing.assert_allclose(rows.norm(dim=1), np.full(len(others), (5 + 5 + 1) / 3), rtol=1e-5)
+        assert len(torch.unique(rows, dim=0)) == len(others)
     assert "3 of them starting from the vectors of `v.txt`" in words.origin
     one, other = words.tables
     assert int((one == other).all(dim=1).sum()) == 1 + 3  # what is drawn differs
@@ -88,15 +88,13 @@ def test_tuned_rows_start_from_the_vectors(tuned: TrainConfig, tmp_path: Path, c
     assert main(changed(tuned, loop={"validation": 0})) == 0  # the last weights are kept
     words = MultiViewEncoder.load(tuned.folder, "cpu").members[0].network.words
     assert words.mode == "trained" and words.dim == 3
-    moved = words.tables[0][words.vocabulary.row("the")].detach() - torch.tensor([3.0, 0, 4])
-    assert 0 < float(moved.norm()) < 2
+    change = words.tables[0][words.vocabulary.row("the")].detach() - torch.tensor([3.0, 0, 4])
+    assert 0 < float(change.norm()) < 2
     assert "3 of them starting from the vectors of `v.txt`" in (tuned.folder / "README.md").read_text()
     (tmp_path / "v.txt").write_text("chat 1 2\nsouris 2 1\n")
-    capsys.readouterr()
     for mode in ("tuned", "fixed"):
-        assert cli([f"--words={mode}", "--vectors=v.txt", f"--trees={tuned.trees}"]) == 2
-        told = capsys.readouterr().err
-        assert "--vectors v.txt: has none of the corpus's words" in told and len(told.splitlines()) == 1
+        line = refusal(cli, f"--words={mode}", "--vectors=v.txt", f"--trees={tuned.trees}")
+        assert "--vectors v.txt: has none of the corpus's words" in line
 
 
 def test_unknown_words_of_fixed_vectors_differ_and_stay_near_the_mean() -> None:
@@ -104,27 +102,22 @@ def test_unknown_words_of_fixed_vectors_differ_and_stay_near_the_mean() -> None:
 
     def read(table: WordTable, words: list[str]):
         rows = table.vocabulary.lookup(words).astype(np.int64)
-        found = np.asarray(table.rows(0, rows))
-        np.testing.assert_array_equal(found, table.fixed_rows(rows))  # both ways of reading agree
-        return found
+        vectors = np.asarray(table.rows(0, rows))
+        np.testing.assert_array_equal(vectors, table.fixed_rows(rows))  # both ways of reading agree
+        return vectors
 
     listed = ["the", "cat", "sat"]
-    plain, table, again = (
+    plain, table, same_table = (
         WordTable.with_fixed(Vocabulary(listed, buckets=n), KNOWN) for n in (0, 1000, 1000)
     )
     np.testing.assert_array_equal(read(table, listed), KNOWN)
     np.testing.assert_array_equal(read(plain, ["Poirot", "Marple"]), [KNOWN.mean(axis=0)] * 2)
     unknown = read(table, ["Poirot", "Marple"])
     assert not np.array_equal(*unknown)
-    np.testing.assert_array_equal(read(again, ["Marple", "Poirot"]), unknown[::-1])
-    every = again.rows(0, np.arange(4, 1004)).numpy() - KNOWN.mean(axis=0)
-    np.testing.assert_allclose(np.linalg.norm(every, axis=1), 0.3 * (5 + 5 + 1) / 3, rtol=1e-5)
-    assert len(np.unique(every, axis=0)) == 1000 and np.abs(every.mean(axis=0)).max() < 0.15
-
-
-def write_vectors(path: Path, vectors) -> Path:
-    path.write_text("".join(f"{word} {' '.join(map(str, v.tolist()))}\n" for word, v in vectors.items()))
-    return path
+    np.testing.assert_array_equal(read(same_table, ["Marple", "Poirot"]), unknown[::-1])
+    bucket_vectors = same_table.rows(0, np.arange(4, 1004)).numpy() - KNOWN.mean(axis=0)
+    np.testing.assert_allclose(np.linalg.norm(bucket_vectors, axis=1), 0.3 * (5 + 5 + 1) / 3, rtol=1e-5)
+    assert len(np.unique(bucket_vectors, axis=0)) == 1000 and np.abs(bucket_vectors.mean(axis=0)).max() < 0.15
 
 
 @pytest.fixture
@@ -133,13 +126,13 @@ def vectors(tmp_path: Path) -> WordVectors:
     return load_word_vectors(path, tmp_path)
 
 
-def table_of(vocabulary: Vocabulary, known) -> WordTable:
+def table_of(vocabulary: Vocabulary, places) -> WordTable:
     """Trained tables that are exactly a linear map of the vectors, a map per view."""
     table = WordTable(vocabulary, 3, views=2)
     with torch.no_grad():
         for values, map_GE in zip(table.tables, MAPS_VGE, strict=True):
             values.normal_(generator=torch.Generator().manual_seed(1))
-            for word, place in known.items():
+            for word, place in places.items():
                 values[vocabulary.row(word)] = torch.from_numpy(VECTORS_PG[place] @ map_GE)
     return table
 
@@ -166,21 +159,18 @@ def test_every_view_gets_its_linear_map_and_keeps_its_own_rows(vectors: WordVect
     assert not few.added_word_count
 
 
-def test_a_name_gives_a_model_more_words(tiny: TrainConfig, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)  # converted vectors go to runs/vectors
-    folder, made = tiny.folder, tmp_path / "made"
+def test_a_name_gives_a_model_more_words(tiny: TrainConfig, toy_glove: Path, tmp_path: Path) -> None:
+    folder, saved_folder = tiny.folder, tmp_path / "saved"
     assert main(changed(tiny, views="seq,seq", loop={"max_steps": 2})) == 0
-    words = sorted({word for sentence in toy_corpus()[0] for word in sentence})
-    drawn = RANDOM.normal(size=(len(words) + 1, 4)).round(3)
-    path = write_vectors(tmp_path / "glove.txt", dict(zip([*words, "zyzzyva"], drawn, strict=True)))
     plain, grown = open_encoder(str(folder)), open_encoder(f"{folder}?expand=glove.txt")
     assert plain.key != grown.key and grown.name == f"{folder.name}?expand=glove"
-    known = [*(" ".join(sentence) for sentence in toy_corpus(20)[0]), "quokka"]
-    np.testing.assert_array_equal(grown.encode(known), plain.encode(known))
+    sentences = [*(" ".join(sentence) for sentence in toy_corpus(20)[0]), "quokka"]
+    np.testing.assert_array_equal(grown.encode(sentences), plain.encode(sentences))
     assert np.abs(grown.encode(["a zyzzyva"]) - plain.encode(["a zyzzyva"])).max() > 1e-4
     encoder = MultiViewEncoder.load(folder)
-    assert encoder.expand_vocabulary(path) == 1
-    encoder.save(made)
-    np.testing.assert_array_equal(grown.encode(["zyzzyva"]), MultiViewEncoder.load(made).encode(["zyzzyva"]))
+    assert encoder.expand_vocabulary(toy_glove) == 1
+    encoder.save(saved_folder)
+    saved = MultiViewEncoder.load(saved_folder)
+    np.testing.assert_array_equal(grown.encode(["zyzzyva"]), saved.encode(["zyzzyva"]))
     with pytest.raises(UserError, match=r"builtin.*: has fixed word vectors only"):
         open_encoder("builtin?expand=glove.txt")

@@ -20,7 +20,7 @@ from multiview.words.vectors import load_word_vectors
 from runtime.errors import UserError
 from tests.fixtures.transformers import save_sentence_encoder
 from tests.fixtures.trees import changed
-from tests.parsing.trees.test_cache import write_cache
+from tests.parsing.pipeline.toy_parsers import write_cache
 
 TEXT = "the 0.5 1\nNew York 2 3\ncat -1e-3 4\nthe 9 9\n"
 VECTORS = np.array([[0.5, 1], [2, 3], [-1e-3, 4]], dtype=np.float32)
@@ -90,8 +90,8 @@ def test_a_conversion_that_was_killed_or_damaged_is_repeated(tmp_path, monkeypat
         flipped = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
         for damaged in (flipped, whole[:-3], b""):
             (folder / name).write_bytes(damaged)
-            again = load_word_vectors(tmp_path / "v.txt", tmp_path)
-            assert again.words == ["the", "cat"] and again.vectors.tolist() == [[1, 2], [3, 4]]
+            vectors = load_word_vectors(tmp_path / "v.txt", tmp_path)
+            assert vectors.words == ["the", "cat"] and vectors.vectors.tolist() == [[1, 2], [3, 4]]
             assert (folder / name).read_bytes() == whole
 
 
@@ -146,23 +146,23 @@ def test_the_corpus_words_are_encoded_one_by_one(distilled, encoder: Path, tmp_p
 
     trees, dim = open_trees(distilled.trees), distilled.table.dim
     words, counts_W = corpus_words(trees.type_counts(), distilled.table)
-    made = open_vectors(distilled, trees, tmp_path)
-    assert made.words == words
+    ours = open_vectors(distilled, trees, tmp_path)
+    assert ours.words == words
     model = SentenceTransformer(str(encoder), device="cpu")
     encoded = np.stack([model.encode(word, show_progress_bar=False) for word in words])
     theirs = by_svd(encoded, counts_W, dim)
-    signs = np.sign((made.vectors * theirs).sum(axis=0))
-    np.testing.assert_allclose(made.vectors, theirs * signs, rtol=1e-3, atol=1e-4)
+    signs = np.sign((ours.vectors * theirs).sum(axis=0))
+    np.testing.assert_allclose(ours.vectors, theirs * signs, rtol=1e-3, atol=1e-4)
     mirrored = distilled_vectors(-encoded, counts_W, dim)  # the axes do not depend on where the vectors point
     np.testing.assert_allclose(mirrored, -distilled_vectors(encoded, counts_W, dim), rtol=1e-4, atol=1e-5)
-    moved = changed(distilled, vectors=f"distil:{tmp_path / 'moved'}")
+    moved_config = changed(distilled, vectors=f"distil:{tmp_path / 'moved'}")
     shutil.copytree(encoder, tmp_path / "moved")
     with monkeypatch.context() as patch:
         patch.setattr("multiview.words.sources.load_pretrained", None)  # the content counts, not the place
-        np.testing.assert_array_equal(open_vectors(moved, trees, tmp_path).vectors, made.vectors)
+        np.testing.assert_array_equal(open_vectors(moved_config, trees, tmp_path).vectors, ours.vectors)
     other = json.loads((tmp_path / "moved/config.json").read_text()) | {"layer_norm_eps": 1e-1}
     (tmp_path / "moved/config.json").write_text(json.dumps(other))
-    assert not np.array_equal(open_vectors(moved, trees, tmp_path).vectors, made.vectors)
+    assert not np.array_equal(open_vectors(moved_config, trees, tmp_path).vectors, ours.vectors)
 
 
 def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
@@ -172,7 +172,7 @@ def test_a_run_reads_them_and_its_card_says_so(distilled: TrainConfig) -> None:
         changed(config, vectors="train").check()
     assert main(config) == 0
     words = load_members(config.folder)[0].network.words
-    wanted = changed(distilled, table={"size": 20}).table
-    ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), wanted)
+    table = changed(distilled, table={"size": 20}).table
+    ranked, _ = corpus_words(open_trees(distilled.trees).type_counts(), table)
     assert words.vocabulary.words == ranked and words.added_word_count == 8
     assert f"--vectors {distilled.vectors}" in (config.folder / "README.md").read_text()

@@ -48,10 +48,10 @@ def test_equals_benepars_decoder(ties) -> None:
         ours = [np.stack(columns, 1) for columns in zip(*decode_batch(best, label, lengths), strict=True)]
         for chart, spans in zip(oracle, ours, strict=True):
             expected = theirs.compressed_output_from_chart(chart)
-            kept = np.asarray(expected.labels) != 0
-            kept[0] = True
-            found = np.stack([expected.starts, expected.ends, expected.labels], 1)[kept]
-            np.testing.assert_array_equal(spans, found)
+            has_label = np.asarray(expected.labels) != 0
+            has_label[0] = True
+            expected_spans = np.stack([expected.starts, expected.ends, expected.labels], 1)[has_label]
+            np.testing.assert_array_equal(spans, expected_spans)
 
 
 def plain_loss(head, posts, lengths, parses):
@@ -95,15 +95,16 @@ def test_spans_are_scored_alike_on_a_device(monkeypatch) -> None:
     torch.manual_seed(0)
     head, lengths = LabelHead(12, 16, 5), np.array([1, 4, 9, 2])
     projected = torch.randn(int((lengths + 1).sum()), 16)
-    gold = np.random.default_rng(0).integers(0, 4, (lengths * (lengths + 1) // 2).sum()).astype(np.int32)
+    spans = int((lengths * (lengths + 1) // 2).sum())
+    gold_labels = np.random.default_rng(0).integers(0, 4, spans).astype(np.int32)
     monkeypatch.setattr("parsing.networks.constituency.DEVICE_CHUNK_SPANS", 7)
-    for given in (None, gold):
-        best, label = head.best_labels(projected, lengths, given)()
+    for gold_label in (None, gold_labels):
+        best, label = head.best_labels(projected, lengths, gold_label)()
         with monkeypatch.context() as on_device:
             on_device.setattr(LabelHead, "_best_labels_on_cpu", LabelHead._best_labels_on_gpu)
-            found, found_label = head.best_labels(projected, lengths, given)()
-        np.testing.assert_array_equal(found_label, label)
-        np.testing.assert_allclose(found, best, rtol=1e-4, atol=1e-4)
+            device_best, device_label = head.best_labels(projected, lengths, gold_label)()
+        np.testing.assert_array_equal(device_label, label)
+        np.testing.assert_allclose(device_best, best, rtol=1e-4, atol=1e-4)
     assert (label == 0).any()
 
 
@@ -214,10 +215,9 @@ def test_what_is_no_model_of_benepars(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, {"name": "crf-constituency", "state_dict": {}}])
-def test_other_files_are_refused(tmp_path, capsys, content):
+def test_other_files_are_refused(tmp_path, refusal, content):
     path = tmp_path / "file.pt"
     torch.save(content, path)
     if content is None:
         path.write_bytes(b"\x80\x65 not pickle's own error")
-    assert convert([str(path), str(tmp_path / "out"), "--trust-pickle"]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1 and not (tmp_path / "out").exists()
+    assert refusal(convert, path, tmp_path / "out", "--trust-pickle") and not (tmp_path / "out").exists()

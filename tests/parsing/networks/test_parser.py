@@ -129,11 +129,11 @@ def random_pair() -> tuple[BiaffineParser, SpanParser]:
 def encoded(parser: TextParser) -> int:
     """How many sentences are encoded for the trees of TOKENS, which are those of each parser alone."""
     with patch.object(SentenceEncoder, "forward", autospec=True, side_effect=SentenceEncoder.forward) as runs:
-        found = parser.arrays(TOKENS)
+        batch = parser.arrays(TOKENS)
     for alone in (TextParser(parser.dependency, None), TextParser(None, parser.constituency)):
         expected = alone.arrays(TOKENS)
         for field in expected.fields:
-            np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
+            np.testing.assert_array_equal(getattr(batch, field), getattr(expected, field))
     return sum(len(run.args[1].lengths_B) for run in runs.call_args_list)
 
 

@@ -103,12 +103,12 @@ def test_states_are_those_of_torchs_bidirectional_lstm(lengths, dtype, repeated,
     with torch.no_grad():
         assert runs_packed(layer)
         x, row_N = (rows, packing.pack(row_BT)) if repeated else (packing.pack(rows[row_BT]), None)
-        found = packing.unpack(layer.packed_states(x, row_N, packing))
+        packed_states = packing.unpack(layer.packed_states(x, row_N, packing))
     mask = torch.arange(width) < counts[:, None]
     within = {"rtol": 0, "atol": 1e-12 if dtype == torch.float64 else 2e-6}
-    for states in (found, layer(rows[row_BT], counts).detach()):
+    for states in (packed_states, layer(rows[row_BT], counts).detach()):
         torch.testing.assert_close(states[mask], expected[mask[:, : max(lengths)]], **within)
-    assert not found[~mask].any()
+    assert not packed_states[~mask].any()
 
 
 @pytest.mark.parametrize("max_types", [0, 10, 60_000])
@@ -120,9 +120,9 @@ def test_an_encoder_without_gradients_and_its_cache_give_what_it_gives_with_them
     for sentences in (SENTENCES[:2], SENTENCES):
         expected = encode(encoder, sentences)
         with torch.no_grad():
-            found = module(*vectors.batch_with_vectors(sentences)) if vectors else encode(encoder, sentences)
-        kept = mask[: len(sentences)]
-        torch.testing.assert_close(found[kept], expected[kept], rtol=0, atol=1e-6)
+            states = module(*vectors.batch_with_vectors(sentences)) if vectors else encode(encoder, sentences)
+        is_word = mask[: len(sentences)]
+        torch.testing.assert_close(states[is_word], expected[is_word], rtol=0, atol=1e-6)
         (vectors or table).rows([f"w{i}" for i in range(2000)])
 
 

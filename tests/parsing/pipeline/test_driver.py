@@ -28,8 +28,9 @@ from tests.fixtures.files import differing
 from tests.parsing.pipeline.toy_parsers import (
     FailingDependencyParser,
     ToyDependencyParser,
-    corpus_of_sentences,
+    corpus_of,
     die,
+    documents_of,
     load_toys,
     lose_device,
     no_memory,
@@ -132,7 +133,7 @@ def test_a_killed_run_resumes_to_the_same_content(whole: Path, tmp_path: Path) -
     assert differing(whole, tmp_path) <= {"log.txt"}
 
 
-FAILING = corpus_of_sentences([("all", "well")] * 100 + [("fail", "here")])
+FAILING = corpus_of(documents_of([("all", "well")] * 100 + [("fail", "here")]))
 
 
 @pytest.mark.parametrize("failure", [die, no_memory])
@@ -215,9 +216,9 @@ def test_ctrl_c_ends_a_run_within_seconds_and_it_resumes(tmp_path: Path, monkeyp
     while not Path("asleep").exists() and process.poll() is None:
         time.sleep(0.01)
     send(process.pid, signal.SIGINT)
-    _, told = process.communicate(timeout=20)
-    assert process.returncode == 130 and "the same command resumes" in told.splitlines()[-1]
-    assert "Traceback" not in told
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "the same command resumes" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
     assert [row.sentences for row in Manifest.read(Path("trees")).shards] == [8192]
     monkeypatch.setattr("parsing.text_parser.load", load_toys)
     assert cli(WORDS) == 0 and len(TreeCache.open("trees")) == 8193
@@ -233,9 +234,9 @@ def test_a_full_disk_is_one_line_and_the_listed_shards_stay(tmp_path: Path) -> N
         "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.RLIM_INFINITY))\n"
     )
     process = started(limit + COMMAND.format(load="load_toys"), tmp_path)
-    _, told = process.communicate()
-    assert process.returncode == 2, told
-    assert "shard-000000.h5: no space left on the disk" in told.splitlines()[-1]
+    _, errors = process.communicate()
+    assert process.returncode == 2, errors
+    assert "shard-000000.h5: no space left on the disk" in errors.splitlines()[-1]
 
 
 def test_bad_corpora_and_places_end_the_run(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from parsing.pipeline.driver import Pool, run_corpus
 from runtime.errors import UserError
-from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of_sentences, die, toys
+from tests.parsing.pipeline.toy_parsers import FailingDependencyParser, corpus_of, die, documents_of, toys
 
 ray = pytest.importorskip("ray")
 
@@ -26,13 +26,13 @@ def test_content_equals_the_local_pool_with_a_worker_killed(tmp_path) -> None:
 
     sentences = [("word",) * (1 + i % 9) for i in range(600)]
     sentences[300] = ("fail", "here")
-    corpus = corpus_of_sentences(sentences)
-    here = run_corpus(corpus, tmp_path / "here", Pool(toys), shard_sentences=64)
-    dying = partial(toys, partial(FailingDependencyParser, die, tmp_path / "died"))
-    pool = RayPool(dying, 2, address="local")
-    there = run_corpus(corpus, tmp_path / "ray", pool, shard_sentences=64)
+    corpus = corpus_of(documents_of(sentences))
+    local_cache = run_corpus(corpus, tmp_path / "here", Pool(toys), shard_sentences=64)
+    worker = partial(toys, partial(FailingDependencyParser, die, tmp_path / "died"))
+    pool = RayPool(worker, 2, address="local")
+    ray_cache = run_corpus(corpus, tmp_path / "ray", pool, shard_sentences=64)
     assert (tmp_path / "died").exists()
-    assert there.manifest.content_sha256() == here.manifest.content_sha256()
+    assert ray_cache.manifest.content_sha256() == local_cache.manifest.content_sha256()
 
     with pytest.raises(UserError, match="the cluster has no GPUs"), RayPool(toys, 1, address="local", gpus=1):
         pass

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from corpora.text import Corpus, Document, Sentence
+from parsing.pipeline.driver import Pool, run_corpus
 from parsing.text_parser import TextParser
 from parsing.trees.batch import ConstituencyParse, DependencyParse, DeviceLost
 
@@ -118,7 +119,16 @@ def load_sleeping(*specs: object, **options: object) -> TextParser:
     return toys(partial(FailingDependencyParser, partial(time.sleep, 100), Path("asleep")))
 
 
-def corpus_of_documents(documents: Sequence[Document], name: str = "list", digest: str = "list") -> Corpus:
+def documents_of(sentences: Sequence[Sequence[str]], starts: Sequence[int] = (0,)) -> list[Document]:
+    """Documents that start at these sentences."""
+    ends = [*starts[1:], len(sentences)]
+    return [
+        Document(f"doc {start}", tuple(Sentence(tuple(tokens)) for tokens in sentences[start:end]))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def corpus_of(documents: Sequence[Document], name: str = "toy", digest: str = "toy") -> Corpus:
     """A corpus without a file."""
     length = sum(len(document.sentences) for document in documents)
     return Corpus(
@@ -126,21 +136,28 @@ def corpus_of_documents(documents: Sequence[Document], name: str = "list", diges
     )
 
 
-def corpus_of_sentences(sentences: Sequence[Sequence[str]]) -> Corpus:
-    """One document."""
-    return corpus_of_documents([Document("only", tuple(Sentence(tuple(tokens)) for tokens in sentences))])
+WORDS = ("a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "x" * 300, "\x07", "x\x00y")
 
 
-WORDS = ("a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "constituency", "\x07", "x\x00y")
+def odd_sentences(n: int, seed: int = 0) -> list[tuple[str, ...]]:
+    """``n`` sentences of 1 to 14 words."""
+    random = np.random.default_rng(seed)
+    return [tuple(random.choice(WORDS, size=random.integers(1, 15)).tolist()) for _ in range(n)]
 
 
 def toy_corpus(n: int, seed: int = 0) -> Corpus:
-    """``n`` sentences in documents of 1 to 40, odd tokens included."""
-    random = np.random.default_rng(seed)
-    documents: list[Document] = []
-    while n > 0:
-        size = min(n, int(random.integers(1, 41)))
-        n -= size
-        sentences = [tuple(random.choice(WORDS, size=random.integers(1, 15)).tolist()) for _ in range(size)]
-        documents.append(Document(f"d{len(documents)}", tuple(map(Sentence, sentences))))
-    return corpus_of_documents(documents, "toy", f"toy {seed}")
+    """``n`` odd sentences in documents of 1 to 40."""
+    starts = np.cumsum([0, *np.random.default_rng(seed).integers(1, 41, n)])
+    documents = documents_of(odd_sentences(n, seed), starts[starts < n].tolist())
+    return corpus_of(documents, digest=f"toy {seed}")
+
+
+SHARD = 16
+
+
+def write_cache(folder: Path, sentences, documents=(0,), views=("dep", "const"), shard=SHARD) -> None:
+    """A cache of ``sentences`` in shards of ``shard``; a document starts at each of ``documents``."""
+    dependency = ToyDependencyParser() if "dep" in views else None
+    constituency = ToyConstituencyParser() if "const" in views else None
+    pool = Pool(lambda: TextParser(dependency, constituency))
+    run_corpus(corpus_of(documents_of(sentences, documents)), folder, pool, shard_sentences=shard)

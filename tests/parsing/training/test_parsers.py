@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from corpora.brackets import read_tree
 from parsing.networks.config import EncoderSizes, ModelConfig, ParserLoopConfig, ScorerSizes, SpanSizes
+from parsing.networks.features import TypeTable, make_batch
 from parsing.training.parsers import ARC_SCALE, ParserTask
 from parsing.training.scores import bracket_scores
 from tests.fixtures.device import OneDevice
 from tests.parsing.examples import SENTENCES
-from tests.parsing.networks.test_dependency import slow_loss, states
 
 TREES = [
     "(S (NP (DET The) (NOUN cat)) (VP (VERB sat) (PP (ADP on) (NP (DET the) (NOUN mat)))) (PUNCT .))",
@@ -35,6 +36,32 @@ def parser_task(sentences=tuple(SENTENCES), trees=tuple(TREES)):
             parameter.normal_(0, 0.5)
     task.module.eval()
     return task
+
+
+def states(model, sentences):
+    """States and positions of a batch, as in parsing and training."""
+    batch = make_batch(TypeTable(model.vocabulary), sentences, end_boundary=model.encoder.config.end_boundary)
+    return model.encoder(batch), batch.lengths_B
+
+
+def slow_loss(model, sentences):
+    """Mean of −log p(head) − log p(relation | head) from the equations, one pair of words at a time."""
+    one, losses = torch.ones(1), []
+
+    def mlp(layer, x_D):
+        return functional.leaky_relu(layer.weight @ x_D + layer.bias, 0.1)
+
+    for sentence in sentences:
+        x_TD = states(model, [sentence.tokens])[0][0, : len(sentence.tokens) + 1]
+        for i, (head, relation) in enumerate(zip(sentence.heads, sentence.relations, strict=True), 1):
+            dependent = torch.cat([mlp(model.arc_dependent, x_TD[i]), one])
+            arcs = torch.stack([dependent @ model.arc_weight @ mlp(model.arc_head, x_D) for x_D in x_TD])
+            dependent = torch.cat([mlp(model.relation_dependent, x_TD[i]), one])
+            governor = torch.cat([mlp(model.relation_head, x_TD[head]), one])
+            relations = torch.stack([dependent @ weight @ governor for weight in model.relation_weight])
+            of_relation = relations.log_softmax(0)[model.relations.index(relation)]
+            losses.append(-arcs.log_softmax(0)[head] - of_relation)
+    return float(torch.stack(losses).mean())
 
 
 @torch.no_grad()
@@ -84,8 +111,8 @@ def test_punctuation_is_not_seen() -> None:
     assert bracket_scores([outside], [inside])["f1"] == 100
     # The gold tags decide what is punctuation, whatever was predicted.
     mistagged = read_tree("(TOP (S (NP (PRP It)) (VP (VBZ rains) (NN .))))")
-    found = bracket_scores([outside], [mistagged])
-    assert found["f1"] == 100 and found["tags"] == pytest.approx(200 / 3)
+    scores = bracket_scores([outside], [mistagged])
+    assert scores["f1"] == 100 and scores["tags"] == pytest.approx(200 / 3)
 
 
 def test_a_training_step_leaves_nothing_on_the_host(monkeypatch):

@@ -39,6 +39,7 @@ def test_function_tags_traces_and_wrapper_go() -> None:
     ("text", "spans"),
     [
         ("(ROOT (UH Yes))", ((0, 1, ""),)),
+        ("( (S (NP-SBJ (-NONE- *) )\n (VP (VB Go))))", ((0, 1, "S::VP"),)),
         ("(ROOT (S (VP (VB Go))) (. .))", ((0, 2, ""), (0, 1, "S::VP"))),
         ("(S1 (X (NP (DT the) (NN end))))", ((0, 2, "X::NP"),)),
     ],
@@ -57,7 +58,7 @@ def test_brackets_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "held"),
+    ("word", "escaped"),
     [
         ("3/4", r"3\/4"),
         ("S*NP", r"S\*NP"),
@@ -67,9 +68,9 @@ def test_brackets_in_words() -> None:
         ("//", r"\/\/"),
     ],
 )
-def test_slashes_and_stars_are_escaped_as_in_the_penn_treebank(word: str, held: str) -> None:
+def test_slashes_and_stars_are_escaped_as_in_the_penn_treebank(word: str, escaped: str) -> None:
     written = write_tree(Sentence((word,), ("X",), spans=((0, 1, "S"),)))
-    assert written == f"(TOP (S (X {held})))" and read_tree(written).tokens == (word,)
+    assert written == f"(TOP (S (X {escaped})))" and read_tree(written).tokens == (word,)
 
 
 NO_TREES = """
@@ -87,10 +88,10 @@ def test_what_is_not_one_tree_is_one_line(text: str) -> None:
 
 def test_trees_of_a_file_may_span_lines_and_mistakes_are_named(tmp_path) -> None:
     path = tmp_path / "three.ptb"
-    path.write_text("(TOP\n  (NP (DT the)\n (NN end)))\n\n(TOP (UH Yes))\n(X (Y the))\n(X y z)")
+    path.write_text("(TOP\n  (NP (DT the)\n (NN end)))\n\n(TOP (UH Yes))(X (Y the))\n(X y z)")
     trees = read_brackets(path)
     assert [next(trees).tokens for _ in range(3)] == [("the", "end"), ("Yes",), ("the",)]
-    with pytest.raises(UserError, match=r"three\.ptb:7: not one tree of words"):
+    with pytest.raises(UserError, match=r"three\.ptb:6: not one tree of words"):
         next(trees)
 
 
@@ -166,10 +167,10 @@ def test_equals_benepars_reading_and_nltks_binarisation_and_round_trips(parts) -
     assert [len(a) for a in arrays] == [n, n - 1, n - 1, n - 1] and {a.dtype for a in arrays} == {
         np.dtype("i4")
     }
-    found = nested(binary, [*labels, DUMMY])
-    assert found == by_nltk(nltk_tree)
+    nested_tuples = nested(binary, [*labels, DUMMY])
+    assert nested_tuples == by_nltk(nltk_tree)
     heights, defects, *_ = constituency_heights(binary.left, binary.right, np.array([0, n]))
-    assert not defects.any() and [0, *heights][-1] == height(found)
+    assert not defects.any() and [0, *heights][-1] == height(nested_tuples)
     back = unbinarise(binary, parse.tags, len(labels))
     assert from_parse(back, tree.tokens, labels, tags) == tree
 

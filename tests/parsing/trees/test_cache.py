@@ -13,48 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.text import Document, Sentence
 from parsing import verify as command_verify
-from parsing.pipeline.driver import Pool, run_corpus
 from parsing.show import cli as show
-from parsing.text_parser import TextParser
 from parsing.trees.cache import Manifest, TreeCache
 from parsing.trees.check import ShardRow
 from parsing.trees.sentences import ParsedSentence, batch_sentences
 from runtime.errors import UserError
-from tests.parsing.pipeline.toy_parsers import (
-    ToyConstituencyParser,
-    ToyDependencyParser,
-    corpus_of_documents,
-    toys,
-)
-
-SHARD = 16
-
-
-def corpus_of(n: int, seed: int = 0) -> list[tuple[str, ...]]:
-    random = np.random.default_rng(seed)
-    words = ["a", "of", "tree", "parser", "日本語", "née", "\u202eשלום", "🙂", "x" * 300, "x\0y"]
-    return [tuple(random.choice(words, size=random.integers(1, 12)).tolist()) for _ in range(n)]
-
-
-def write_cache(folder: Path, sentences, documents=(0,), views=("dep", "const"), shard=SHARD) -> None:
-    """A cache of ``sentences`` in shards of ``shard``; a document starts at each of ``documents``."""
-    ends = [*documents[1:], len(sentences)]
-    texts = [
-        Document(f"doc {start}", tuple(map(Sentence, sentences[start:end])))
-        for start, end in zip(documents, ends, strict=True)
-    ]
-    dep = ToyDependencyParser() if "dep" in views else None
-    const = ToyConstituencyParser() if "const" in views else None
-    pool = Pool(lambda: TextParser(dep, const))
-    run_corpus(corpus_of_documents(texts, "toy"), folder, pool, shard_sentences=shard)
+from tests.parsing.pipeline.toy_parsers import SHARD, odd_sentences, toys, write_cache
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("cache")
-    write_cache(path, corpus_of(70), documents=(0, 5, 6, 40, 64))
+    write_cache(path, odd_sentences(70), documents=(0, 5, 6, 40, 64))
     return path
 
 
@@ -64,7 +35,7 @@ def rows_of(batch) -> list[ParsedSentence]:
 
 def test_any_range_in_any_order_equals_the_oracle(folder: Path) -> None:
     """The oracle is each sentence's arrays, parsed alone."""
-    sentences, cache = corpus_of(70), TreeCache.open(folder, open_shards=2)
+    sentences, cache = odd_sentences(70), TreeCache.open(folder, open_shards=2)
     oracle = [row for tokens in sentences for row in rows_of(toys().arrays([tokens]))]
     random = np.random.default_rng(3)
     for _ in range(60):
@@ -87,8 +58,8 @@ def test_threads_and_copies_read_the_same(folder: Path) -> None:
     ranges = [(start, min(start + 9, 70)) for start in range(0, 70, 3)] * 4
     expected = [rows_of(TreeCache.open(folder).read(*one)) for one in ranges]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: rows_of(shared.read(*one)), ranges))
-    assert found == expected
+        results = list(pool.map(lambda one: rows_of(shared.read(*one)), ranges))
+    assert results == expected
     for copied in (copy.copy(shared), copy.deepcopy(shared), pickle.loads(pickle.dumps(shared))):
         assert rows_of(copied.read(*ranges[0])) == expected[0] and len(copied) == 70
 
@@ -107,14 +78,14 @@ def test_views_absent_fields_and_long_sentences(tmp_path: Path) -> None:
 
 
 def test_unfinished_cache_is_refused_and_its_prefix_readable(tmp_path: Path) -> None:
-    write_cache(tmp_path, corpus_of(70))
+    write_cache(tmp_path, odd_sentences(70))
     manifest = Manifest.read(tmp_path)
     shards = manifest.shards
     replace(manifest, format_version=7).write(tmp_path)
     with pytest.raises(UserError, match="format version 7"):
         TreeCache.open(tmp_path)
-    for left, readable in ((shards[:2] + shards[3:], 2 * SHARD), (shards[1:], 0)):
-        replace(manifest, shards=left, complete=False).write(tmp_path)
+    for rows, readable in ((shards[:2] + shards[3:], 2 * SHARD), (shards[1:], 0)):
+        replace(manifest, shards=rows, complete=False).write(tmp_path)
         with pytest.raises(UserError, match=f"unfinished, {readable // SHARD} shards so far"):
             TreeCache.open(tmp_path)
         if readable:
@@ -144,9 +115,9 @@ def test_a_file_that_is_none_is_refused_before_it_is_opened(folder, tmp_path, na
 
 def test_rows_of_a_manifest_become_json_once(tmp_path: Path, monkeypatch) -> None:
     """A long run writes the manifest after each of its 5,000 shards."""
-    made: list[int] = []
+    rows_written: list[int] = []
     real = ShardRow.line.func  # type: ignore[attr-defined]  # of functools.cached_property
-    monkeypatch.setattr(ShardRow.line, "func", lambda row: made.append(row.index) or real(row))
+    monkeypatch.setattr(ShardRow.line, "func", lambda row: rows_written.append(row.index) or real(row))
     names = ('"shards": [', "é", "\n")
     manifest = Manifest(identity={"shards": [], "corpus": {}}, relations=names, labels=names, tags=names)
     counts = {"sentences": 8192, "tokens": 9000, "documents": 1, "flagged": 2, "reasons": {'"too long"': 2}}
@@ -155,7 +126,7 @@ def test_rows_of_a_manifest_become_json_once(tmp_path: Path, monkeypatch) -> Non
         manifest = replace(manifest, shards=(*manifest.shards, row))
         manifest.write(tmp_path)
         assert Manifest.read(tmp_path) == manifest
-    assert made == [0, 1, 2, 3]
+    assert rows_written == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("damage", [0, 245, -1, None])
@@ -195,7 +166,7 @@ def test_a_cache_in_which_a_bit_makes_hdf5_hang_is_one_line(data_folder: Path) -
 
 @pytest.fixture
 def long_cache(tmp_path: Path) -> Path:
-    sentences = corpus_of(40)
+    sentences = odd_sentences(40)
     sentences[20] = ("w",) * 140
     write_cache(tmp_path / "cache", sentences, documents=(0, 7, 30))
     return tmp_path / "cache"
@@ -221,11 +192,11 @@ def test_a_wrong_manifest_is_named(long_cache: Path) -> None:
 
 
 def test_verify_and_show_say_what_a_cache_holds(long_cache: Path, tmp_path: Path, capsys) -> None:
-    for cli, words, code, told in (
+    for cli, words, code, message in (
         (command_verify.cli, [long_cache], 0, "40 sentences, all sound; complete\n  40 sentences, "),
         (show, [long_cache, "--sentence", 20], 0, "too long"),
         (show, [long_cache, "--sentence", 40], 2, "no sentence 40; it has 0 to 39"),
         (command_verify.cli, [tmp_path / "nowhere"], 2, "not a tree cache"),
     ):
         assert cli([*map(str, words)]) == code
-        assert told in "".join(capsys.readouterr())
+        assert message in "".join(capsys.readouterr())

@@ -16,8 +16,8 @@ SPANS = [(0, 5, "S"), (0, 3, "NP"), (2, 3, "NML"), (3, 5, "VP")]
 
 
 def texts(svg: str) -> list[str]:
-    found = (element.text or "" for element in ElementTree.fromstring(svg).iter())
-    return [text.strip() for text in found if text.strip()]
+    contents = (element.text or "" for element in ElementTree.fromstring(svg).iter())
+    return [text.strip() for text in contents if text.strip()]
 
 
 def test_drawings_of_a_sentence() -> None:
@@ -30,8 +30,8 @@ def test_drawings_of_a_sentence() -> None:
     ]
     text = "S\n  NP\n    DT The\n    JJ <old>\n    NML\n      NN 日本\n  VP\n    CC &\n    VBZ works"
     assert constituency_text(WORDS, TAGS, SPANS) == text
-    drawn = texts(dependency_svg(WORDS, HEADS, RELATIONS, TAGS))
-    assert sorted(drawn) == sorted(WORDS + RELATIONS[:-1] + TAGS[:-1] + ["VBZ (root)"])
+    arc_texts = texts(dependency_svg(WORDS, HEADS, RELATIONS, TAGS))
+    assert sorted(arc_texts) == sorted(WORDS + RELATIONS[:-1] + TAGS[:-1] + ["VBZ (root)"])
     labels = [label for _, _, label in SPANS]
     assert sorted(texts(constituency_svg(WORDS, TAGS, SPANS))) == sorted(WORDS + TAGS + labels)
 
@@ -52,9 +52,9 @@ def test_escape_sequences_reach_no_terminal() -> None:
 def test_svg_is_well_formed_for_any_words(words: list[str], data: st.DataObject) -> None:
     n = len(words)
     heads = [0] + [data.draw(st.integers(1, i)) for i in range(1, n)]
-    drawn = [display_name(word).strip() for word in words]
-    found = texts(dependency_svg(words, heads, ["r"] * n))
-    assert sorted(found) == sorted([word for word in drawn if word] + ["(r)"] + ["r"] * (n - 1))
+    word_texts = [display_name(word).strip() for word in words]
+    svg_texts = texts(dependency_svg(words, heads, ["r"] * n))
+    assert sorted(svg_texts) == sorted([word for word in word_texts if word] + ["(r)"] + ["r"] * (n - 1))
     assert texts(constituency_svg(words, ["t"] * n, [(0, n, "S")])).count("t") >= n
 
 
